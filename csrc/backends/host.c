@@ -1,0 +1,134 @@
+/* The host as a device: memory of its own that bytes are really copied to, and libraries that run on the CPU. Every
+ * operation is complete when it returns, so a stream is nothing but NULL. */
+#include "../device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+enum { ALIGNMENT = 64 };
+
+static int host_count(int *count) {
+  *count = 1;
+  return OA_OK;
+}
+
+/* The processor's name, where the system tells it. */
+static int host_open(oa_device *device) {
+  struct utsname name;
+  snprintf(device->model, sizeof device->model, "%s", uname(&name) == 0 ? name.machine : "CPU");
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (!file) return OA_OK;
+  char line[256];
+  while (fgets(line, sizeof line, file)) {
+    const char *value = strchr(line, ':');
+    if (strncmp(line, "model name", 10) == 0 && value) {
+      snprintf(device->model, sizeof device->model, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+      break;
+    }
+  }
+  fclose(file);
+  return OA_OK;
+}
+
+static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_bytes) {
+  struct sysinfo info;
+  if (sysinfo(&info) != 0) return oa_fail(OA_ERROR_BACKEND, "%s: sysinfo failed", device->name);
+  *free_bytes = (int64_t)info.freeram * info.mem_unit;
+  *total_bytes = (int64_t)info.totalram * info.mem_unit;
+  return OA_OK;
+}
+
+static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
+  (void)stream;
+  void *memory =
+      nbytes <= PTRDIFF_MAX ? aligned_alloc(ALIGNMENT, (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT) : NULL;
+  if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
+  *address = (uintptr_t)memory;
+  return OA_OK;
+}
+
+static int host_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+  (void)device, (void)stream, (void)nbytes;
+  free((void *)(uintptr_t)address);
+  return OA_OK;
+}
+
+static int host_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                        size_t from_pitch, size_t width, size_t lines) {
+  (void)device, (void)stream;
+  oa_copy_lines((void *)(uintptr_t)to, to_pitch, from, from_pitch, width, lines);
+  return OA_OK;
+}
+
+static int host_copy_down(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                          size_t width, size_t lines) {
+  (void)device, (void)stream;
+  oa_copy_lines(to, to_pitch, (const void *)(uintptr_t)from, from_pitch, width, lines);
+  return OA_OK;
+}
+
+static int host_fill(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes) {
+  (void)device, (void)stream;
+  memset((void *)(uintptr_t)address, byte, nbytes);
+  return OA_OK;
+}
+
+/* run may change its arguments, and they are the caller's copy: nobody looks at them afterwards. */
+static int host_submit(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size) {
+  (void)device, (void)stream, (void)size;
+  run((void *)arguments);
+  return OA_OK;
+}
+
+static int nothing(oa_device *device) {
+  (void)device;
+  return OA_OK;
+}
+
+static int no_object(oa_device *device, void **object) {
+  (void)device;
+  *object = NULL;
+  return OA_OK;
+}
+
+static int nothing_with(oa_device *device, void *object) {
+  (void)device, (void)object;
+  return OA_OK;
+}
+
+static int nothing_between(oa_device *device, void *object, void *other) {
+  (void)device, (void)object, (void)other;
+  return OA_OK;
+}
+
+static int host_stream_capturing(oa_device *device, void *stream, int *capturing) {
+  (void)device, (void)stream;
+  *capturing = 0;
+  return OA_OK;
+}
+
+const oa_backend oa_backend_host = {
+    .name = "host",
+    .flags = OA_HOST_CALLS | OA_HOST_READABLE | OA_SYNCHRONOUS,
+    .count = host_count,
+    .open = host_open,
+    .memory = host_memory,
+    .allocate = host_allocate,
+    .release = host_release,
+    .trim = nothing,
+    .copy_up = host_copy_up,
+    .copy_down = host_copy_down,
+    .fill = host_fill,
+    .stream_create = no_object,
+    .stream_synchronize = nothing_with,
+    .stream_wait = nothing_between,
+    .stream_capturing = host_stream_capturing,
+    .event_create = no_object,
+    .event_record = nothing_between,
+    .event_destroy = nothing_with,
+    .synchronize = nothing,
+    .submit = host_submit,
+};

@@ -1,0 +1,730 @@
+/* A strict device without a GPU, for tests. Each stream is a real thread that works its queue off: what was not ordered
+ * by events runs in no order, what was not waited for is not there. Every call checks its addresses against what is
+ * allocated, and can be made to fail.
+ *
+ * Memory is this process's. Around each allocation lies a red zone; fresh memory is filled, in stream order, with bytes
+ * that are NaN in each floating type, freed memory with others. Freed memory stays in quarantine for a while, and leaving
+ * it is checked for writes that came too late. What is found so, in the workers, is told by the next synchronization.
+ *
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
+ * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
+#include "../device.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <search.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+
+enum {
+  DEVICES = 8,
+  FRESH = 0xFF,
+  FREED = 0xFE,
+  RED = 0xA5,
+  RED_ZONE = 64, /* bytes before and after; also the alignment */
+  QUARANTINE_BLOCKS = 256,
+  QUARANTINE_BYTES = 32 << 20
+};
+
+/* One record of an event: what a wait waits for, even if the event is recorded anew or destroyed meanwhile. */
+struct mark {
+  atomic_int users;
+  bool reached;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+};
+
+struct event {
+  pthread_mutex_t mutex;
+  struct mark *last;
+};
+
+struct operation {
+  struct operation *next;
+  enum { COPY, FILL, RUN, RECORD, WAIT, RELEASE } kind;
+  union {
+    struct {
+      void *to;
+      const void *from;
+      size_t to_pitch, from_pitch, width, lines;
+    } copy;
+    struct {
+      void *to;
+      int byte;
+      size_t nbytes;
+    } fill;
+    void (*run)(void *);
+    struct mark *mark;
+    struct block *block;
+  };
+  _Alignas(max_align_t) unsigned char data[]; /* the host's lines of a copy up, or the arguments of run */
+};
+
+/* An allocation. In the tree of live ones until its release is issued, in quarantine after that has run. */
+struct block {
+  uint64_t address; /* RED_ZONE bytes into what was allocated */
+  size_t nbytes;
+  struct block *next;
+  struct operation release; /* here, so that releasing needs no memory */
+};
+
+struct stream {
+  struct stream *next;
+  struct sim *sim;
+  pthread_mutex_t mutex;
+  pthread_cond_t issue, completion;
+  struct operation *first, **last;
+  int64_t issued, completed;
+};
+
+struct sim {
+  oa_device *device;
+  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls */
+  _Atomic int64_t delay_us;
+  pthread_mutex_t mutex;
+  int64_t capacity, used;
+  void *live; /* a tsearch tree of blocks */
+  struct stream *streams; /* only ever added to, at the front */
+  struct block *oldest, **newest;
+  size_t quarantined_bytes;
+  int quarantined;
+  char error[512];
+};
+
+/* Counts a call, and fails if it is the one that was asked for; the format says what was called. */
+__attribute__((format(printf, 2, 3))) static int called(oa_device *device, const char *format, ...) {
+  struct sim *sim = device->state;
+  int64_t number = atomic_fetch_add_explicit(&sim->calls, 1, memory_order_relaxed) + 1;
+  if (__builtin_expect(number != atomic_load_explicit(&sim->fail_at, memory_order_relaxed), 1)) return OA_OK;
+  char what[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INJECTED (call %" PRId64 ")", device->name, what,
+                 number - atomic_load_explicit(&sim->fail_base, memory_order_relaxed));
+}
+
+static int no_host_memory(oa_device *device, const char *what) {
+  return oa_fail(OA_ERROR_MEMORY, "%s: %s: out of host memory", device->name, what);
+}
+
+/* -- errors found by workers: kept until somebody synchronizes. Under sim->mutex. ---------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void report(struct sim *sim, const char *format, ...) {
+  if (sim->error[0]) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(sim->error, sizeof sim->error, format, arguments);
+  va_end(arguments);
+}
+
+static int reported(struct sim *sim) {
+  int status = OA_OK;
+  pthread_mutex_lock(&sim->mutex);
+  if (sim->error[0]) {
+    status = oa_fail(OA_ERROR_BACKEND, "%s: %s; this stems from earlier work", sim->device->name, sim->error);
+    sim->error[0] = '\0';
+  }
+  pthread_mutex_unlock(&sim->mutex);
+  return status;
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------------- */
+
+static unsigned char *bytes_at(uint64_t address) { return (unsigned char *)(uintptr_t)address; }
+
+/* The first of nbytes bytes that is not byte, or nbytes. */
+static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
+  if (nbytes == 0 || (bytes[0] == byte && memcmp(bytes, bytes + 1, nbytes - 1) == 0)) return nbytes;
+  size_t i = 0;
+  while (bytes[i] == byte) i++;
+  return i;
+}
+
+/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around it. */
+static int compare(const void *left, const void *right) {
+  const struct block *a = left, *b = right;
+  if (a->address + a->nbytes <= b->address) return -1;
+  return b->address + b->nbytes <= a->address;
+}
+
+static int check_range(oa_device *device, const char *what, uint64_t address, size_t pitch, size_t width,
+                       size_t lines) {
+  struct sim *sim = device->state;
+  size_t span;
+  if ((lines > 1 && pitch < width) || __builtin_mul_overflow(lines - 1, pitch, &span) ||
+      __builtin_add_overflow(span, width, &span)) {
+    return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_PITCH: %zu lines of %zu bytes, %zu apart",
+                   device->name, what, lines, width, pitch);
+  }
+  struct block key = {.address = address, .nbytes = span};
+  pthread_mutex_lock(&sim->mutex);
+  struct block *const *found = tfind(&key, &sim->live, compare);
+  bool inside = found && (*found)->address <= address && span <= (*found)->nbytes - (address - (*found)->address);
+  pthread_mutex_unlock(&sim->mutex);
+  if (inside) return OA_OK;
+  return oa_fail(OA_ERROR_BACKEND,
+                 "%s: %s of %zu bytes failed: SIM_ERROR_ILLEGAL_ADDRESS: 0x%" PRIx64
+                 " and on is not inside one live allocation",
+                 device->name, what, span, address);
+}
+
+/* Under sim->mutex. */
+static void leave_quarantine(struct sim *sim, struct block *block) {
+  size_t at = first_other(bytes_at(block->address), FREED, block->nbytes);
+  if (at < block->nbytes) {
+    report(sim, "SIM_ERROR_WRITE_AFTER_RELEASE: byte %zu of the %zu at 0x%" PRIx64 " was written after their release",
+           at, block->nbytes, block->address);
+  }
+  sim->quarantined--;
+  sim->quarantined_bytes -= block->nbytes;
+  free(bytes_at(block->address) - RED_ZONE);
+  free(block);
+}
+
+/* Under sim->mutex. */
+static void shrink_quarantine(struct sim *sim, int blocks, size_t nbytes) {
+  while (sim->quarantined > blocks || sim->quarantined_bytes > nbytes) {
+    struct block *block = sim->oldest;
+    sim->oldest = block->next;
+    if (!sim->oldest) sim->newest = &sim->oldest;
+    leave_quarantine(sim, block);
+  }
+}
+
+/* What a release does when its turn in the stream comes. */
+static void run_release(struct sim *sim, struct block *block) {
+  unsigned char *memory = bytes_at(block->address);
+  size_t before = first_other(memory - RED_ZONE, RED, RED_ZONE);
+  size_t after = first_other(memory + block->nbytes, RED, RED_ZONE);
+  memset(memory, FREED, block->nbytes);
+  pthread_mutex_lock(&sim->mutex);
+  if (before < RED_ZONE || after < RED_ZONE) {
+    report(sim, "SIM_ERROR_OUT_OF_BOUNDS: byte %td of the %zu at 0x%" PRIx64 " was written",
+           after < RED_ZONE ? (ptrdiff_t)(block->nbytes + after) : (ptrdiff_t)before - RED_ZONE, block->nbytes,
+           block->address);
+  }
+  sim->used -= (int64_t)block->nbytes;
+  sim->quarantined++;
+  sim->quarantined_bytes += block->nbytes;
+  block->next = NULL;
+  *sim->newest = block;
+  sim->newest = &block->next;
+  shrink_quarantine(sim, QUARANTINE_BLOCKS, QUARANTINE_BYTES);
+  pthread_mutex_unlock(&sim->mutex);
+}
+
+/* -- marks -------------------------------------------------------------------------------------------------------- */
+
+static struct mark *mark_new(void) {
+  struct mark *mark = calloc(1, sizeof *mark);
+  if (!mark) return NULL;
+  atomic_init(&mark->users, 1);
+  pthread_mutex_init(&mark->mutex, NULL);
+  pthread_cond_init(&mark->changed, NULL);
+  return mark;
+}
+
+static struct mark *mark_share(struct mark *mark) {
+  if (mark) atomic_fetch_add(&mark->users, 1);
+  return mark;
+}
+
+static void mark_drop(struct mark *mark) {
+  if (!mark || atomic_fetch_sub(&mark->users, 1) > 1) return;
+  pthread_mutex_destroy(&mark->mutex);
+  pthread_cond_destroy(&mark->changed);
+  free(mark);
+}
+
+static void mark_reach(struct mark *mark) {
+  pthread_mutex_lock(&mark->mutex);
+  mark->reached = true;
+  pthread_cond_broadcast(&mark->changed);
+  pthread_mutex_unlock(&mark->mutex);
+  mark_drop(mark);
+}
+
+static void mark_wait(struct mark *mark) {
+  pthread_mutex_lock(&mark->mutex);
+  while (!mark->reached) pthread_cond_wait(&mark->changed, &mark->mutex);
+  pthread_mutex_unlock(&mark->mutex);
+  mark_drop(mark);
+}
+
+/* -- streams ------------------------------------------------------------------------------------------------------ */
+
+static void execute(struct sim *sim, struct operation *operation) {
+  switch (operation->kind) {
+    case COPY:
+      oa_copy_lines(operation->copy.to, operation->copy.to_pitch, operation->copy.from, operation->copy.from_pitch,
+                    operation->copy.width, operation->copy.lines);
+      break;
+    case FILL:
+      memset(operation->fill.to, operation->fill.byte, operation->fill.nbytes);
+      break;
+    case RUN:
+      operation->run(operation->data);
+      break;
+    case RECORD:
+      mark_reach(operation->mark);
+      break;
+    case WAIT:
+      mark_wait(operation->mark);
+      break;
+    case RELEASE:
+      run_release(sim, operation->block);
+      return; /* the operation is the block's */
+  }
+  free(operation);
+}
+
+static void *work(void *argument) {
+  struct stream *stream = argument;
+  pthread_mutex_lock(&stream->mutex);
+  for (;;) {
+    while (!stream->first) pthread_cond_wait(&stream->issue, &stream->mutex);
+    struct operation *operation = stream->first;
+    stream->first = operation->next;
+    if (!stream->first) stream->last = &stream->first;
+    pthread_mutex_unlock(&stream->mutex);
+    int64_t delay_us = atomic_load_explicit(&stream->sim->delay_us, memory_order_relaxed);
+    if (delay_us) {
+      struct timespec delay = {.tv_sec = delay_us / 1000000, .tv_nsec = delay_us % 1000000 * 1000};
+      nanosleep(&delay, NULL);
+    }
+    execute(stream->sim, operation);
+    pthread_mutex_lock(&stream->mutex);
+    stream->completed++;
+    pthread_cond_broadcast(&stream->completion);
+  }
+  return NULL;
+}
+
+static void issue(struct stream *stream, struct operation *operation) {
+  operation->next = NULL;
+  pthread_mutex_lock(&stream->mutex);
+  *stream->last = operation;
+  stream->last = &operation->next;
+  stream->issued++;
+  pthread_cond_signal(&stream->issue);
+  pthread_mutex_unlock(&stream->mutex);
+}
+
+static void wait_for(struct stream *stream) {
+  pthread_mutex_lock(&stream->mutex);
+  int64_t issued = stream->issued;
+  while (stream->completed < issued) pthread_cond_wait(&stream->completion, &stream->mutex);
+  pthread_mutex_unlock(&stream->mutex);
+}
+
+static struct stream *streams_of(struct sim *sim) {
+  pthread_mutex_lock(&sim->mutex);
+  struct stream *first = sim->streams;
+  pthread_mutex_unlock(&sim->mutex);
+  return first;
+}
+
+static void wait_for_all(struct sim *sim) {
+  for (struct stream *stream = streams_of(sim); stream; stream = stream->next) wait_for(stream);
+}
+
+/* A caller's own stream may be anything: only what stream_create made is taken. */
+static int find_stream(oa_device *device, const char *what, void *pointer, struct stream **found) {
+  for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
+    if (stream == pointer) {
+      *found = stream;
+      return OA_OK;
+    }
+  }
+  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_HANDLE: %p is no stream of this device",
+                 device->name, what, pointer);
+}
+
+static struct operation *operation_new(int kind, size_t nbytes) {
+  struct operation *operation = nbytes <= PTRDIFF_MAX ? malloc(sizeof *operation + nbytes) : NULL;
+  if (operation) operation->kind = kind;
+  return operation;
+}
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+static int sim_count(int *count) {
+  *count = DEVICES;
+  return OA_OK;
+}
+
+static int sim_open(oa_device *device) {
+  struct sim *sim = calloc(1, sizeof *sim);
+  if (!sim) return no_host_memory(device, "open");
+  sim->device = device;
+  sim->newest = &sim->oldest;
+  pthread_mutex_init(&sim->mutex, NULL);
+  device->state = sim;
+  snprintf(device->model, sizeof device->model, "strict test device");
+  return OA_OK;
+}
+
+static int sim_memory(oa_device *device, int64_t *free_bytes, int64_t *total_bytes) {
+  int status = called(device, "memory");
+  if (status) return status;
+  struct sim *sim = device->state;
+  struct sysinfo info;
+  int64_t machine = sysinfo(&info) == 0 ? (int64_t)info.totalram * info.mem_unit : INT64_MAX;
+  pthread_mutex_lock(&sim->mutex);
+  *total_bytes = sim->capacity ? sim->capacity : machine;
+  *free_bytes = *total_bytes > sim->used ? *total_bytes - sim->used : 0;
+  pthread_mutex_unlock(&sim->mutex);
+  return OA_OK;
+}
+
+/* Takes room for a block out of the capacity, if there is so much. */
+static bool reserve(struct sim *sim, size_t nbytes) {
+  pthread_mutex_lock(&sim->mutex);
+  int64_t limit = sim->capacity ? sim->capacity : INT64_MAX;
+  bool fits = sim->used <= limit && nbytes <= (uint64_t)(limit - sim->used);
+  if (fits) sim->used += (int64_t)nbytes;
+  pthread_mutex_unlock(&sim->mutex);
+  return fits;
+}
+
+static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_t *address) {
+  struct sim *sim = device->state;
+  struct stream *stream = NULL;
+  int status = called(device, "allocate of %zu bytes", nbytes);
+  if (status == OA_OK) status = find_stream(device, "allocate", pointer, &stream);
+  if (status) return status;
+  if (nbytes > PTRDIFF_MAX - 2 * RED_ZONE || !reserve(sim, nbytes)) {
+    return oa_fail(OA_ERROR_MEMORY, "%s: allocate of %zu bytes failed: SIM_ERROR_OUT_OF_MEMORY", device->name, nbytes);
+  }
+  void *memory = NULL;
+  struct block *block = malloc(sizeof *block);
+  struct operation *fill = operation_new(FILL, 0);
+  bool in_tree = false;
+  if (block && fill && posix_memalign(&memory, RED_ZONE, nbytes + 2 * RED_ZONE) == 0) {
+    block->address = (uintptr_t)memory + RED_ZONE;
+    block->nbytes = nbytes;
+    block->release.kind = RELEASE;
+    block->release.block = block;
+    memset(memory, RED, RED_ZONE);
+    memset((char *)memory + RED_ZONE + nbytes, RED, RED_ZONE);
+    pthread_mutex_lock(&sim->mutex);
+    in_tree = tsearch(block, &sim->live, compare) != NULL;
+    pthread_mutex_unlock(&sim->mutex);
+  }
+  if (!in_tree) {
+    free(memory);
+    free(fill);
+    free(block);
+    pthread_mutex_lock(&sim->mutex);
+    sim->used -= (int64_t)nbytes;
+    pthread_mutex_unlock(&sim->mutex);
+    return no_host_memory(device, "allocate");
+  }
+  fill->fill.to = bytes_at(block->address);
+  fill->fill.byte = FRESH;
+  fill->fill.nbytes = nbytes;
+  *address = block->address;
+  issue(stream, fill);
+  return OA_OK;
+}
+
+/* A made-up failure comes after the deed: the address is gone whatever is returned. */
+static int sim_release(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
+  struct sim *sim = device->state;
+  struct stream *stream = NULL;
+  int failure = called(device, "release of %zu bytes", nbytes);
+  int status = find_stream(device, "release", pointer, &stream);
+  if (status) return status;
+  struct block key = {.address = address, .nbytes = nbytes}, *block = NULL;
+  pthread_mutex_lock(&sim->mutex);
+  struct block *const *found = nbytes ? tfind(&key, &sim->live, compare) : NULL;
+  if (found && (*found)->address == address && (*found)->nbytes == nbytes) {
+    block = *found;
+    tdelete(block, &sim->live, compare);
+  }
+  pthread_mutex_unlock(&sim->mutex);
+  if (!block) {
+    return oa_fail(
+        OA_ERROR_BACKEND,
+        "%s: release of %zu bytes failed: SIM_ERROR_INVALID_VALUE: no allocation of that size is live at 0x%" PRIx64,
+        device->name, nbytes, address);
+  }
+  issue(stream, &block->release);
+  return failure;
+}
+
+static int sim_trim(oa_device *device) {
+  struct sim *sim = device->state;
+  int status = called(device, "trim");
+  if (status) return status;
+  wait_for_all(sim);
+  pthread_mutex_lock(&sim->mutex);
+  shrink_quarantine(sim, 0, 0);
+  pthread_mutex_unlock(&sim->mutex);
+  return OA_OK;
+}
+
+static int sim_copy_up(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, const void *from,
+                       size_t from_pitch, size_t width, size_t lines) {
+  struct stream *stream = NULL;
+  size_t nbytes = width * lines;
+  int status = called(device, "copy_up of %zu bytes", nbytes);
+  if (status == OA_OK) status = find_stream(device, "copy_up", pointer, &stream);
+  if (status || nbytes == 0) return status;
+  status = check_range(device, "copy_up", to, to_pitch, width, lines);
+  if (status) return status;
+  struct operation *copy = operation_new(COPY, nbytes);
+  if (!copy) return no_host_memory(device, "copy_up");
+  oa_copy_lines(copy->data, width, from, from_pitch, width, lines);
+  copy->copy.to = bytes_at(to);
+  copy->copy.from = copy->data;
+  copy->copy.to_pitch = to_pitch;
+  copy->copy.from_pitch = width;
+  copy->copy.width = width;
+  copy->copy.lines = lines;
+  issue(stream, copy);
+  return OA_OK;
+}
+
+static int sim_copy_down(oa_device *device, void *pointer, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                         size_t width, size_t lines) {
+  struct stream *stream = NULL;
+  int status = called(device, "copy_down of %zu bytes", width * lines);
+  if (status == OA_OK) status = find_stream(device, "copy_down", pointer, &stream);
+  if (status || width == 0 || lines == 0) return status;
+  status = check_range(device, "copy_down", from, from_pitch, width, lines);
+  if (status) return status;
+  struct operation *copy = operation_new(COPY, 0);
+  if (!copy) return no_host_memory(device, "copy_down");
+  copy->copy.to = to;
+  copy->copy.from = bytes_at(from);
+  copy->copy.to_pitch = to_pitch;
+  copy->copy.from_pitch = from_pitch;
+  copy->copy.width = width;
+  copy->copy.lines = lines;
+  issue(stream, copy);
+  return OA_OK;
+}
+
+static int sim_fill(oa_device *device, void *pointer, uint64_t address, int byte, size_t nbytes) {
+  struct stream *stream = NULL;
+  int status = called(device, "fill of %zu bytes", nbytes);
+  if (status == OA_OK) status = find_stream(device, "fill", pointer, &stream);
+  if (status || nbytes == 0) return status;
+  status = check_range(device, "fill", address, nbytes, nbytes, 1);
+  if (status) return status;
+  struct operation *fill = operation_new(FILL, 0);
+  if (!fill) return no_host_memory(device, "fill");
+  fill->fill.to = bytes_at(address);
+  fill->fill.byte = byte;
+  fill->fill.nbytes = nbytes;
+  issue(stream, fill);
+  return OA_OK;
+}
+
+static int sim_stream_create(oa_device *device, void **created) {
+  struct sim *sim = device->state;
+  int status = called(device, "stream_create");
+  if (status) return status;
+  struct stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return no_host_memory(device, "stream_create");
+  stream->sim = sim;
+  stream->last = &stream->first;
+  pthread_mutex_init(&stream->mutex, NULL);
+  pthread_cond_init(&stream->issue, NULL);
+  pthread_cond_init(&stream->completion, NULL);
+  /* Signals such as Ctrl-C are for the program's own threads; faults stay with the thread that makes them. */
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  sigdelset(&blocked, SIGSEGV);
+  sigdelset(&blocked, SIGBUS);
+  sigdelset(&blocked, SIGFPE);
+  sigdelset(&blocked, SIGILL);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  /* Detached: an idle worker never keeps the process from ending. */
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  int error = pthread_create(&thread, &detached, work, stream);
+  pthread_attr_destroy(&detached);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (error) {
+    free(stream);
+    return oa_fail(OA_ERROR_BACKEND, "%s: stream_create failed: no thread for it: %s", device->name,
+                   error == EAGAIN ? "the limit of threads is reached" : "pthread_create refused");
+  }
+  pthread_mutex_lock(&sim->mutex);
+  stream->next = sim->streams;
+  sim->streams = stream;
+  pthread_mutex_unlock(&sim->mutex);
+  *created = stream;
+  return OA_OK;
+}
+
+/* Waits even if it is to fail, so that nothing touches host memory afterwards. */
+static int sim_stream_synchronize(oa_device *device, void *pointer) {
+  struct stream *stream = NULL;
+  int failure = called(device, "stream_synchronize");
+  int status = find_stream(device, "stream_synchronize", pointer, &stream);
+  if (status) return status;
+  wait_for(stream);
+  return failure ? failure : reported(device->state);
+}
+
+static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
+  struct event *event = awaited;
+  struct stream *stream = NULL;
+  int status = called(device, "stream_wait");
+  if (status == OA_OK) status = find_stream(device, "stream_wait", pointer, &stream);
+  if (status) return status;
+  pthread_mutex_lock(&event->mutex);
+  struct mark *mark = mark_share(event->last);
+  pthread_mutex_unlock(&event->mutex);
+  if (!mark) return OA_OK; /* never recorded: nothing to wait for */
+  struct operation *wait = operation_new(WAIT, 0);
+  if (!wait) {
+    mark_drop(mark);
+    return no_host_memory(device, "stream_wait");
+  }
+  wait->mark = mark;
+  issue(stream, wait);
+  return OA_OK;
+}
+
+static int sim_stream_capturing(oa_device *device, void *pointer, int *capturing) {
+  struct stream *stream = NULL;
+  int status = called(device, "stream_capturing");
+  if (status == OA_OK) status = find_stream(device, "stream_capturing", pointer, &stream);
+  *capturing = 0;
+  return status;
+}
+
+static int sim_event_create(oa_device *device, void **created) {
+  int status = called(device, "event_create");
+  if (status) return status;
+  struct event *event = calloc(1, sizeof *event);
+  if (!event) return no_host_memory(device, "event_create");
+  pthread_mutex_init(&event->mutex, NULL);
+  *created = event;
+  return OA_OK;
+}
+
+static int sim_event_record(oa_device *device, void *recorded, void *pointer) {
+  struct event *event = recorded;
+  struct stream *stream = NULL;
+  int status = called(device, "event_record");
+  if (status == OA_OK) status = find_stream(device, "event_record", pointer, &stream);
+  if (status) return status;
+  struct operation *record = operation_new(RECORD, 0);
+  struct mark *mark = record ? mark_new() : NULL;
+  if (!mark) {
+    free(record);
+    return no_host_memory(device, "event_record");
+  }
+  record->mark = mark_share(mark);
+  pthread_mutex_lock(&event->mutex);
+  struct mark *before = event->last;
+  event->last = mark;
+  pthread_mutex_unlock(&event->mutex);
+  mark_drop(before);
+  issue(stream, record);
+  return OA_OK;
+}
+
+static int sim_event_destroy(oa_device *device, void *destroyed) {
+  struct event *event = destroyed;
+  int failure = called(device, "event_destroy");
+  mark_drop(event->last);
+  pthread_mutex_destroy(&event->mutex);
+  free(event);
+  return failure;
+}
+
+static int sim_synchronize(oa_device *device) {
+  int failure = called(device, "synchronize");
+  wait_for_all(device->state);
+  return failure ? failure : reported(device->state);
+}
+
+static int sim_submit(oa_device *device, void *pointer, void (*run)(void *), const void *arguments, size_t size) {
+  struct stream *stream = NULL;
+  int status = called(device, "submit");
+  if (status == OA_OK) status = find_stream(device, "submit", pointer, &stream);
+  if (status) return status;
+  struct operation *operation = operation_new(RUN, size);
+  if (!operation) return no_host_memory(device, "submit");
+  operation->run = run;
+  if (size) memcpy(operation->data, arguments, size);
+  issue(stream, operation);
+  return OA_OK;
+}
+
+const oa_backend oa_backend_sim = {
+    .name = "sim",
+    .flags = OA_HOST_CALLS,
+    .count = sim_count,
+    .open = sim_open,
+    .memory = sim_memory,
+    .allocate = sim_allocate,
+    .release = sim_release,
+    .trim = sim_trim,
+    .copy_up = sim_copy_up,
+    .copy_down = sim_copy_down,
+    .fill = sim_fill,
+    .stream_create = sim_stream_create,
+    .stream_synchronize = sim_stream_synchronize,
+    .stream_wait = sim_stream_wait,
+    .stream_capturing = sim_stream_capturing,
+    .event_create = sim_event_create,
+    .event_record = sim_event_record,
+    .event_destroy = sim_event_destroy,
+    .synchronize = sim_synchronize,
+    .submit = sim_submit,
+};
+
+/* -- public ------------------------------------------------------------------------------------------------------- */
+
+static int find_sim(int number, const char *function, struct sim **sim) {
+  oa_device *device = oa_device_of(number);
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "%s", function);
+  int status = oa_device_usable(device);
+  if (status) return status;
+  if (device->backend != &oa_backend_sim) {
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: device %d is %s, needs a sim device", function, number, device->name);
+  }
+  *sim = device->state;
+  return OA_OK;
+}
+
+int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us) {
+  struct sim *sim;
+  int status = find_sim(number, "oa_sim_configure", &sim);
+  if (status) return status;
+  if (capacity < 0 || fail_after < 0 || delay_us < 0) {
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_sim_configure: needs values of 0 or more, got capacity %" PRId64 ", fail_after %" PRId64
+                   ", delay_us %" PRId64,
+                   capacity, fail_after, delay_us);
+  }
+  pthread_mutex_lock(&sim->mutex);
+  sim->capacity = capacity;
+  pthread_mutex_unlock(&sim->mutex);
+  atomic_store(&sim->delay_us, delay_us);
+  int64_t calls = atomic_load(&sim->calls);
+  atomic_store(&sim->fail_base, calls);
+  atomic_store(&sim->fail_at, fail_after ? calls + fail_after : 0);
+  return OA_OK;
+}
+
+int64_t oa_sim_backend_calls(int number) {
+  struct sim *sim;
+  return find_sim(number, "oa_sim_backend_calls", &sim) ? -1 : atomic_load(&sim->calls);
+}

@@ -1,0 +1,289 @@
+#include "device.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of preference for a default device. */
+static const oa_backend *const backends[] = {&oa_backend_cuda, &oa_backend_host, &oa_backend_sim};
+enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
+
+/* Devices are opened once and never closed, and a number is valid for the life of the process: entries are only added
+ * (under `opening`), so that reading needs no lock. */
+enum { MAX_DEVICES = 256 };
+static _Atomic(oa_device *) devices[MAX_DEVICES];
+static atomic_int device_count;
+/* Held while a driver is loaded or a device opened, which can take a second; so not oa_mutex. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+pthread_mutex_t oa_mutex = PTHREAD_MUTEX_INITIALIZER;
+atomic_int oa_forked;
+
+void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
+void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
+
+/* -- starting, forking -------------------------------------------------------------------------------------------- */
+
+/* Runs in the child, where only the forking thread lives on: locks may be held by threads that are gone. */
+static void in_child(void) {
+  atomic_store(&oa_forked, 1);
+  int count = atomic_load(&device_count);
+  for (int i = 0; i < count; i++) {
+    oa_device *device = atomic_load(&devices[i]);
+    if (device->backend->forked) device->backend->forked(device);
+  }
+}
+
+static void start(void) { pthread_atfork(NULL, NULL, in_child); }
+
+static int check_forked(void) {
+  if (__builtin_expect(atomic_load_explicit(&oa_forked, memory_order_relaxed), 0)) {
+    return oa_fail(OA_ERROR_FORKED,
+                   "this process was forked after offload_args was used; start workers with the spawn method");
+  }
+  return OA_OK;
+}
+
+int oa_core_start(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  int status = check_forked();
+  if (status == OA_OK) pthread_once(&once, start);
+  return status;
+}
+
+int oa_device_usable(oa_device *device) {
+  int status = check_forked();
+  if (status) return status;
+  if (__builtin_expect(atomic_load_explicit(&device->lost, memory_order_acquire) == OA_LOST, 0)) {
+    return oa_fail(OA_ERROR_LOST, "%s is lost: %s", device->name, device->lost_reason);
+  }
+  return OA_OK;
+}
+
+int oa_device_lost(oa_device *device, const char *reason) {
+  int alive = 0;
+  if (atomic_compare_exchange_strong(&device->lost, &alive, OA_LOSING)) {
+    size_t length = strnlen(reason, sizeof device->lost_reason - 1);
+    memcpy(device->lost_reason, reason, length);
+    device->lost_reason[length] = '\0';
+    atomic_store_explicit(&device->lost, OA_LOST, memory_order_release);
+  }
+  return oa_fail(OA_ERROR_LOST, "%s is lost: %s", device->name, reason);
+}
+
+/* -- names -------------------------------------------------------------------------------------------------------- */
+
+static const oa_backend *backend_named(const char *name, size_t length) {
+  for (int i = 0; i < BACKEND_COUNT; i++) {
+    if (strlen(backends[i]->name) == length && memcmp(backends[i]->name, name, length) == 0) return backends[i];
+  }
+  return NULL;
+}
+
+/* Their names, for messages. */
+static const char *backend_names(char *text, size_t size) {
+  size_t length = 0;
+  for (int i = 0; i < BACKEND_COUNT; i++) {
+    length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "", backends[i]->name);
+  }
+  return text;
+}
+
+/* "cuda:12" -> backend and index; without ":12" the index is 0. */
+static int parse_name(const char *name, const oa_backend **backend, int *index) {
+  size_t length = strcspn(name, ":");
+  *backend = backend_named(name, length);
+  *index = 0;
+  if (!*backend) {
+    char names[64];
+    return oa_fail(OA_ERROR_UNAVAILABLE,
+                   "oa_device_open: no device \"%s\": the kinds are %s, and the form is \"cuda:0\"", name,
+                   backend_names(names, sizeof names));
+  }
+  if (name[length] == '\0') return OA_OK;
+  const char *digits = name + length + 1;
+  size_t count = strspn(digits, "0123456789");
+  if (count == 0 || count > 6 || digits[count] != '\0') {
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_device_open: \"%s\" is no name of a device: \"%s:\" needs a number, such as \"%s:0\"", name,
+                   (*backend)->name, (*backend)->name);
+  }
+  *index = atoi(digits);
+  return OA_OK;
+}
+
+/* Under `opening`. */
+static int open_device(const char *name, const oa_backend *backend, int index, oa_device **opened) {
+  int available;
+  int status = backend->count(&available);
+  if (status) return oa_fail_in(status, "oa_device_open(\"%s\")", name);
+  if (available == 0) return oa_fail_in(OA_ERROR_UNAVAILABLE, "oa_device_open: no device \"%s\"", name);
+  if (index >= available) {
+    return oa_fail(OA_ERROR_UNAVAILABLE, "oa_device_open: no device \"%s\": there %s %d of %s, the last is \"%s:%d\"",
+                   name, available == 1 ? "is" : "are", available, backend->name, backend->name, available - 1);
+  }
+  int number = atomic_load(&device_count);
+  if (number == MAX_DEVICES) {
+    return oa_fail(OA_ERROR_UNAVAILABLE, "oa_device_open(\"%s\"): %d devices are open, no more can be", name, number);
+  }
+  oa_device *device = calloc(1, sizeof *device);
+  if (!device) return oa_fail(OA_ERROR_MEMORY, "oa_device_open(\"%s\"): out of host memory", name);
+  device->backend = backend;
+  device->index = index;
+  device->number = number;
+  /* There is one host only. */
+  snprintf(device->name, sizeof device->name, backend == &oa_backend_host ? "%s" : "%s:%d", backend->name, index);
+  status = backend->open(device);
+  if (status) {
+    free(device);
+    return oa_fail_in(status, "oa_device_open(\"%s\")", name);
+  }
+  atomic_store(&devices[number], device);
+  atomic_store(&device_count, number + 1);
+  *opened = device;
+  return OA_OK;
+}
+
+int oa_device_open(const char *name, int *number) {
+  int status = oa_core_start();
+  if (status) return status;
+  if (!name || !number) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_open: %s is NULL", name ? "device" : "name");
+  const oa_backend *backend;
+  int index;
+  status = parse_name(name, &backend, &index);
+  if (status) return status;
+  oa_device *device = NULL;
+  pthread_mutex_lock(&opening);
+  int count = atomic_load(&device_count);
+  for (int i = 0; i < count && !device; i++) {
+    oa_device *other = atomic_load(&devices[i]);
+    if (other->backend == backend && other->index == index) device = other;
+  }
+  if (!device) status = open_device(name, backend, index, &device);
+  pthread_mutex_unlock(&opening);
+  if (status == OA_OK) *number = device->number;
+  return status;
+}
+
+int oa_device_count(const char *name, int *count) {
+  int status = oa_core_start();
+  if (status) return status;
+  if (!name || !count) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_count: %s is NULL", name ? "count" : "backend");
+  const oa_backend *backend = backend_named(name, strlen(name));
+  if (!backend) {
+    char names[64];
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_device_count: no backend \"%s\": there are %s", name,
+                   backend_names(names, sizeof names));
+  }
+  pthread_mutex_lock(&opening);
+  status = backend->count(count);
+  pthread_mutex_unlock(&opening);
+  return status ? oa_fail_in(status, "oa_device_count") : OA_OK;
+}
+
+/* -- what public functions ask of a device ------------------------------------------------------------------------ */
+
+oa_device *oa_device_of(int number) {
+  oa_device *device =
+      (unsigned)number < MAX_DEVICES ? atomic_load_explicit(&devices[number], memory_order_acquire) : NULL;
+  if (__builtin_expect(!device, 0)) {
+    oa_fail(OA_ERROR_ARGUMENT, "no device is open under the number %d: oa_device_open gives numbers", number);
+  }
+  return device;
+}
+
+/* The device, if it is there and can be used. */
+static int find(int number, const char *function, oa_device **device) {
+  int status = check_forked();
+  if (status) return status;
+  *device = oa_device_of(number);
+  if (!*device) return oa_fail_in(OA_ERROR_ARGUMENT, "%s", function);
+  status = oa_device_usable(*device);
+  return status ? oa_fail_in(status, "%s", function) : OA_OK;
+}
+
+int oa_device_get_info(int number, oa_device_info *info) {
+  oa_device *device;
+  int status = find(number, "oa_device_get_info", &device);
+  if (status) return status;
+  if (!info) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_get_info: info is NULL");
+  *info = (oa_device_info){
+      .index = device->index,
+      .host_calls = (device->backend->flags & OA_HOST_CALLS) != 0,
+      .driver_version = device->driver_version,
+      .compute_major = device->compute_major,
+      .compute_minor = device->compute_minor,
+  };
+  snprintf(info->name, sizeof info->name, "%s", device->name);
+  snprintf(info->backend, sizeof info->backend, "%s", device->backend->name);
+  snprintf(info->model, sizeof info->model, "%s", device->model);
+  return device->backend->memory(device, &info->memory_free, &info->memory_total);
+}
+
+int oa_device_get_counters(int number, oa_counters *counters) {
+  int status = check_forked();
+  if (status) return status;
+  oa_device *device = oa_device_of(number);
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_device_get_counters");
+  if (!counters) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_get_counters: counters is NULL");
+  struct oa_counts *counts = &device->counts;
+  *counters = (oa_counters){
+      .copies_up = counts->copies_up,
+      .bytes_up = counts->bytes_up,
+      .copies_down = counts->copies_down,
+      .bytes_down = counts->bytes_down,
+      .allocations = counts->allocations,
+      .frees = counts->frees,
+      .mappings = counts->mappings,
+      .regions = counts->regions,
+      .calls = counts->calls,
+  };
+  return OA_OK;
+}
+
+int oa_device_synchronize(int number) {
+  oa_device *device;
+  int status = find(number, "oa_device_synchronize", &device);
+  return status ? status : device->backend->synchronize(device);
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------------- */
+
+int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
+  const oa_backend *backend = device->backend;
+  int status = backend->allocate(device, stream, nbytes, address);
+  if (status == OA_ERROR_MEMORY) {
+    status = backend->trim(device);
+    if (status == OA_OK) status = backend->allocate(device, stream, nbytes, address);
+  }
+  if (status == OA_OK) {
+    atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);
+  } else if (status == OA_ERROR_MEMORY) {
+    int64_t free_bytes, total_bytes;
+    oa_saved_error first;
+    oa_error_save(&first);
+    if (backend->memory(device, &free_bytes, &total_bytes) == OA_OK) {
+      oa_fail(status, "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64, device->name,
+              nbytes, free_bytes, total_bytes);
+    } else {
+      oa_error_restore(&first);
+    }
+  }
+  return status;
+}
+
+int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+  atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
+  return device->backend->release(device, stream, address, nbytes);
+}
+
+void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines) {
+  if (width == to_pitch && width == from_pitch) {
+    width *= lines;
+    lines = lines != 0;
+  }
+  for (size_t i = 0; i < lines; i++) {
+    memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+  }
+}

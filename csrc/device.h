@@ -1,0 +1,111 @@
+/* Devices, and the whole contract of a backend: one documented table of functions.
+ *
+ * A backend reports failure as an oa_status with the text set through oa_fail(); it knows nothing of regions or of the
+ * present table. Every function may be called from any thread at once. Addresses are device addresses; on `host` and
+ * `sim` they are addresses of this process. A stream runs its operations in order; operations of different streams are
+ * ordered by events only. */
+#ifndef OA_DEVICE_H
+#define OA_DEVICE_H
+
+#include "error.h"
+#include "offload_args.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct oa_device oa_device;
+
+enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* the reason is being written; it can be read */
+
+enum oa_backend_flags {
+  OA_HOST_CALLS = 1,    /* vendor libraries run on the CPU, through `submit` */
+  OA_HOST_READABLE = 2, /* the device can read plain host memory: room for mapping with no copy; not used yet */
+  OA_SYNCHRONOUS = 4    /* every operation is complete when it returns: streams and events may be NULL */
+};
+
+typedef struct oa_backend {
+  const char *name;
+  unsigned flags;
+  /* The number of devices of this machine; 0 with the reason as the error text when there is no driver. Loads the
+   * driver. `sim` answers with a fixed maximum. */
+  int (*count)(int *count);
+  /* Fills device->state and device->model for device->index. Called once a device, under a lock. */
+  int (*open)(oa_device *device);
+  int (*memory)(oa_device *device, int64_t *free_bytes, int64_t *total_bytes);
+  /* OA_ERROR_MEMORY when there is no room; usable on stream at once, on others after an event. nbytes > 0. */
+  int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
+  /* In stream order. The address is gone whatever this returns. */
+  int (*release)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
+  int (*trim)(oa_device *device); /* waits for releases under way, then gives idle memory back to the driver */
+  /* lines lines of width bytes; pitches are the distances between their starts. up: the host lines were read when this
+   * returns. down: the host lines are written at any time from this call on until the stream is synchronized. */
+  int (*copy_up)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,
+                 size_t width, size_t lines);
+  int (*copy_down)(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                   size_t width, size_t lines);
+  int (*fill)(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes);
+  int (*stream_create)(oa_device *device, void **stream);
+  /* Reports asynchronous failures. Whatever it returns, nothing of this stream touches host memory any more. */
+  int (*stream_synchronize)(oa_device *device, void *stream);
+  int (*stream_wait)(oa_device *device, void *stream, void *event);
+  /* *capturing = 1 if the caller's stream is being captured into a graph. */
+  int (*stream_capturing)(oa_device *device, void *stream, int *capturing);
+  int (*event_create)(oa_device *device, void **event);
+  int (*event_record)(oa_device *device, void *event, void *stream);
+  int (*event_destroy)(oa_device *device, void *event);
+  int (*synchronize)(oa_device *device); /* the whole device, other people's work too */
+  /* Makes the device current for a vendor's call on this thread, and restores what was. NULL if there is no such thing. */
+  int (*enter)(oa_device *device, void **saved);
+  int (*leave)(oa_device *device, void *saved);
+  /* Runs run(copy of arguments) on the CPU in stream order. OA_HOST_CALLS backends only. */
+  int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
+  /* Called in a forked child: nothing of the device may be touched any more. May be NULL. */
+  void (*forked)(oa_device *device);
+} oa_backend;
+
+/* The backends, in the order of preference for a default device. */
+extern const oa_backend oa_backend_cuda, oa_backend_host, oa_backend_sim;
+
+struct oa_counts { /* oa_counters, atomically */
+  _Atomic int64_t copies_up, bytes_up, copies_down, bytes_down, allocations, frees, mappings, regions, calls;
+};
+
+struct oa_device {
+  const oa_backend *backend;
+  int index;  /* within its backend */
+  int number; /* what the public functions take */
+  char name[32];
+  char model[128];
+  int driver_version, compute_major, compute_minor;
+  void *state; /* the backend's own */
+  struct oa_counts counts;
+  atomic_int lost; /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
+  char lost_reason[512];
+  /* pools of streams, owned by stream.c */
+  struct oa_stream *idle_streams;
+  struct oa_stream *streams;
+  int stream_count;
+};
+
+/* The device of that number, or NULL with the text set. */
+oa_device *oa_device_of(int number);
+/* The address of a tracked allocation, counted; tries trim and once more when there is no room. */
+int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
+int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes);
+/* memcpy of lines; one where they are contiguous. For backends whose memory is this process's. */
+void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines);
+/* Records the first cause; later calls fail at once with it. Returns OA_ERROR_LOST. */
+int oa_device_lost(oa_device *device, const char *reason);
+/* 0, or OA_ERROR_FORKED / OA_ERROR_LOST with the text set. */
+int oa_device_usable(oa_device *device);
+
+/* The one lock of the core: regions, mappings, slots, pools. Held for bookkeeping only, never while a device is waited
+ * for, a copy made or vendor code run. */
+void oa_lock(void);
+void oa_unlock(void);
+extern pthread_mutex_t oa_mutex;
+extern atomic_int oa_forked; /* 1 in a child forked after first use */
+int oa_core_start(void);     /* idempotent; OA_ERROR_FORKED in a forked child */
+
+#endif

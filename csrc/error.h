@@ -1,0 +1,20 @@
+/* The text of a thread's last failure: set with the status, read with oa_last_error(). */
+#ifndef OA_ERROR_H
+#define OA_ERROR_H
+
+#include "offload_args.h"
+
+/* Sets this thread's text and returns status. */
+int oa_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the text to "<format...>: <the text so far>", keeping status: who asked, before what went wrong. */
+int oa_fail_in(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void oa_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Saves and restores the text around cleaning up, so that the first failure is the one told. */
+typedef struct oa_saved_error {
+  char text[1024];
+} oa_saved_error;
+void oa_error_save(oa_saved_error *saved);
+void oa_error_restore(const oa_saved_error *saved);
+
+#endif

@@ -1,0 +1,337 @@
+/* offload_args: lends host arrays to a device for the duration of calls into the vendors' own libraries.
+ *
+ * Every function that can fail returns an oa_status; the text is in oa_last_error() of the calling thread. Nothing here
+ * aborts or prints. All functions may be called from any thread, with or without Python.
+ *
+ * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one reserved PROT_NONE range. It
+ * traps when dereferenced, and is known as stale after its region. csrc/DESIGN.md has the rules. */
+#ifndef OFFLOAD_ARGS_H
+#define OFFLOAD_ARGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* The lines between the two marks are read by cffi as they stand: plain C, no macro but `#define NAME <integer>`. */
+/* [cffi begin] */
+#define OA_VERSION 100 /* 0.1.0 */
+
+/* One opaque type a dtype; oa_any where the dtype is known only at run time. None has a definition anywhere. */
+typedef struct oa_any oa_any;
+typedef struct oa_bool oa_bool;
+typedef struct oa_i8 oa_i8;
+typedef struct oa_i16 oa_i16;
+typedef struct oa_i32 oa_i32;
+typedef struct oa_i64 oa_i64;
+typedef struct oa_u8 oa_u8;
+typedef struct oa_u16 oa_u16;
+typedef struct oa_u32 oa_u32;
+typedef struct oa_u64 oa_u64;
+typedef struct oa_f16 oa_f16;
+typedef struct oa_bf16 oa_bf16;
+typedef struct oa_f32 oa_f32;
+typedef struct oa_f64 oa_f64;
+typedef struct oa_c64 oa_c64;
+typedef struct oa_c128 oa_c128;
+
+enum oa_dtype {
+  OA_ANY = 0,
+  OA_BOOL,
+  OA_I8,
+  OA_I16,
+  OA_I32,
+  OA_I64,
+  OA_U8,
+  OA_U16,
+  OA_U32,
+  OA_U64,
+  OA_F16,
+  OA_BF16,
+  OA_F32,
+  OA_F64,
+  OA_C64,
+  OA_C128,
+  OA_DTYPE_COUNT
+};
+
+enum oa_status {
+  OA_OK = 0,
+  OA_ERROR_ARGUMENT,    /* a value no call can take: negative size, unknown enum, too many dimensions */
+  OA_ERROR_TYPE,        /* wrong dtype */
+  OA_ERROR_NOT_HANDLE,  /* a host pointer, NULL or an integer where a device pointer belongs */
+  OA_ERROR_STALE,       /* a device pointer or region used after its end */
+  OA_ERROR_EXTENT,      /* the call would touch more than the pointer has */
+  OA_ERROR_OVERFLOW,    /* a size that does not fit */
+  OA_ERROR_DEVICE,      /* a pointer on another device than the call's */
+  OA_ERROR_DIRECTION,   /* writing an In, reading an Out before it was written, widening rights, a second writer */
+  OA_ERROR_ALIAS,       /* a written operand overlaps another */
+  OA_ERROR_PRESENT,     /* an array that only partly overlaps what is present, or can't be shared with it */
+  OA_ERROR_INVALID,     /* data that a failed call or region left undefined */
+  OA_ERROR_MEMORY,      /* out of device or host memory */
+  OA_ERROR_BACKEND,     /* the driver refused */
+  OA_ERROR_LIBRARY,     /* a vendor library is missing, lacks a symbol, or returned a status */
+  OA_ERROR_UNAVAILABLE, /* no such device here */
+  OA_ERROR_LOST,        /* the device is lost: an earlier asynchronous failure */
+  OA_ERROR_CAPTURE,     /* the stream is capturing and something would have to move */
+  OA_ERROR_FORKED,      /* this process was forked after the core was used */
+  OA_ERROR_TORN         /* the device died while a host array was being written */
+};
+
+enum oa_direction { OA_BY_USE = 0, OA_IN, OA_OUT, OA_INOUT, OA_SCRATCH };
+
+enum oa_array_flags {
+  OA_READ_ONLY = 1, /* the host array may not be written */
+  OA_BORROWED = 2   /* data is a device address owned by the caller: nothing is copied */
+};
+
+enum oa_outcome {
+  OA_COMMIT = 0, /* the body succeeded: written arrays come down */
+  OA_DISCARD,    /* it failed: nothing comes down, what it wrote is invalid outside */
+  OA_KEEP        /* it failed, on_error="keep": what is valid comes down */
+};
+
+typedef struct oa_region oa_region;
+
+/* One array to lend. strides are in bytes and may be negative or zero; data is the address of the element at index 0
+ * of every dimension. OA_SCRATCH needs dtype, ndim and shape only. */
+typedef struct oa_array {
+  void *data;
+  const int64_t *shape;
+  const int64_t *strides;
+  const char *name; /* for messages; may be NULL */
+  int32_t ndim;
+  int32_t dtype;     /* oa_dtype */
+  int32_t direction; /* oa_direction */
+  int32_t flags;     /* oa_array_flags */
+  oa_any *handle;    /* set by oa_region_enter */
+  int32_t packed;    /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+} oa_array;
+
+/* Options of a region; NULL stands for all zero. */
+typedef struct oa_region_options {
+  void *stream;   /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  int has_stream; /* 1 if stream is given (NULL is a stream too: the legacy default one) */
+  void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
+  int has_wait_stream; /* 1 if wait_stream is given */
+} oa_region_options;
+
+typedef struct oa_pointer_info {
+  int device;
+  int dtype;
+  int readable;
+  int writable;
+  int borrowed;
+  int escaped;
+  int64_t nbytes; /* from the first byte to the last, gaps included */
+} oa_pointer_info;
+
+typedef struct oa_counters {
+  int64_t copies_up; /* one for each array or part of one that was moved */
+  int64_t bytes_up;
+  int64_t copies_down;
+  int64_t bytes_down;
+  int64_t allocations;
+  int64_t frees;
+  int64_t mappings; /* live entries of the present table */
+  int64_t regions;  /* live regions */
+  int64_t calls;    /* vendor calls made */
+} oa_counters;
+
+typedef struct oa_device_info {
+  char name[32];    /* "cuda:0" */
+  char backend[16]; /* "cuda" */
+  char model[128];  /* "NVIDIA H200" */
+  int index;        /* within its backend */
+  int host_calls;   /* 1 if its libraries run on the CPU (host, sim) */
+  int64_t memory_total;
+  int64_t memory_free;
+  int driver_version;
+  int compute_major;
+  int compute_minor;
+} oa_device_info;
+
+/* -- errors ------------------------------------------------------------------------------------------------------- */
+const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
+const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
+const char *oa_status_name(int status);
+int oa_version(void);
+int64_t oa_itemsize(int dtype);
+
+/* -- devices ------------------------------------------------------------------------------------------------------ */
+int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
+int oa_device_count(const char *backend, int *count);
+int oa_device_get_info(int device, oa_device_info *info);
+int oa_device_get_counters(int device, oa_counters *counters);
+int oa_device_synchronize(int device);
+
+/* Sets the properties of a sim device. capacity in bytes (0: no limit); fail_after: the k-th backend call from now
+ * fails with a made-up driver error (0: none); delay_us: each operation of its streams takes so much longer. */
+int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
+int64_t oa_sim_backend_calls(int device); /* backend calls made so far */
+
+/* -- regions ------------------------------------------------------------------------------------------------------ */
+int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
+/* Kills the region's pointers and enqueues what must come down. *warnings (may be NULL) is the number of arrays lent as
+ * Out that nothing wrote; oa_last_warning() names them. A region that already ended is left alone: OA_OK. */
+int oa_region_finish(oa_region *region, int outcome, int *warnings);
+/* Waits for every user of the region's mappings, completes the copies down and releases what nobody else holds. */
+int oa_region_wait(oa_region *region);
+int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
+
+/* -- pointers ----------------------------------------------------------------------------------------------------- */
+/* A part of what pointer has, with bounds of its own; strides and offset in bytes. Ends with oa_pointer_release or with
+ * its region. */
+int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
+                    oa_any **view);
+int oa_pointer_release(oa_any *view);
+int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once it is dead */
+/* The true device address. Brings the data up if it may be read, and marks the mapping escaped: its users are unknown,
+ * so it always comes down if writable, and leaving waits for the whole device. */
+int oa_address(const oa_any *pointer, uint64_t *address);
+/* oa_address that keeps the memory alive beyond the region, until oa_export_release. */
+int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
+int oa_export_release(void *keep);
+/* Writes host values to the device: nbytes from values, C order, for a pointer of the given shape and strides. */
+int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
+/* A device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
+int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
+
+/* OpenMP's `target update`: from brings what the device wrote to the host (it is then safe there whatever happens
+ * later), to sends the host's bytes. device -1: wherever the array is present. */
+int oa_update_from(const oa_array *array, int device);
+int oa_update_to(const oa_array *array, int device);
+int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
+
+/* -- vendor libraries --------------------------------------------------------------------------------------------- */
+/* Loads library ("cublas", "cblas") from an absolute path; every symbol is looked up as prefix + name. */
+int oa_library_open(const char *library, const char *path, const char *prefix);
+const char *oa_library_path(const char *library); /* "" until it is loaded */
+/* Who finds a library that is needed and not loaded yet: it calls oa_library_open and returns its status, or writes why
+ * not to text and returns OA_ERROR_LIBRARY. Without one (NULL), the library's usual names are tried. */
+typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
+void oa_library_set_loader(oa_library_loader loader);
+int oa_library_has_symbol(const char *library, const char *symbol);
+/* The calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer mode
+ * is as before after each call. */
+int oa_use_handle(const char *library, void *handle);
+/* [cffi end] */
+
+/* -- for shims: how a call declares what it touches -------------------------------------------------------------- */
+/* What a call touches behind one pointer, in elements. Built by the functions below; checked by oa_begin. The names
+ * are those of the call's own parameters, for messages. */
+enum oa_extent_kind {
+  OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative, not 0) */
+  OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart; all are touched */
+  OA_EXTENT_TRIANGLE, /* a matrix of which only one triangle is touched */
+  OA_EXTENT_BAND,     /* a band matrix: rows = kl + ku + 1 diagonals, not all of whose elements are touched */
+  OA_EXTENT_PACKED    /* rows * (rows + 1) / 2 elements */
+};
+
+typedef struct oa_extent {
+  int64_t rows, columns, ld;
+  const char *rows_name, *columns_name, *ld_name;
+  int kind;
+} oa_extent;
+
+#define OA_EXTENT(kind, rows, columns, ld, rows_name, columns_name, ld_name) \
+  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind)})
+#define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, n, 1, inc, n_name, "", inc_name)
+#define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, m, n, ld, m_name, n_name, ld_name)
+#define OA_TRIANGLE(n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, n, n, ld, n_name, n_name, ld_name)
+#define OA_BAND(diagonals, n, ld, d_name, n_name, ld_name) \
+  OA_EXTENT(OA_EXTENT_BAND, diagonals, n, ld, d_name, n_name, ld_name)
+#define OA_PACKED(n, n_name) OA_EXTENT(OA_EXTENT_PACKED, n, 1, 1, n_name, "", "")
+#define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, n, 1, 1, "size", "", "")
+
+enum oa_access {
+  OA_READ = 1,
+  OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
+  OA_READ_WRITE = 3,
+  OA_IN_PLACE = 4 /* with another: this operand may be exactly another one */
+};
+
+typedef struct oa_operand {
+  const char *name; /* the parameter's */
+  const void *pointer;
+  int access; /* oa_access */
+  int dtype;  /* oa_dtype; OA_ANY: not checked */
+  oa_extent extent;
+  /* set by oa_begin */
+  void *address;
+  void *slot;
+  int64_t width, pitch, lines; /* bytes */
+} oa_operand;
+
+typedef struct oa_library oa_library;
+
+typedef struct oa_call {
+  const char *function; /* "cublas.sgemv" */
+  oa_library *library;
+  oa_operand *operands;
+  int count;
+  int device_scalars; /* 1: the scalars are on the device (pointer mode) */
+  int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  /* set by oa_begin */
+  void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
+  void *device, *stream, *region;
+  void *saved; /* what was current before */
+  int saved_mode;
+  int open;
+} oa_call;
+
+/* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
+ * what they wait for, moves what is missing as one batch. Nothing moved and nothing marked unless it returns OA_OK; then
+ * exactly one oa_end or oa_submit must follow. */
+int oa_begin(oa_call *call);
+/* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
+ * OA_ERROR_LIBRARY is returned. */
+int oa_end(oa_call *call, int status);
+/* For libraries that run on the CPU: runs run(arguments) in stream order (size bytes of arguments are copied if it runs
+ * later), then does what oa_end does. */
+int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
+
+/* One vendor library: the symbols its shims use, and how its handles are made. Generated; see bindings/. */
+typedef struct oa_symbol {
+  const char *name;
+  void *address; /* NULL until first use; read and set atomically */
+} oa_symbol;
+typedef struct oa_code_name {
+  int code;
+  const char *name;
+} oa_code_name;
+struct oa_library {
+  const char *name;               /* "cublas" */
+  const char *backend;            /* "cuda"; NULL: any device whose libraries run on the CPU */
+  const char *const *sonames;     /* tried in order by C programs that never call oa_library_open; NULL-terminated */
+  oa_symbol *symbols;             /* symbol_count of them */
+  const oa_code_name *code_names; /* of its status codes; {0, NULL}-terminated */
+  int symbol_count;
+  /* indices into symbols, or -1: int create(void **), int destroy(void *), int set_stream(void *, void *),
+     int get_stream(void *, void **), int set_pointer_mode(void *, int), int get_pointer_mode(void *, int *) */
+  int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
+  int host_mode, device_mode; /* the values of its pointer mode */
+  /* state, owned by library.c */
+  int index;
+  void *loaded;
+  char *path;
+  char *prefix;
+};
+/* Every library of this build, NULL-terminated. Generated. */
+extern oa_library *const oa_libraries[];
+/* The address of library->symbols[index]; loads the library on first use; NULL with OA_ERROR_LIBRARY's text set. */
+void *oa_library_symbol(oa_library *library, int index);
+
+/* Failures that shims find themselves; each sets the text and returns the status. */
+int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed);
+int oa_fail_too_large(const char *function, const char *name, int64_t value); /* no _64 form: OA_ERROR_OVERFLOW */
+int oa_fail_null(const char *function, const char *name);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

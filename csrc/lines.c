@@ -1,0 +1,132 @@
+#include "lines.h"
+
+#include <string.h>
+
+oa_lines oa_lines_simplest(oa_lines a) {
+  if (a.width == 0 || a.count == 0) return (oa_lines){a.start, 0, 0, 0};
+  if (a.count == 1) return (oa_lines){a.start, a.width, a.width, 1};
+  if (a.pitch == a.width) return (oa_lines){a.start, a.width * a.count, a.width * a.count, 1};
+  return a;
+}
+
+bool oa_lines_contain(oa_lines outer, oa_lines inner) {
+  outer = oa_lines_simplest(outer);
+  inner = oa_lines_simplest(inner);
+  if (inner.count == 0) return true;
+  const int64_t first = inner.start - outer.start;
+  if (first < 0 || first + oa_lines_span(inner) > oa_lines_span(outer)) return false;
+  if (outer.count == 1) return true;
+  if (inner.count == 1 || inner.pitch % outer.pitch == 0) return first % outer.pitch + inner.width <= outer.width;
+  for (int64_t i = 0; i < inner.count; i++)
+    if ((first + i * inner.pitch) % outer.pitch + inner.width > outer.width) return false;
+  return true;
+}
+
+bool oa_lines_disjoint(oa_lines a, oa_lines b) {
+  a = oa_lines_simplest(a);
+  b = oa_lines_simplest(b);
+  if (a.count == 0 || b.count == 0) return true;
+  if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
+  if (a.count == 1 && b.count == 1) return false;
+  /* A single line is compared with the other's pitch, if it fits between two starts. */
+  const int64_t pitch = a.count == 1 ? b.pitch : a.pitch;
+  if ((a.count > 1 && b.count > 1 && a.pitch != b.pitch) || a.width > pitch || b.width > pitch) return false;
+  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* of b's lines behind a's */
+  return gap >= a.width && gap + b.width <= pitch;
+}
+
+int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout) {
+  struct {
+    int64_t size, stride;
+  } axis[OA_MAX_DIMENSIONS];
+  int axes = 0;
+  int64_t reach = 0; /* from the lowest element to the highest */
+  if (ndim < 0 || ndim > OA_MAX_DIMENSIONS) return OA_ERROR_ARGUMENT;
+  *layout = (oa_layout){.size = 1};
+  bool empty = false;
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] < 0) return OA_ERROR_ARGUMENT;
+    empty |= shape[i] == 0;
+  }
+  if (empty) {
+    layout->size = 0;
+    layout->regular = true;
+    return OA_OK;
+  }
+  for (int i = 0; i < ndim; i++) {
+    int64_t extent, stride = strides[i];
+    if (__builtin_mul_overflow(layout->size, shape[i], &layout->size)) return OA_ERROR_OVERFLOW;
+    if (shape[i] == 1) continue;
+    if (stride == INT64_MIN || __builtin_mul_overflow(shape[i] - 1, stride, &extent)) return OA_ERROR_OVERFLOW;
+    const bool back = stride < 0;
+    if (back) {
+      stride = -stride;
+      extent = -extent;
+    }
+    if (__builtin_add_overflow(reach, extent, &reach)) return OA_ERROR_OVERFLOW;
+    if (back) {
+      layout->reversed = true;
+      layout->low -= extent; /* within reach */
+    }
+    int at = axes++;
+    for (; at > 0 && axis[at - 1].stride > stride; at--) axis[at] = axis[at - 1];
+    axis[at].size = shape[i];
+    axis[at].stride = stride;
+  }
+  int64_t bytes;
+  if (__builtin_mul_overflow(layout->size, itemsize, &bytes) || __builtin_add_overflow(reach, itemsize, &layout->span))
+    return OA_ERROR_OVERFLOW;
+  /* From the innermost axis out: grow the line while it stays contiguous, then the number of lines. */
+  oa_lines lines = {layout->low, itemsize, itemsize, 1};
+  int64_t inner = itemsize; /* bytes spanned by the axes so far */
+  bool regular = true;
+  for (int i = 0; i < axes; i++) {
+    if (axis[i].stride < inner) layout->overlapping = true;
+    if (lines.count == 1 && axis[i].stride == lines.width) {
+      lines.width *= axis[i].size;
+    } else if (lines.count == 1) {
+      lines.pitch = axis[i].stride;
+      lines.count = axis[i].size;
+    } else if (axis[i].stride == lines.pitch * lines.count) {
+      lines.count *= axis[i].size;
+    } else {
+      regular = false;
+    }
+    inner += axis[i].stride * (axis[i].size - 1);
+  }
+  layout->regular = regular && !layout->overlapping;
+  layout->lines = oa_lines_simplest(lines);
+  return OA_OK;
+}
+
+/* Walks all but the last axis; moves that one element by element. */
+static void walk(char *packed, char *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+                 bool gather) {
+  int64_t index[OA_MAX_DIMENSIONS] = {0};
+  const int64_t inner = ndim ? shape[ndim - 1] : 1, step = ndim ? strides[ndim - 1] : 0;
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] == 0) return;
+  for (;;) {
+    char *element = data;
+    for (int i = 0; i < ndim - 1; i++) element += index[i] * strides[i];
+    for (int64_t j = 0; j < inner; j++, packed += itemsize, element += step) {
+      if (gather)
+        memcpy(packed, element, (size_t)itemsize);
+      else
+        memcpy(element, packed, (size_t)itemsize);
+    }
+    int axis = ndim - 2;
+    while (axis >= 0 && ++index[axis] == shape[axis]) index[axis--] = 0;
+    if (axis < 0) return;
+  }
+}
+
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides,
+               int64_t itemsize) {
+  walk(packed, (char *)data, ndim, shape, strides, itemsize, true);
+}
+
+void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
+                int64_t itemsize) {
+  walk((char *)packed, data, ndim, shape, strides, itemsize, false);
+}

@@ -1,0 +1,49 @@
+/* Lines: the one shape the core reasons about: `count` lines of `width` bytes, the starts `pitch` bytes apart, the first
+ * at `start`. A contiguous array is one line; a matrix with a leading dimension has one a column (or row); a strided
+ * vector one an element. */
+#ifndef OA_LINES_H
+#define OA_LINES_H
+
+#include "offload_args.h"
+
+#include <stdbool.h>
+
+#define OA_MAX_DIMENSIONS 64
+
+typedef struct oa_lines {
+  int64_t start; /* in bytes, from wherever the user of it counts */
+  int64_t width, pitch, count;
+} oa_lines;
+
+/* From the first byte to the last; 0 if there are none. */
+static inline int64_t oa_lines_span(oa_lines a) {
+  return a.count == 0 || a.width == 0 ? 0 : a.pitch * (a.count - 1) + a.width;
+}
+static inline int64_t oa_lines_bytes(oa_lines a) { return a.width * a.count; }
+
+/* One line where lines touch each other. */
+oa_lines oa_lines_simplest(oa_lines a);
+/* Every byte of inner is a byte of outer. */
+bool oa_lines_contain(oa_lines outer, oa_lines inner);
+/* No byte is in both. May answer false for some that are disjoint, never true for others. */
+bool oa_lines_disjoint(oa_lines a, oa_lines b);
+
+/* What an array of that shape and strides (bytes) touches, relative to the address of its index 0. */
+typedef struct oa_layout {
+  oa_lines lines; /* valid if `regular` */
+  int64_t low, span; /* of all bytes touched; low <= 0 */
+  int64_t size;      /* elements */
+  bool regular;      /* it is lines */
+  bool overlapping;  /* some bytes are reached by two indices (zero strides and the like), or may be */
+  bool reversed;     /* a stride is negative */
+} oa_layout;
+
+/* OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; no text set. */
+int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
+
+/* Copies between an array and its elements in C order. */
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize);
+void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
+                int64_t itemsize);
+
+#endif

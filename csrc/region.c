@@ -1,0 +1,962 @@
+/* Regions: what enters, what is shared, what comes down. */
+#include "region.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+oa_present_table oa_table;
+oa_mapping *oa_mappings;
+static uint64_t last_serial;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int waiting;
+
+void oa_wait_change(void) {
+  waiting++;
+  pthread_cond_wait(&changed, &oa_mutex);
+  waiting--;
+}
+
+void oa_announce_change(void) {
+  if (waiting) pthread_cond_broadcast(&changed);
+}
+
+/* -- mappings -- */
+
+oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
+  oa_mapping *mapping = calloc(1, sizeof *mapping);
+  if (!mapping) {
+    oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
+    return NULL;
+  }
+  mapping->kind = kind;
+  mapping->device = device;
+  mapping->nbytes = nbytes;
+  mapping->parts = &mapping->one_part;
+  mapping->groups = &mapping->one_group;
+  mapping->part_count = mapping->group_count = 1;
+  mapping->next = oa_mappings;
+  if (mapping->next) mapping->next->previous = mapping;
+  oa_mappings = mapping;
+  device->counts.mappings++;
+  return mapping;
+}
+
+static void unlist(oa_mapping *mapping) {
+  if (mapping->listed) oa_present_remove(&oa_table, &mapping->at);
+  mapping->listed = false;
+}
+
+int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
+  int status = OA_OK;
+  unlist(mapping);
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address) {
+    status = oa_uses_order(&mapping->uses, stream, true);
+    const int released =
+        oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
+    if (!status) status = released;
+  }
+  if (mapping->previous)
+    mapping->previous->next = mapping->next;
+  else
+    oa_mappings = mapping->next;
+  if (mapping->next) mapping->next->previous = mapping->previous;
+  mapping->device->counts.mappings--;
+  for (int i = 0; i < mapping->part_count; i++) free(mapping->parts[i].shape);
+  if (mapping->parts != &mapping->one_part) free(mapping->parts);
+  if (mapping->groups != &mapping->one_group) free(mapping->groups);
+  oa_uses_clear(&mapping->uses);
+  free(mapping);
+  return status;
+}
+
+int oa_region_attach(oa_state *region, oa_mapping *mapping) {
+  if (region->mapping_count == region->mapping_capacity) {
+    const int capacity = 2 * region->mapping_capacity;
+    oa_mapping **more = malloc((size_t)capacity * sizeof(*more));
+    if (!more) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a region", region->device->name);
+    memcpy(more, region->mappings, (size_t)region->mapping_count * sizeof(*more));
+    if (region->mappings != region->few) free(region->mappings);
+    region->mappings = more;
+    region->mapping_capacity = capacity;
+  }
+  region->mappings[region->mapping_count++] = mapping;
+  return OA_OK;
+}
+
+static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *move) {
+  *move = (oa_move){.host = part->shape ? part->data : part->host,
+                    .address = mapping->address + (uint64_t)part->lines.start,
+                    .lines = part->lines,
+                    .irregular = part->shape};
+}
+
+int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
+  int count = 0;
+  if (mapping->kind != OA_MAPS_HOST) return 0;
+  const int cover = mapping->groups[group].cover;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    const bool whole = cover >= 0 && mapping->parts[cover].goes_up; /* then it says it all */
+    if (part->group == group && part->goes_up && (!whole || i == cover)) move_of(mapping, part, &moves[count++]);
+  }
+  return count;
+}
+
+/* Groups parts whose bytes may meet; finds the part of each group that covers the others. */
+static void form_groups(oa_mapping *mapping) {
+  const int count = mapping->part_count;
+  oa_part *parts = mapping->parts;
+  for (int i = 0; i < count; i++) parts[i].group = i;
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < i; j++) {
+      const int from = parts[i].group, to = parts[j].group;
+      if (from == to || oa_lines_disjoint(parts[i].lines, parts[j].lines)) continue;
+      for (int k = 0; k < count; k++)
+        if (parts[k].group == from) parts[k].group = to;
+    }
+  mapping->group_count = count; /* some may be unused */
+  for (int g = 0; g < count; g++) {
+    mapping->groups[g] = (oa_group){.cover = -1};
+    for (int i = 0; i < count && mapping->groups[g].cover < 0; i++) {
+      bool covers = parts[i].group == g;
+      for (int j = 0; j < count && covers; j++)
+        covers = parts[j].group != g || oa_lines_contain(parts[i].lines, parts[j].lines);
+      if (covers) mapping->groups[g].cover = i;
+    }
+  }
+}
+
+/* -- entering -- */
+
+typedef struct entrant { /* one array on its way in */
+  oa_array *array;
+  oa_layout layout;
+  uintptr_t low, high; /* of its bytes on the host */
+  bool packed;
+  bool reads, writes, out;
+  oa_mapping *mapping;
+  int part;
+  oa_lines lines; /* in the mapping */
+  char name[24];
+} entrant;
+
+static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "Scratch"};
+
+static void name_entrant(entrant *e, int position) {
+  const char *name = e->array->name;
+  if (name) {
+    const size_t length = strnlen(name, sizeof e->name - 1);
+    memcpy(e->name, name, length);
+    e->name[length] = '\0';
+  } else if (position < 9) { /* snprintf would cost more than the rest of entering an array */
+    memcpy(e->name, "argument 0", 11);
+    e->name[9] = (char)('1' + position);
+  } else {
+    snprintf(e->name, sizeof e->name, "argument %d", position + 1);
+  }
+}
+
+static int check_entrant(entrant *e, int position) {
+  const oa_array *a = e->array;
+  name_entrant(e, position);
+  if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
+    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
+  if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is no oa_direction", e->name, a->direction);
+  if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
+                   OA_MAX_DIMENSIONS);
+  const int64_t itemsize = oa_itemsize(a->dtype);
+  int64_t c_order[OA_MAX_DIMENSIONS];
+  const int64_t *strides = a->strides;
+  if (a->direction == OA_SCRATCH) { /* a made-up array in C order; overflow is found below */
+    int64_t step = itemsize;
+    for (int i = a->ndim - 1; i >= 0; i--) {
+      c_order[i] = step;
+      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step)) step = INT64_MAX;
+    }
+    strides = c_order;
+  }
+  const int status = oa_layout_of(a->ndim, a->shape, strides, itemsize, &e->layout);
+  if (status == OA_ERROR_ARGUMENT) return oa_fail(status, "oa_region_enter: %s: a negative extent", e->name);
+  if (status)
+    return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it", e->name);
+  e->reads = a->direction != OA_OUT;
+  e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
+  e->out = a->direction == OA_OUT;
+  const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
+  if (must_write && (a->flags & OA_READ_ONLY))
+    return oa_fail(OA_ERROR_DIRECTION, "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy",
+                   e->name, direction_names[a->direction]);
+  if (e->layout.overlapping) {
+    if (must_write)
+      return oa_fail(OA_ERROR_ARGUMENT,
+                     "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
+                     "overlapping view); lend a copy of it",
+                     e->name, direction_names[a->direction]);
+    e->writes = false;
+  }
+  if (a->direction == OA_SCRATCH || e->layout.size == 0) return OA_OK;
+  if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
+  const uintptr_t data = (uintptr_t)a->data;
+  e->low = data + (uintptr_t)e->layout.low;
+  e->high = e->low + (uintptr_t)e->layout.span;
+  if (e->high < e->low || (e->layout.low < 0 && e->low > data))
+    return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", e->name);
+  e->lines = e->layout.lines;
+  /* Packed: whatever is not lines, and what only a stride (or a reversed one) keeps from being contiguous. A matrix of
+   * one column counts as a matrix. */
+  e->packed = !e->layout.regular || e->layout.reversed || (a->ndim == 1 && e->layout.lines.count > 1);
+  if ((a->flags & OA_BORROWED) && !e->layout.regular)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
+                   e->name);
+  return OA_OK;
+}
+
+static bool identical(const oa_part *part, const oa_array *a) {
+  const oa_shape *s = part->shape;
+  return part->data == a->data && part->dtype == a->dtype && s->ndim == a->ndim &&
+         memcmp(s->shape, a->shape, (size_t)a->ndim * sizeof *s->shape) == 0 &&
+         memcmp(s->strides, a->strides, (size_t)a->ndim * sizeof *s->strides) == 0;
+}
+
+static int keep_shape(oa_part *part, const oa_array *a, int64_t itemsize) {
+  const size_t bytes = (size_t)a->ndim * sizeof(int64_t);
+  oa_shape *s = malloc(sizeof *s + 2 * bytes);
+  if (!s) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  s->ndim = a->ndim;
+  s->itemsize = itemsize;
+  s->shape = (int64_t *)(s + 1);
+  s->strides = s->shape + a->ndim;
+  memcpy(s->shape, a->shape, bytes);
+  memcpy(s->strides, a->strides, bytes);
+  part->shape = s;
+  return OA_OK;
+}
+
+/* Finds what is present on one device in an interval, and whether others have some of it. */
+typedef struct overlap {
+  oa_device *device;
+  oa_mapping *here;
+  bool elsewhere, written_elsewhere;
+} overlap;
+
+static int note_overlap(oa_present *element, void *data) {
+  overlap *o = data;
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (mapping->device == o->device) {
+    if (!o->here) o->here = mapping;
+  } else {
+    o->elsewhere = true;
+    mapping->elsewhere = true;
+    for (int g = 0; g < mapping->group_count; g++) o->written_elsewhere |= mapping->groups[g].dirty;
+  }
+  return 0;
+}
+
+static int share(entrant *e, oa_mapping *mapping) {
+  const oa_array *a = e->array;
+  const oa_part *covering = NULL;
+  const oa_part *first = &mapping->parts[0];
+  e->mapping = mapping;
+  e->lines.start = (int64_t)(e->low - mapping->at.low);
+  if (first->shape) {
+    if (!identical(first, a))
+      return oa_fail(OA_ERROR_PRESENT,
+                     "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+                     "dimension); lend exactly the same view, or their parent in a region around both",
+                     e->name, first->name);
+    covering = first;
+    e->part = 0;
+    e->packed = true;
+    e->lines = first->lines;
+  } else if (!e->layout.regular) {
+    return oa_fail(OA_ERROR_PRESENT,
+                   "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
+                   "dimension; slice the pointer of %s, or lend a copy",
+                   e->name, first->name, first->name);
+  } else {
+    for (int i = 0; i < mapping->part_count && !covering; i++)
+      if (oa_lines_contain(mapping->parts[i].lines, e->lines)) covering = &mapping->parts[e->part = i];
+    e->packed = false;
+  }
+  if (!covering)
+    return oa_fail(OA_ERROR_PRESENT,
+                   "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+                   "region around both, and slice its pointer",
+                   e->name, first->name);
+  const int direction = a->direction;
+  if ((direction == OA_OUT || direction == OA_INOUT) && !covering->writes)
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
+                   "InOut in the outer region",
+                   e->name, direction_names[direction], covering->name);
+  if (direction == OA_INOUT && !covering->goes_up)
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
+                   e->name, covering->name);
+  e->writes = e->writes && covering->writes;
+  e->out = e->out || !covering->goes_up;
+  return OA_OK;
+}
+
+/* A new mapping over the hull of entrants [0, count), which are sorted by address. */
+static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t low, uintptr_t high, bool elsewhere) {
+  entrant *first = cluster[0];
+  const bool packed = count == 1 && first->packed;
+  const int64_t itemsize = oa_itemsize(first->array->dtype);
+  const int64_t nbytes = packed ? first->layout.size * itemsize : (int64_t)(high - low);
+  oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_HOST, nbytes);
+  if (!mapping) return OA_ERROR_MEMORY;
+  if (oa_region_attach(region, mapping)) {
+    oa_mapping_free(mapping, region->stream);
+    return OA_ERROR_MEMORY;
+  }
+  mapping->holders = mapping->references = 1;
+  mapping->moving = true; /* until it is allocated */
+  mapping->maker = region;
+  mapping->elsewhere = elsewhere;
+  if (count > 1) {
+    mapping->parts = calloc((size_t)count, sizeof *mapping->parts);
+    mapping->groups = calloc((size_t)count, sizeof *mapping->groups);
+    if (!mapping->parts || !mapping->groups) {
+      free(mapping->parts);
+      free(mapping->groups);
+      mapping->parts = &mapping->one_part;
+      mapping->groups = &mapping->one_group;
+      return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+    }
+  }
+  mapping->part_count = 0;
+  for (int i = 0; i < count; i++) {
+    entrant *e = cluster[i];
+    const oa_array *a = e->array;
+    if (!packed && !e->layout.regular)
+      return oa_fail(OA_ERROR_PRESENT,
+                     "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
+                     "lend their parent and slice its pointer, or lend a copy",
+                     e->name, cluster[i ? 0 : 1]->name);
+    e->mapping = mapping;
+    e->packed = packed;
+    e->lines.start = (int64_t)(e->low - low);
+    if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
+    int at = 0; /* the same bytes again are one part */
+    while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
+    oa_part *part = &mapping->parts[at];
+    if (at == mapping->part_count) {
+      mapping->part_count++;
+      *part = (oa_part){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
+      memcpy(part->name, e->name, sizeof part->name);
+      if (packed && keep_shape(part, a, itemsize)) return OA_ERROR_MEMORY;
+    }
+    part->reads |= e->reads;
+    part->writes |= e->writes;
+    part->goes_up |= a->direction != OA_OUT;
+    e->part = at;
+  }
+  if (mapping->part_count == 1)
+    mapping->groups[0] = (oa_group){.cover = 0};
+  else
+    form_groups(mapping);
+  mapping->at.low = low;
+  mapping->at.high = high;
+  mapping->listed = true;
+  oa_present_insert(&oa_table, &mapping->at);
+  return OA_OK;
+}
+
+static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr_t low, uintptr_t high) {
+  overlap found = {.device = region->device};
+  oa_present_visit(&oa_table, low, high, note_overlap, &found);
+  if (found.elsewhere) {
+    for (int i = 0; i < count; i++) {
+      const int direction = cluster[i]->array->direction;
+      if (found.written_elsewhere || direction == OA_OUT || direction == OA_INOUT)
+        return oa_fail(OA_ERROR_DIRECTION,
+                       "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
+                       "be on several devices for reading, or on one for writing: leave the other region first",
+                       cluster[i]->name);
+    }
+  }
+  oa_mapping *here = found.here;
+  if (!here) return map_cluster(region, cluster, count, low, high, found.elsewhere);
+  if (low < here->at.low || high > here->at.high)
+    return oa_fail(OA_ERROR_PRESENT,
+                   "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
+                   "the outer region, and slice its pointer",
+                   cluster[0]->name, here->parts[0].name);
+  int attached = 0;
+  while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
+  if (attached == region->mapping_count) {
+    const int status = oa_region_attach(region, here);
+    if (status) return status;
+    here->holders++;
+    here->references++;
+  }
+  here->elsewhere |= found.elsewhere;
+  for (int i = 0; i < count; i++) {
+    const int status = share(cluster[i], here);
+    if (status) return status;
+  }
+  return OA_OK;
+}
+
+static int by_address(const void *a, const void *b) {
+  const entrant *const *x = a, *const *y = b;
+  if ((*x)->low != (*y)->low) return (*x)->low < (*y)->low ? -1 : 1;
+  return (*x)->array < (*y)->array ? -1 : 1;
+}
+
+/* Gives every host array its mapping: arrays whose hulls overlap form a cluster. */
+static int place_arrays(oa_state *region, entrant *entrants, int count, entrant **sorted) {
+  int hosts = 0;
+  for (int i = 0; i < count; i++) {
+    const oa_array *a = entrants[i].array;
+    if (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED) || entrants[i].layout.size == 0) continue;
+    int at = hosts++; /* insertion keeps a few arrays cheap; many are sorted below */
+    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(entrant *){&entrants[i]}) > 0; at--)
+      sorted[at] = sorted[at - 1];
+    sorted[at] = &entrants[i];
+  }
+  if (hosts > 16) qsort(sorted, (size_t)hosts, sizeof(*sorted), by_address);
+  for (int i = 0; i < hosts;) {
+    uintptr_t high = sorted[i]->high;
+    int end = i + 1;
+    for (; end < hosts && sorted[end]->low < high; end++)
+      if (sorted[end]->high > high) high = sorted[end]->high;
+    const int status = place_cluster(region, &sorted[i], end - i, sorted[i]->low, high);
+    if (status) return status;
+    i = end;
+  }
+  return OA_OK;
+}
+
+/* A mapping of its own for scratch and borrowed memory. */
+static int place_apart(oa_state *region, entrant *e) {
+  const oa_array *a = e->array;
+  const bool borrowed = a->flags & OA_BORROWED;
+  oa_mapping *mapping =
+      oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  if (!mapping) return OA_ERROR_MEMORY;
+  if (oa_region_attach(region, mapping)) {
+    oa_mapping_free(mapping, region->stream);
+    return OA_ERROR_MEMORY;
+  }
+  mapping->holders = mapping->references = 1;
+  mapping->moving = !borrowed;
+  mapping->maker = borrowed ? NULL : region;
+  if (borrowed) mapping->address = e->low;
+  e->mapping = mapping;
+  e->part = 0;
+  e->packed = false;
+  e->lines = e->layout.lines;
+  e->lines.start = 0;
+  oa_part *part = &mapping->parts[0];
+  *part = (oa_part){.lines = e->lines, .dtype = a->dtype, .reads = true, .writes = e->writes};
+  memcpy(part->name, e->name, sizeof part->name);
+  mapping->groups[0].valid = true;
+  return OA_OK;
+}
+
+/* The memory of the mappings this enter made; the lock is free while the backend is asked. */
+static int allocate_mappings(oa_state *region) {
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    uint64_t address = 0;
+    oa_unlock();
+    const int status = oa_device_allocate(region->device, region->stream->native, (size_t)mapping->nbytes, &address);
+    oa_lock();
+    if (status)
+      return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->parts[0].name, (long long)mapping->nbytes);
+    mapping->address = address;
+  }
+  return OA_OK;
+}
+
+static int let_go(oa_state *region);
+
+static int make_slots(oa_state *region, entrant *entrants, int count) {
+  for (int i = 0; i < count; i++) {
+    entrant *e = &entrants[i];
+    oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
+    if (!slot) return OA_ERROR_MEMORY;
+    slot->dtype = (uint8_t)e->array->dtype;
+    slot->reads = true;
+    slot->writes = e->writes;
+    slot->out = e->out;
+    slot->owed = e->array->direction == OA_OUT;
+    if (e->layout.size) {
+      slot->mapping = e->mapping;
+      slot->part = e->part;
+      slot->offset = e->lines.start;
+      slot->nbytes = oa_lines_span(e->lines);
+      slot->inside = e->lines;
+    }
+    e->array->handle = oa_slot_handle(slot);
+    e->array->packed = e->layout.size && e->packed;
+  }
+  return OA_OK;
+}
+
+static int enter_locked(oa_device *device, const oa_region_options *options, entrant *entrants, entrant **sorted,
+                        int count, oa_state *region) {
+  int status = oa_stream_borrow(device, &region->stream);
+  if (status) return status;
+  region->calls = region->stream;
+  if (options && options->has_stream) {
+    if ((status = oa_stream_foreign(device, options->stream, &region->foreign))) return status;
+    region->calls = region->foreign;
+  }
+  if (options && options->has_wait_stream) {
+    oa_stream *other;
+    if ((status = oa_stream_foreign(device, options->wait_stream, &other))) return status;
+    other->next = region->foreign;
+    region->foreign = other;
+    status = oa_stream_advance(other);
+    if (!status) status = oa_stream_after(region->stream, other, other->ticket);
+    if (!status && region->calls != region->stream) status = oa_stream_after(region->calls, other, other->ticket);
+    if (status) return status;
+  }
+  if ((status = place_arrays(region, entrants, count, sorted))) return status;
+  for (int i = 0; i < count; i++) {
+    const oa_array *a = entrants[i].array;
+    if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
+      if ((status = place_apart(region, &entrants[i]))) return status;
+  }
+  status = allocate_mappings(region);
+  if (device->backend->flags & OA_SYNCHRONOUS) return status;
+  oa_stream_advance(region->stream);
+  for (int i = 0; i < region->mapping_count && !status; i++)
+    if (region->mappings[i]->maker == region) status = oa_uses_add(&region->mappings[i]->uses, region->stream, true);
+  return status;
+}
+
+int oa_region_enter(int number, const oa_region_options *options, oa_array *arrays, int count, oa_region **handle) {
+  int status = oa_core_start();
+  if (status) return status;
+  oa_device *device = oa_device_of(number);
+  if (!device) return OA_ERROR_UNAVAILABLE;
+  if ((status = oa_device_usable(device)) || (status = oa_slots_start())) return status;
+  if (count < 0 || (count && !arrays))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: arrays needs %d entries, got none", count);
+
+  entrant few[8];
+  entrant *few_sorted[8];
+  entrant *entrants = few, **sorted = few_sorted;
+  void *many = NULL;
+  if (count > 8) {
+    many = malloc((size_t)count * (sizeof *entrants + sizeof(*sorted)));
+    if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);
+    entrants = many;
+    sorted = (entrant **)(entrants + count);
+  }
+  for (int i = 0; i < count; i++) {
+    entrants[i] = (entrant){.array = &arrays[i]};
+    if ((status = check_entrant(&entrants[i], i))) {
+      free(many);
+      return status;
+    }
+  }
+  oa_state *region = calloc(1, sizeof *region);
+  if (!region) {
+    free(many);
+    return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for a region");
+  }
+  region->device = device;
+  region->mappings = region->few;
+  region->mapping_capacity = (int)(sizeof region->few / sizeof *region->few);
+
+  oa_lock();
+  device->counts.regions++;
+  region->serial = ++last_serial;
+  oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
+  status = own ? enter_locked(device, options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
+  if (!status) status = make_slots(region, entrants, count);
+  if (own) region->handle = oa_slot_handle(own);
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    mapping->maker = NULL;
+    mapping->moving = false;
+    mapping->failed = !mapping->address; /* others may share it already */
+  }
+  if (status) {
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    for (int i = 0; i < region->mapping_count; i++) region->mappings[i]->holders--;
+    let_go(region);
+    oa_error_restore(&saved);
+  } else {
+    *handle = region->handle;
+  }
+  oa_announce_change();
+  oa_unlock();
+  free(many);
+  return status;
+}
+
+/* -- leaving -- */
+
+/* Releases slots, mappings, streams and the region itself. Under the lock. Whatever fails, all of it is gone. */
+static int let_go(oa_state *region) {
+  int status = OA_OK;
+  while (region->slots) oa_slot_release(region->slots);
+  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays good when its owner is gone */
+    if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
+    oa_stream_advance(region->stream);
+    for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
+  }
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (--mapping->references > 0) continue;
+    unlist(mapping);
+    if (mapping->exports) continue;
+    const int freed = oa_mapping_free(mapping, region->stream);
+    if (!status) status = freed;
+  }
+  while (region->foreign) {
+    oa_stream *next = region->foreign->next;
+    oa_stream_forget(region->foreign);
+    region->foreign = next;
+  }
+  if (region->stream) oa_stream_give_back(region->stream);
+  int ignored = OA_OK;
+  oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
+  if (own) oa_slot_release(own);
+  region->device->counts.regions--;
+  if (region->mappings != region->few) free(region->mappings);
+  oa_transfer_abandon(region->moves, region->move_count);
+  free(region->moves);
+  free(region);
+  return status;
+}
+
+static void remember(oa_state *region, int status) {
+  if (!status || region->status) return;
+  region->status = status;
+  oa_error_save(&region->error);
+}
+
+/* Appends ", name" to text. */
+static void append_name(char *text, size_t size, const char *name) {
+  const size_t used = strlen(text);
+  snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
+/* The parts that must come down at the end of the mapping's last region. */
+static int moves_down(const oa_mapping *mapping, oa_move *moves) {
+  int count = 0;
+  if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    const oa_group *group = &mapping->groups[part->group];
+    if (!part->writes || group->invalid || !(group->dirty || (mapping->escaped && group->valid))) continue;
+    const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
+    if (!covered) move_of(mapping, part, &moves[count++]);
+  }
+  return count;
+}
+
+int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
+  if (warnings) *warnings = 0;
+  int status = oa_core_start();
+  if (status) return status;
+  oa_lock();
+  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+  if (!own) {
+    oa_unlock();
+    if (status == OA_ERROR_STALE) return OA_OK;
+    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p", (void *)handle);
+  }
+  oa_state *region = own->region;
+  if (region->phase != OA_OPEN) {
+    oa_unlock();
+    return OA_OK;
+  }
+  region->phase = OA_FINISHING;
+  while (region->open_calls) oa_wait_change();
+
+  char unwritten[256] = "", invalid[256] = "";
+  int unwritten_count = 0, parts = 0;
+  for (oa_slot *slot = region->slots; slot; slot = slot->next) {
+    if (!slot->mapping) continue;
+    oa_group *group = &slot->mapping->groups[slot->mapping->parts[slot->part].group];
+    if (outcome != OA_COMMIT && slot->wrote) group->invalid |= outcome == OA_DISCARD;
+    if (slot->owed && outcome == OA_COMMIT && !group->written && !slot->mapping->escaped && !group->invalid) {
+      append_name(unwritten, sizeof unwritten, slot->mapping->parts[slot->part].name);
+      unwritten_count++;
+    }
+  }
+  while (region->slots) oa_slot_release(region->slots);
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    while (mapping->moving) oa_wait_change();
+    parts += mapping->part_count;
+  }
+  if (outcome != OA_DISCARD && parts) {
+    region->moves = calloc((size_t)parts, sizeof *region->moves);
+    if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
+  }
+  const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (--mapping->holders > 0 || outcome == OA_DISCARD || !region->moves) continue;
+    for (int p = 0; p < mapping->part_count; p++)
+      if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes &&
+          mapping->kind == OA_MAPS_HOST && outcome == OA_COMMIT)
+        append_name(invalid, sizeof invalid, mapping->parts[p].name);
+    if (mapping->escaped) {
+      oa_unlock();
+      remember(region, mapping->device->backend->synchronize(mapping->device));
+      oa_lock();
+    }
+    const int count = moves_down(mapping, region->moves + region->move_count);
+    if (!count) continue;
+    region->move_count += count;
+    if (order) remember(region, oa_uses_order(&mapping->uses, region->stream, false));
+    for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = false;
+  }
+  if (invalid[0])
+    remember(region, oa_fail(OA_ERROR_INVALID,
+                             "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
+                             "overwrite it whole, or don't use it",
+                             invalid));
+  const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
+  if (down && order) {
+    remember(region, oa_stream_advance(region->stream));
+    for (int i = 0; i < region->mapping_count; i++)
+      if (!region->mappings[i]->holders) remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
+  }
+  oa_unlock();
+  if (down) {
+    status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
+    if (status) {
+      if (status == OA_ERROR_LOST)
+        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
+                            region->move_count);
+      remember(region, status);
+    }
+  }
+  if (!down || status) {
+    oa_transfer_abandon(region->moves, region->move_count);
+    region->move_count = 0;
+  }
+  oa_lock();
+  region->phase = OA_FINISHED;
+  oa_announce_change();
+  oa_unlock();
+  if (unwritten_count) {
+    oa_warn("%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
+            unwritten);
+    if (warnings) *warnings = unwritten_count;
+  }
+  return OA_OK;
+}
+
+/* The state of a live region, under the lock it takes; NULL with the lock free. */
+static oa_state *find(const char *function, oa_region *handle, int *status) {
+  if ((*status = oa_core_start())) return NULL;
+  oa_lock();
+  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, status);
+  if (own) return own->region;
+  oa_unlock();
+  if (*status == OA_ERROR_NOT_HANDLE)
+    oa_fail(*status, "%s: region needs what oa_region_enter gave, got the address %p", function, (void *)handle);
+  else
+    oa_fail(*status, "%s: the region has ended", function);
+  return NULL;
+}
+
+int oa_region_wait(oa_region *handle) {
+  int status;
+  oa_state *region = find("oa_region_wait", handle, &status);
+  if (!region) return status == OA_ERROR_STALE ? OA_OK : status;
+  if (region->phase == OA_OPEN) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_wait: the region is still open; call oa_region_finish first");
+  }
+  while (region->phase == OA_FINISHING) oa_wait_change();
+  if (region->phase == OA_WAITING) { /* another thread is at it: wait until it is through */
+    int ignored;
+    while (oa_slot_of(handle, OA_SLOT_REGION, &ignored)) oa_wait_change();
+    oa_unlock();
+    return OA_OK;
+  }
+  region->phase = OA_WAITING;
+  oa_device *device = region->device;
+  if (!(device->backend->flags & OA_SYNCHRONOUS)) {
+    /* Everybody's work on what is about to be released is waited for, not only ours. */
+    for (int i = 0; i < region->mapping_count; i++)
+      if (region->mappings[i]->references == 1) remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
+    for (oa_stream *s = region->foreign; s; s = s->next)
+      if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
+    oa_unlock();
+    status = device->backend->stream_synchronize(device, region->stream->native);
+    if (status) {
+      if (region->move_count && status == OA_ERROR_LOST)
+        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
+                            region->move_count);
+      remember(region, status);
+      oa_transfer_abandon(region->moves, region->move_count);
+      region->move_count = 0;
+    }
+  } else {
+    oa_unlock();
+  }
+  oa_transfer_settle(region->moves, region->move_count);
+  oa_lock();
+  const int first = region->status;
+  const oa_saved_error text = region->error;
+  status = let_go(region);
+  oa_announce_change();
+  oa_unlock();
+  if (first) oa_error_restore(&text);
+  return first ? first : status;
+}
+
+int oa_region_synchronize(oa_region *handle) {
+  int status;
+  oa_state *region = find("oa_region_synchronize", handle, &status);
+  if (!region) return status;
+  oa_device *device = region->device;
+  if (device->backend->flags & OA_SYNCHRONOUS) {
+    oa_unlock();
+    return OA_OK;
+  }
+  for (oa_stream *s = region->foreign; s && !status; s = s->next)
+    if (s->ticket) status = oa_stream_after(region->stream, s, s->ticket);
+  void *native = region->stream->native;
+  oa_unlock();
+  return status ? status : device->backend->stream_synchronize(device, native);
+}
+
+/* -- update -- */
+
+typedef struct search {
+  int device; /* -1: any */
+  int after;  /* devices numbered so or lower don't count */
+  uintptr_t low, high;
+  oa_mapping *found;
+  bool partly;
+} search;
+
+static int note_present(oa_present *element, void *data) {
+  search *s = data;
+  oa_mapping *mapping = (oa_mapping *)element;
+  const int number = mapping->device->number;
+  if ((s->device >= 0 && number != s->device) || number <= s->after) return 0;
+  if (s->low < element->low || s->high > element->high) {
+    s->partly = true;
+    return 0;
+  }
+  bool dirty = false;
+  for (int g = 0; g < mapping->group_count; g++) dirty |= mapping->groups[g].dirty;
+  if (!s->found || dirty || number < s->found->device->number) s->found = mapping;
+  return dirty; /* at most one device has written it */
+}
+
+int oa_is_present(const void *data, int64_t nbytes, int device) {
+  if (oa_core_start() || nbytes <= 0) return 0;
+  search s = {.device = device, .after = -1, .low = (uintptr_t)data, .high = (uintptr_t)data + (uintptr_t)nbytes};
+  oa_lock();
+  oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
+  oa_unlock();
+  return s.found != NULL;
+}
+
+/* Copies exactly the array's bytes down (or up), if the device has news (or a copy) of them. *after: see search; set to
+ * the number of the device that was found. */
+static int update(const char *function, const oa_array *array, int device, bool from, int *after) {
+  int status = oa_core_start();
+  if (status) return status;
+  entrant e = {.array = (oa_array *)array};
+  if ((status = check_entrant(&e, 0))) return oa_fail_in(status, "%s", function);
+  if (!e.layout.size) return OA_OK;
+  search s = {.device = device, .after = *after, .low = e.low, .high = e.high};
+  oa_lock();
+  for (;;) {
+    s.found = NULL;
+    oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
+    if (!s.found || !s.found->moving) break;
+    oa_wait_change();
+  }
+  oa_mapping *mapping = s.found;
+  if (!mapping) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_PRESENT, s.partly ? "%s: %s is present only in part; update the array that was lent"
+                                              : "%s: %s is not present on the device; call it inside a region that lends it",
+                   function, e.name);
+  }
+  *after = mapping->device->number;
+  oa_move move = {0};
+  const oa_part *part = NULL;
+  if (mapping->parts[0].shape) {
+    if (identical(&mapping->parts[0], array)) part = &mapping->parts[0];
+    if (part) move_of(mapping, part, &move);
+  } else if (e.layout.regular) {
+    e.lines.start = (int64_t)(e.low - mapping->at.low);
+    for (int i = 0; i < mapping->part_count && !part; i++)
+      if (oa_lines_contain(mapping->parts[i].lines, e.lines)) part = &mapping->parts[i];
+    move = (oa_move){.host = (void *)e.low, .address = mapping->address + (uint64_t)e.lines.start, .lines = e.lines};
+  }
+  if (!part) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
+                   function, e.name, mapping->parts[0].name);
+  }
+  oa_group *group = &mapping->groups[part->group];
+  const bool whole = part == &mapping->parts[group->cover < 0 ? 0 : group->cover] && group->cover >= 0 &&
+                     memcmp(&(oa_lines){move.lines.start, part->lines.width, part->lines.pitch, part->lines.count},
+                            &move.lines, sizeof move.lines) == 0;
+  if (from && group->invalid) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first", function,
+                   e.name);
+  }
+  if (from ? !(group->dirty || (mapping->escaped && part->writes)) : !group->valid) {
+    oa_unlock(); /* the device has no news; or it will fetch the host's bytes when it needs them */
+    return OA_OK;
+  }
+  oa_stream *stream;
+  oa_device *on = mapping->device;
+  const bool order = !(on->backend->flags & OA_SYNCHRONOUS);
+  if ((status = oa_stream_borrow(on, &stream))) {
+    oa_unlock();
+    return status;
+  }
+  if (order) status = oa_uses_order(&mapping->uses, stream, !from);
+  mapping->moving = true;
+  oa_unlock();
+  if (!status && mapping->escaped) status = on->backend->synchronize(on);
+  if (!status) {
+    status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
+    const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
+    if (!status) status = waited;
+    if (from && !status) oa_transfer_settle(&move, 1);
+    oa_transfer_abandon(&move, 1);
+  }
+  oa_lock();
+  if (!status && from && whole) group->dirty = false;
+  mapping->moving = false;
+  oa_stream_give_back(stream);
+  oa_announce_change();
+  oa_unlock();
+  return status ? oa_fail_in(status, "%s: %s", function, e.name) : OA_OK;
+}
+
+int oa_update_from(const oa_array *array, int device) {
+  int after = -1; /* at most one device has news */
+  return update("update", array, device, true, &after);
+}
+
+int oa_update_to(const oa_array *array, int device) {
+  int after = -1;
+  int status = update("update", array, device, false, &after);
+  while (!status && device < 0 && after >= 0) { /* every other device that has it, too */
+    status = update("update", array, device, false, &after);
+    if (status == OA_ERROR_PRESENT) return OA_OK;
+  }
+  return status;
+}

@@ -1,0 +1,121 @@
+/* Regions, mappings and pointers: the types that region.c, pointer.c and call.c share. csrc/DESIGN.md has the rules.
+ * Everything here is read and written under the core's lock. */
+#ifndef OA_REGION_H
+#define OA_REGION_H
+
+#include "lines.h"
+#include "present.h"
+#include "stream.h"
+#include "transfer.h"
+
+typedef struct oa_group {
+  bool valid, dirty, written, invalid;
+  int cover; /* the part that has every byte of the group, or -1 */
+} oa_group;
+
+typedef struct oa_part {
+  void *data;      /* the host's element at index 0 */
+  void *host;      /* the host's lowest byte */
+  oa_lines lines;  /* start: from the mapping's address */
+  oa_shape *shape; /* of a packed array; NULL otherwise */
+  int dtype;
+  int group;
+  bool reads, writes, goes_up;
+  char name[24]; /* for messages */
+} oa_part;
+
+enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_STAGED };
+
+typedef struct oa_state oa_state; /* of a region */
+
+typedef struct oa_mapping {
+  oa_present at; /* first: the table's element is the mapping */
+  int kind;
+  oa_device *device;
+  uint64_t address; /* 0 until allocated */
+  int64_t nbytes;
+  int holders;    /* regions not finished */
+  int references; /* regions not waited for; in the table until there are none */
+  int exports;    /* its memory lives until there are none either */
+  bool moving;    /* being allocated or copied without the lock */
+  oa_state *maker; /* the region that is allocating it */
+  bool failed;    /* its memory could not be had */
+  bool escaped;   /* its address was given away */
+  bool elsewhere; /* some of it is, or was, present on another device */
+  bool listed;    /* in the present table */
+  oa_uses uses;
+  oa_part *parts;
+  oa_group *groups;
+  int part_count, group_count;
+  oa_part one_part;
+  oa_group one_group;
+  struct oa_mapping *next, *previous; /* all mappings of the core */
+} oa_mapping;
+
+enum oa_slot_kind { OA_SLOT_FREE = 0, OA_SLOT_POINTER, OA_SLOT_REGION };
+
+typedef struct oa_slot {
+  uint32_t generation;
+  uint8_t kind;
+  uint8_t dtype;
+  bool reads, writes;
+  bool out;   /* readable only once written */
+  bool owed;  /* lent as Out: somebody should write it */
+  bool wrote; /* a call wrote through it or its slices; kept at the root */
+  int32_t part;
+  uint32_t root; /* the slot it is a slice of; itself if none */
+  oa_mapping *mapping; /* NULL: it has no bytes */
+  int64_t offset, nbytes; /* from the mapping's address; to the last byte */
+  oa_lines inside; /* the bytes that are its own, from the mapping's address */
+  oa_state *region;
+  struct oa_slot *next, *previous; /* of the region; next: of the free list */
+} oa_slot;
+
+struct oa_state {
+  oa_region *handle;
+  uint64_t serial; /* younger regions have higher ones */
+  oa_device *device;
+  oa_stream *stream; /* borrowed */
+  oa_stream *calls;  /* where calls go: stream or a foreign one */
+  oa_stream *foreign; /* list */
+  oa_mapping **mappings;
+  int mapping_count, mapping_capacity;
+  oa_slot *slots;
+  int open_calls;
+  enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
+  oa_move *moves; /* on their way down */
+  int move_count;
+  int status; /* of what failed in finishing, told by wait */
+  oa_saved_error error;
+  oa_mapping *few[4];
+};
+
+/* -- slots (pointer.c) -- */
+/* The live slot of a handle; else NULL and *status OA_ERROR_NOT_HANDLE or OA_ERROR_STALE, no text. */
+oa_slot *oa_slot_of(const void *handle, int kind, int *status);
+void *oa_slot_handle(const oa_slot *slot);
+/* The slot that slot is a slice of, or itself. */
+oa_slot *oa_slot_root(const oa_slot *slot);
+/* A new slot at the head of region's list; NULL with the text set. */
+oa_slot *oa_slot_take(oa_state *region, int kind);
+void oa_slot_release(oa_slot *slot);
+int oa_slots_start(void); /* reserves the range, once */
+
+/* -- mappings (region.c) -- */
+oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes);
+/* Gives the memory back in stream's order and frees the mapping; nobody refers to it any more. */
+int oa_mapping_free(oa_mapping *mapping, oa_stream *stream);
+int oa_region_attach(oa_state *region, oa_mapping *mapping);
+/* Fills moves with what brings the group up; returns how many (at most part_count). */
+int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
+/* Blocks until something changed. */
+void oa_wait_change(void);
+void oa_announce_change(void);
+extern oa_present_table oa_table;
+extern oa_mapping *oa_mappings;
+
+/* -- calls (call.c) -- */
+/* Internal operands name lines themselves, or all that the pointer has. */
+enum { OA_EXTENT_ALL = 100 };
+
+#endif

@@ -1,0 +1,50 @@
+/* Assertions of the C tests: a failed one is told with its line and the last error, and the test goes on. A test's
+ * main returns failures(). */
+#ifndef OA_CHECK_H
+#define OA_CHECK_H
+
+#include "offload_args.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static atomic_int check_failures;
+
+static inline int check(int holds, const char *file, int line, const char *what) {
+  if (!holds) {
+    atomic_fetch_add(&check_failures, 1);
+    fprintf(stderr, "%s:%d: failed: %s\n  last error: %s\n", file, line, what, oa_last_error());
+  }
+  return holds;
+}
+
+static inline int check_status(int status, int expected, const char *file, int line, const char *what) {
+  if (status != expected) {
+    atomic_fetch_add(&check_failures, 1);
+    fprintf(stderr, "%s:%d: %s\n  returned %s, not %s; last error: %s\n", file, line, what, oa_status_name(status),
+            oa_status_name(expected), oa_last_error());
+  }
+  return status == expected;
+}
+
+static inline int check_fails(int status, int expected, const char *words, const char *file, int line,
+                              const char *what) {
+  int right = check_status(status, expected, file, line, what);
+  if (right && !strstr(oa_last_error(), words)) {
+    atomic_fetch_add(&check_failures, 1);
+    fprintf(stderr, "%s:%d: %s\n  the text should have \"%s\"; last error: %s\n", file, line, what, words,
+            oa_last_error());
+    right = 0;
+  }
+  return right;
+}
+
+#define CHECK(condition) check((condition) != 0, __FILE__, __LINE__, #condition)
+#define CHECK_OK(call) check_status((call), OA_OK, __FILE__, __LINE__, #call)
+/* The call fails with that status and a text in which `words` occur. */
+#define CHECK_FAILS(call, status, words) check_fails((call), (status), (words), __FILE__, __LINE__, #call)
+
+static inline int failures(void) { return atomic_load(&check_failures) != 0; }
+
+#endif

@@ -1,0 +1,488 @@
+/* The backends through their tables: what each must do, then how strict sim is. */
+#include "check.h"
+#include "device.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 4096 };
+
+/* The host's allocator is asked for too much on purpose. */
+const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+
+static oa_device *open_device(const char *name) {
+  int number = -1;
+  return CHECK_OK(oa_device_open(name, &number)) ? oa_device_of(number) : NULL;
+}
+
+static void *new_stream(oa_device *device) {
+  void *stream = NULL;
+  CHECK_OK(device->backend->stream_create(device, &stream));
+  return stream;
+}
+
+static uint64_t allocate(oa_device *device, void *stream, size_t nbytes) {
+  uint64_t address = 0;
+  CHECK_OK(oa_device_allocate(device, stream, nbytes, &address));
+  return address;
+}
+
+static void up(oa_device *device, void *stream, uint64_t to, const void *from, size_t nbytes) {
+  CHECK_OK(device->backend->copy_up(device, stream, to, nbytes, from, nbytes, nbytes, 1));
+}
+
+static void down(oa_device *device, void *stream, void *to, uint64_t from, size_t nbytes) {
+  CHECK_OK(device->backend->copy_down(device, stream, to, nbytes, from, nbytes, nbytes, 1));
+}
+
+static int all(const unsigned char *bytes, int byte, size_t nbytes) {
+  for (size_t i = 0; i < nbytes; i++) {
+    if (bytes[i] != byte) return 0;
+  }
+  return 1;
+}
+
+/* -- what each backend must do ------------------------------------------------------------------------------------ */
+
+static void bytes_go_up_and_come_down(oa_device *device) {
+  const oa_backend *backend = device->backend;
+  void *stream = new_stream(device);
+  unsigned char bytes[N], back[N];
+  for (int i = 0; i < N; i++) bytes[i] = (unsigned char)(i * 7);
+  memset(back, 0, N);
+  uint64_t address = allocate(device, stream, N);
+  up(device, stream, address, bytes, N);
+  memset(bytes, 0, N); /* copy_up has read them */
+  down(device, stream, back, address, N);
+  CHECK_OK(backend->stream_synchronize(device, stream));
+  for (int i = 0; i < N; i++) {
+    if (!CHECK(back[i] == (unsigned char)(i * 7))) break;
+  }
+  CHECK_OK(backend->fill(device, stream, address + 100, 3, 200));
+  down(device, stream, back, address, N);
+  CHECK_OK(oa_device_release(device, stream, address, N));
+  CHECK_OK(backend->stream_synchronize(device, stream));
+  CHECK(back[99] == (unsigned char)(99 * 7) && all(back + 100, 3, 200) && back[300] == (unsigned char)(300 * 7));
+}
+
+/* Lines with a pitch each way; the gaps on the host are left alone. Large ones too: their staging is another path. */
+static void lines_have_pitches(oa_device *device) {
+  const oa_backend *backend = device->backend;
+  void *stream = new_stream(device);
+  const struct {
+    size_t width, host_pitch, device_pitch, lines;
+  } shapes[] = {{12, 20, 16, 5}, {64, 64, 80, 7}, {4, 8, 4, 1}, {100000, 100004, 100096, 40}};
+  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    size_t width = shapes[s].width, host_pitch = shapes[s].host_pitch, pitch = shapes[s].device_pitch;
+    size_t lines = shapes[s].lines, nbytes = host_pitch * lines;
+    unsigned char *from = malloc(nbytes), *to = malloc(nbytes);
+    for (size_t i = 0; i < nbytes; i++) from[i] = (unsigned char)(i % 251);
+    memset(to, 0xCC, nbytes);
+    uint64_t address = allocate(device, stream, pitch * lines);
+    CHECK_OK(backend->copy_up(device, stream, address, pitch, from, host_pitch, width, lines));
+    memset(from, 0, nbytes);
+    CHECK_OK(backend->copy_down(device, stream, to, host_pitch, address, pitch, width, lines));
+    CHECK_OK(oa_device_release(device, stream, address, pitch * lines));
+    CHECK_OK(backend->stream_synchronize(device, stream));
+    size_t wrong = 0;
+    for (size_t i = 0; i < nbytes; i++) wrong += to[i] != (i % host_pitch < width ? i % 251 : 0xCC);
+    CHECK(wrong == 0);
+    free(from);
+    free(to);
+  }
+}
+
+/* A chain of copies over several streams, each waiting for the event of the one before. */
+static void events_order_streams(oa_device *device) {
+  enum { STREAMS = 3, ROUNDS = 50 };
+  const oa_backend *backend = device->backend;
+  void *streams[STREAMS], *event;
+  for (int i = 0; i < STREAMS; i++) streams[i] = new_stream(device);
+  CHECK_OK(backend->event_create(device, &event));
+  CHECK_OK(backend->stream_wait(device, streams[1], event)); /* never recorded: no wait */
+  uint64_t address = allocate(device, streams[0], N);
+  unsigned char bytes[N], back[N];
+  for (int round = 0; round < ROUNDS; round++) {
+    void *stream = streams[round % STREAMS], *next = streams[(round + 1) % STREAMS];
+    memset(bytes, round, N);
+    up(device, stream, address, bytes, N);
+    CHECK_OK(backend->event_record(device, event, stream));
+    CHECK_OK(backend->stream_wait(device, next, event));
+    down(device, next, back, address, N);
+    CHECK_OK(backend->stream_synchronize(device, next));
+    if (!CHECK(all(back, round, N))) break;
+  }
+  CHECK_OK(backend->event_destroy(device, event));
+  CHECK_OK(backend->synchronize(device));
+  CHECK_OK(oa_device_release(device, streams[0], address, N));
+}
+
+static void memory_is_counted_and_too_much_is_refused(oa_device *device) {
+  void *stream = new_stream(device);
+  oa_counters before, after;
+  CHECK_OK(oa_device_get_counters(device->number, &before));
+  uint64_t address = allocate(device, stream, N);
+  CHECK_OK(oa_device_release(device, stream, address, N));
+  CHECK_FAILS(oa_device_allocate(device, stream, (size_t)1 << 60, &address), OA_ERROR_MEMORY,
+              "1152921504606846976 bytes requested");
+  CHECK_OK(oa_device_get_counters(device->number, &after));
+  CHECK(after.allocations == before.allocations + 1 && after.frees == before.frees + 1);
+  CHECK_OK(device->backend->stream_synchronize(device, stream));
+  oa_device_info info;
+  CHECK_OK(oa_device_get_info(device->number, &info));
+  CHECK(strcmp(info.name, device->name) == 0 && info.memory_total >= info.memory_free && info.memory_free > 0);
+  CHECK(info.model[0] != '\0' && strcmp(info.backend, device->backend->name) == 0);
+  int capturing = -1;
+  CHECK_OK(device->backend->stream_capturing(device, stream, &capturing));
+  CHECK(capturing == 0);
+  CHECK_OK(oa_device_synchronize(device->number));
+}
+
+static void each_backend(const char *name) {
+  oa_device *device = open_device(name);
+  if (!device) return;
+  bytes_go_up_and_come_down(device);
+  lines_have_pitches(device);
+  events_order_streams(device);
+  memory_is_counted_and_too_much_is_refused(device);
+}
+
+/* -- names -------------------------------------------------------------------------------------------------------- */
+
+static void names(void) {
+  int first = -1, second = -1, count = -1;
+  CHECK_OK(oa_device_open("sim", &first));
+  CHECK_OK(oa_device_open("sim:0", &second));
+  CHECK(first == second);
+  CHECK_OK(oa_device_open("host:0", &first));
+  CHECK(strcmp(oa_device_of(first)->name, "host") == 0);
+  CHECK_FAILS(oa_device_open("sim:8", &first), OA_ERROR_UNAVAILABLE, "there are 8 of sim");
+  CHECK_FAILS(oa_device_open("host:1", &first), OA_ERROR_UNAVAILABLE, "there is 1 of host");
+  CHECK_FAILS(oa_device_open("tpu:0", &first), OA_ERROR_UNAVAILABLE, "\"tpu:0\"");
+  CHECK_FAILS(oa_device_open("", &first), OA_ERROR_UNAVAILABLE, "the kinds are cuda, host, sim");
+  CHECK_FAILS(oa_device_open("cuda:x", &first), OA_ERROR_ARGUMENT, "\"cuda:x\"");
+  CHECK_FAILS(oa_device_open("cuda:-1", &first), OA_ERROR_ARGUMENT, "\"cuda:-1\"");
+  CHECK_FAILS(oa_device_open("cuda:", &first), OA_ERROR_ARGUMENT, "\"cuda:\"");
+  CHECK_FAILS(oa_device_open("sim:1 ", &first), OA_ERROR_ARGUMENT, "\"sim:1 \"");
+  CHECK_FAILS(oa_device_open("sim:99999999999999999999", &first), OA_ERROR_ARGUMENT, "needs a number");
+  CHECK_FAILS(oa_device_open(NULL, &first), OA_ERROR_ARGUMENT, "name is NULL");
+  CHECK_FAILS(oa_device_open("host", NULL), OA_ERROR_ARGUMENT, "device is NULL");
+  CHECK_OK(oa_device_count("sim", &count));
+  CHECK(count == 8);
+  CHECK_FAILS(oa_device_count("tpu", &count), OA_ERROR_ARGUMENT, "no backend \"tpu\"");
+  CHECK(oa_device_of(-1) == NULL && oa_device_of(1 << 20) == NULL);
+  CHECK_FAILS(oa_device_synchronize(77), OA_ERROR_ARGUMENT, "number 77");
+  CHECK(strcmp(oa_status_name(OA_ERROR_TORN), "OA_ERROR_TORN") == 0 && oa_itemsize(OA_C128) == 16);
+}
+
+/* -- sim ---------------------------------------------------------------------------------------------------------- */
+
+static void sim_poisons_fresh_memory(oa_device *sim) {
+  void *stream = new_stream(sim);
+  uint64_t address = allocate(sim, stream, N);
+  float values[N / sizeof(float)];
+  down(sim, stream, values, address, N);
+  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream));
+  CHECK(values[0] != values[0] && values[N / sizeof(float) - 1] != values[N / sizeof(float) - 1]);
+}
+
+static void sim_has_a_capacity(oa_device *sim) {
+  void *stream = new_stream(sim);
+  int64_t free_bytes, total_bytes;
+  CHECK_OK(sim->backend->synchronize(sim));
+  CHECK_OK(oa_sim_configure(sim->number, 3 * N, 0, 0));
+  uint64_t first = allocate(sim, stream, 2 * N), second = 0;
+  CHECK_FAILS(oa_device_allocate(sim, stream, 2 * N, &second), OA_ERROR_MEMORY,
+              "8192 bytes requested, 4096 free of 12288");
+  CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
+  CHECK(free_bytes == N && total_bytes == 3 * N);
+  /* The release is still under way when the room is asked for: trimming waits for it. */
+  CHECK_OK(oa_sim_configure(sim->number, 3 * N, 0, 2000));
+  CHECK_OK(oa_device_release(sim, stream, first, 2 * N));
+  second = allocate(sim, stream, 3 * N);
+  CHECK_OK(oa_device_release(sim, stream, second, 3 * N));
+  CHECK_OK(oa_sim_configure(sim->number, 0, 0, 0));
+  CHECK_OK(sim->backend->synchronize(sim));
+  CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
+  CHECK(free_bytes == total_bytes);
+}
+
+/* All that can fail, failing in turn: each says so once, and nothing stays allocated. */
+static int some_work(oa_device *sim, void *stream) {
+  const oa_backend *backend = sim->backend;
+  unsigned char bytes[N] = {0};
+  uint64_t address;
+  void *event;
+  int status = oa_device_allocate(sim, stream, N, &address), released, destroyed;
+  if (status) return status;
+  status = backend->event_create(sim, &event);
+  if (!status) {
+    status = backend->copy_up(sim, stream, address, N, bytes, N, N, 1);
+    if (!status) status = backend->fill(sim, stream, address, 1, N);
+    if (!status) status = backend->event_record(sim, event, stream);
+    if (!status) status = backend->stream_wait(sim, stream, event);
+    if (!status) status = backend->copy_down(sim, stream, bytes, N, address, N, N, 1);
+    destroyed = backend->event_destroy(sim, event);
+    if (!status) status = destroyed;
+  }
+  released = oa_device_release(sim, stream, address, N);
+  if (!status) status = released;
+  int waited = backend->stream_synchronize(sim, stream);
+  if (!status) status = waited;
+  if (!status) CHECK(all(bytes, 1, N));
+  return status;
+}
+
+static void sim_fails_the_call_asked_for(oa_device *sim) {
+  void *stream = new_stream(sim);
+  int64_t calls = oa_sim_backend_calls(sim->number);
+  CHECK_OK(some_work(sim, stream));
+  calls = oa_sim_backend_calls(sim->number) - calls;
+  CHECK(calls == 10);
+  for (int64_t k = 1; k <= calls; k++) {
+    char expected[64];
+    snprintf(expected, sizeof expected, "failed: SIM_ERROR_INJECTED (call %d)", (int)k);
+    CHECK_OK(oa_sim_configure(sim->number, 0, k, 0));
+    CHECK_FAILS(some_work(sim, stream), OA_ERROR_BACKEND, expected);
+    CHECK_OK(some_work(sim, stream)); /* only once */
+    int64_t free_bytes, total_bytes;
+    CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
+    CHECK(free_bytes == total_bytes);
+  }
+  CHECK_OK(oa_sim_configure(sim->number, 0, 1, 0));
+  uint64_t address;
+  CHECK_FAILS(oa_device_allocate(sim, stream, 4096, &address), OA_ERROR_BACKEND,
+              "sim:1: allocate of 4096 bytes failed: SIM_ERROR_INJECTED (call 1)");
+  CHECK_FAILS(oa_sim_configure(sim->number, -1, 0, 0), OA_ERROR_ARGUMENT, "capacity -1");
+}
+
+static void sim_finds_late_writes(oa_device *sim) {
+  void *stream = new_stream(sim);
+  uint64_t address = allocate(sim, stream, N);
+  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream));
+  ((unsigned char *)(uintptr_t)address)[17] = 1;
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* still in quarantine */
+  CHECK_OK(sim->backend->trim(sim));
+  CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND,
+              "SIM_ERROR_WRITE_AFTER_RELEASE: byte 17");
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* told once */
+  /* Quarantine is bounded: enough other releases push a block out. */
+  address = allocate(sim, stream, N);
+  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream));
+  ((unsigned char *)(uintptr_t)address)[N - 1] = 1;
+  for (int i = 0; i < 300; i++) CHECK_OK(oa_device_release(sim, stream, allocate(sim, stream, N), N));
+  CHECK_FAILS(sim->backend->synchronize(sim), OA_ERROR_BACKEND, "SIM_ERROR_WRITE_AFTER_RELEASE: byte 4095");
+}
+
+static void sim_has_red_zones(oa_device *sim) {
+  void *stream = new_stream(sim);
+  const int at[] = {-1, 100, 163};
+  const char *told[] = {"SIM_ERROR_OUT_OF_BOUNDS: byte -1 of the 100", "byte 100 of the 100", "byte 163 of the 100"};
+  for (int i = 0; i < 3; i++) {
+    uint64_t address = allocate(sim, stream, 100);
+    CHECK_OK(sim->backend->stream_synchronize(sim, stream));
+    ((unsigned char *)(uintptr_t)address)[at[i]] = 1;
+    CHECK_OK(oa_device_release(sim, stream, address, 100));
+    CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND, told[i]);
+  }
+}
+
+static void sim_checks_addresses(oa_device *sim) {
+  const oa_backend *backend = sim->backend;
+  void *stream = new_stream(sim), *event;
+  unsigned char bytes[2 * N] = {0};
+  uint64_t address = allocate(sim, stream, N);
+  CHECK_FAILS(backend->copy_up(sim, stream, address, N, bytes, N, N + 1, 1), OA_ERROR_BACKEND,
+              "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->copy_up(sim, stream, address + 1, N, bytes, N, N, 1), OA_ERROR_BACKEND,
+              "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->copy_down(sim, stream, bytes, N, address - 1, N, 4, 1), OA_ERROR_BACKEND, "ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->copy_down(sim, stream, bytes, N, address, N - 1, 2, 2), OA_ERROR_BACKEND, "ILLEGAL_ADDRESS");
+  CHECK_OK(backend->copy_down(sim, stream, bytes, N, address, N - 2, 2, 2));
+  CHECK_FAILS(backend->fill(sim, stream, (uintptr_t)bytes, 0, N), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->copy_up(sim, stream, address, 1, bytes, 2, 2, 2), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_PITCH");
+  CHECK_FAILS(backend->release(sim, stream, address, N - 1), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
+  CHECK_OK(backend->release(sim, stream, address, N));
+  CHECK_FAILS(backend->release(sim, stream, address, N), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
+  CHECK_FAILS(backend->fill(sim, stream, address, 0, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_OK(backend->event_create(sim, &event));
+  CHECK_FAILS(backend->event_record(sim, event, bytes), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_HANDLE");
+  CHECK_FAILS(backend->stream_synchronize(sim, NULL), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_HANDLE");
+  CHECK_OK(backend->event_destroy(sim, event));
+  CHECK_OK(backend->synchronize(sim));
+}
+
+/* Nothing has happened when a call returns, and streams don't wait for each other by themselves. */
+static void set_flag(void *argument) { atomic_store(*(atomic_int **)argument, 1); }
+
+static void await_flag(void *argument) {
+  while (!atomic_load(*(atomic_int **)argument)) usleep(100);
+}
+
+static void sim_is_asynchronous(oa_device *sim) {
+  const oa_backend *backend = sim->backend;
+  void *first = new_stream(sim), *second = new_stream(sim), *event;
+  atomic_int go = 0, done = 0;
+  atomic_int *go_pointer = &go, *done_pointer = &done;
+  unsigned char bytes[N], back[N];
+  memset(bytes, 5, N);
+  memset(back, 9, N);
+  uint64_t address = allocate(sim, first, N);
+  CHECK_OK(backend->event_create(sim, &event));
+  CHECK_OK(backend->submit(sim, first, await_flag, &go_pointer, sizeof go_pointer));
+  up(sim, first, address, bytes, N);
+  down(sim, first, back, address, N);
+  memset(bytes, 6, N);
+  CHECK_OK(backend->event_record(sim, event, first));
+  CHECK(all(back, 9, N));
+  /* The second stream is free of the first one until it waits for its event. */
+  CHECK_OK(backend->submit(sim, second, set_flag, &done_pointer, sizeof done_pointer));
+  CHECK_OK(backend->stream_synchronize(sim, second));
+  CHECK(atomic_load(&done) == 1);
+  atomic_store(&done, 0);
+  CHECK_OK(backend->stream_wait(sim, second, event));
+  /* The wait is for that record, whatever becomes of the event. */
+  CHECK_OK(backend->event_record(sim, event, second));
+  CHECK_OK(backend->event_destroy(sim, event));
+  CHECK_OK(backend->submit(sim, second, set_flag, &done_pointer, sizeof done_pointer));
+  usleep(20000);
+  CHECK(atomic_load(&done) == 0);
+  atomic_store(&go, 1);
+  CHECK_OK(backend->stream_synchronize(sim, second));
+  CHECK(atomic_load(&done) == 1 && all(back, 5, N));
+  CHECK_OK(oa_device_release(sim, second, address, N));
+  CHECK_OK(backend->synchronize(sim));
+}
+
+static void *many_calls(void *argument) {
+  oa_device *sim = argument;
+  void *stream = new_stream(sim);
+  for (int i = 0; i < 100; i++) CHECK_OK(some_work(sim, stream));
+  return NULL;
+}
+
+static void sim_serves_many_threads(oa_device *sim) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, many_calls, sim);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  CHECK_OK(sim->backend->synchronize(sim));
+}
+
+/* -- cuda --------------------------------------------------------------------------------------------------------- */
+
+/* With no context current, with ours and with another one: it is as before after each call. */
+static void cuda_leaves_the_current_context_alone(oa_device *cuda) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  int (*get)(void **), (*set)(void *), (*create)(void **, unsigned, int), (*destroy)(void *);
+  *(void **)&get = dlsym(library, "cuCtxGetCurrent");
+  *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+  *(void **)&create = dlsym(library, "cuCtxCreate_v2");
+  *(void **)&destroy = dlsym(library, "cuCtxDestroy_v2");
+  void *contexts[3] = {NULL}, *current = NULL, *saved = NULL;
+  CHECK_OK(cuda->backend->enter(cuda, &saved));
+  CHECK(get(&contexts[1]) == 0 && contexts[1] != NULL);
+  CHECK_OK(cuda->backend->leave(cuda, saved));
+  CHECK(create(&contexts[2], 0, 0) == 0);
+  for (int i = 0; i < 3; i++) {
+    CHECK(set(contexts[i]) == 0);
+    bytes_go_up_and_come_down(cuda);
+    memory_is_counted_and_too_much_is_refused(cuda);
+    CHECK(get(&current) == 0 && current == contexts[i]);
+  }
+  CHECK(destroy(contexts[2]) == 0 && set(NULL) == 0);
+}
+
+/* Pinned memory is read by the device itself, later: copy_up has to wait for that. */
+static void cuda_has_read_pinned_memory(oa_device *cuda) {
+  enum { LARGE = 64 << 20 };
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  int (*pinned)(void **, size_t), (*unpin)(void *);
+  *(void **)&pinned = dlsym(library, "cuMemAllocHost_v2");
+  *(void **)&unpin = dlsym(library, "cuMemFreeHost");
+  void *stream = new_stream(cuda), *saved, *bytes = NULL;
+  CHECK_OK(cuda->backend->enter(cuda, &saved));
+  if (CHECK(pinned(&bytes, LARGE) == 0)) {
+    uint64_t address = allocate(cuda, stream, LARGE);
+    memset(bytes, 7, LARGE);
+    up(cuda, stream, address, bytes, LARGE);
+    memset(bytes, 8, LARGE);
+    down(cuda, stream, bytes, address, LARGE);
+    CHECK_OK(oa_device_release(cuda, stream, address, LARGE));
+    CHECK_OK(cuda->backend->stream_synchronize(cuda, stream));
+    CHECK(all(bytes, 7, LARGE));
+    CHECK(unpin(bytes) == 0);
+  }
+  CHECK_OK(cuda->backend->leave(cuda, saved));
+}
+
+/* -- losing a device, forking ------------------------------------------------------------------------------------- */
+
+static void a_lost_device_tells_its_first_cause(void) {
+  oa_device *sim = open_device("sim:7");
+  if (!sim) return;
+  CHECK_OK(oa_device_usable(sim));
+  CHECK_FAILS(oa_device_lost(sim, "the first cause"), OA_ERROR_LOST, "sim:7 is lost: the first cause");
+  CHECK_FAILS(oa_device_lost(sim, "another"), OA_ERROR_LOST, "another");
+  CHECK_FAILS(oa_device_usable(sim), OA_ERROR_LOST, "sim:7 is lost: the first cause");
+  CHECK_FAILS(oa_device_synchronize(sim->number), OA_ERROR_LOST, "the first cause");
+}
+
+static void a_forked_child_is_told(oa_device *sim) {
+  pid_t child = fork();
+  if (child == 0) {
+    atomic_store(&check_failures, 0);
+    int number;
+    oa_counters counters;
+    CHECK_FAILS(oa_device_open("host", &number), OA_ERROR_FORKED, "spawn method");
+    CHECK_FAILS(oa_device_synchronize(sim->number), OA_ERROR_FORKED, "spawn method");
+    CHECK_FAILS(oa_device_get_counters(sim->number, &counters), OA_ERROR_FORKED, "spawn method");
+    CHECK_FAILS(oa_sim_configure(sim->number, 0, 0, 0), OA_ERROR_FORKED, "spawn method");
+    CHECK_FAILS(oa_device_usable(sim), OA_ERROR_FORKED, "spawn method");
+    _exit(failures());
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK_OK(oa_device_synchronize(sim->number));
+}
+
+int main(void) {
+  each_backend("host");
+  each_backend("sim:0");
+  int cuda_devices = 0;
+  CHECK_OK(oa_device_count("cuda", &cuda_devices));
+  if (cuda_devices) {
+    each_backend("cuda:0");
+    oa_device *cuda = open_device("cuda:0");
+    if (cuda) {
+      cuda_leaves_the_current_context_alone(cuda);
+      cuda_has_read_pinned_memory(cuda);
+    }
+  } else {
+    printf("cuda: %s\n", oa_last_error());
+    int number;
+    CHECK_FAILS(oa_device_open("cuda", &number), OA_ERROR_UNAVAILABLE, "no device \"cuda\"");
+  }
+  names();
+  oa_device *sim = open_device("sim:1");
+  if (sim) {
+    sim_poisons_fresh_memory(sim);
+    sim_has_a_capacity(sim);
+    sim_fails_the_call_asked_for(sim);
+    sim_finds_late_writes(sim);
+    sim_has_red_zones(sim);
+    sim_checks_addresses(sim);
+    sim_is_asynchronous(sim);
+    sim_serves_many_threads(sim);
+    a_lost_device_tells_its_first_cause();
+    a_forked_child_is_told(sim);
+  }
+  return failures();
+}

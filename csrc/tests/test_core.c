@@ -1,0 +1,342 @@
+/* Regions, mappings and calls through the public header, on host and sim. */
+#include "check.h"
+#include "offload_args.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+oa_library *const oa_libraries[] = {NULL}; /* calls below use no vendor's library */
+
+static int device;
+
+/* y[i] = a * x[i] + y[i], or a * x[i] when y is overwritten; strides in elements. */
+struct axpy {
+  int64_t n, incx, incy;
+  float a;
+  const float *x;
+  float *y;
+  int overwrite;
+};
+
+static void run_axpy(void *data) {
+  struct axpy *p = data;
+  for (int64_t i = 0; i < p->n; i++)
+    p->y[i * p->incy] = p->a * p->x[i * p->incx] + (p->overwrite ? 0 : p->y[i * p->incy]);
+}
+
+static int axpy(float a, const oa_any *x, int64_t incx, oa_any *y, int64_t incy, int64_t n, int overwrite) {
+  oa_operand operands[] = {
+      {.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_VECTOR(n, incx, "n", "incx")},
+      {.name = "y",
+       .pointer = y,
+       .access = overwrite ? OA_OVERWRITE : OA_READ_WRITE,
+       .dtype = OA_F32,
+       .extent = OA_VECTOR(n, incy, "n", "incy")}};
+  oa_call call = {.function = "test.axpy", .operands = operands, .count = 2};
+  const int status = oa_begin(&call);
+  if (status) return status;
+  struct axpy p = {n, incx, incy, a, operands[0].address, operands[1].address, overwrite};
+  return oa_submit(&call, run_axpy, &p, sizeof p);
+}
+
+static oa_array vector(float *data, int64_t *n, int direction) {
+  static const int64_t strides[1] = {sizeof(float)};
+  return (oa_array){.data = data, .shape = n, .strides = strides, .ndim = 1, .dtype = OA_F32, .direction = direction};
+}
+
+static oa_counters counters(void) {
+  oa_counters c;
+  CHECK_OK(oa_device_get_counters(device, &c));
+  return c;
+}
+
+static void leave(oa_region *region) {
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+}
+
+static void check_empty(void) {
+  const oa_counters c = counters();
+  CHECK(c.mappings == 0);
+  CHECK(c.regions == 0);
+  CHECK(c.allocations == c.frees);
+}
+
+static void moves_only_what_is_used(void) {
+  float x[100], y[100], unused[100];
+  int64_t n = 100;
+  for (int i = 0; i < 100; i++) x[i] = (float)i, y[i] = NAN, unused[i] = 5;
+  oa_array arrays[] = {vector(x, &n, OA_BY_USE), vector(y, &n, OA_BY_USE), vector(unused, &n, OA_BY_USE)};
+  oa_region *region;
+  const oa_counters before = counters();
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 3, &region));
+  CHECK(counters().copies_up == before.copies_up);
+  CHECK_OK(axpy(2, arrays[0].handle, 1, arrays[1].handle, 1, n, 1));
+  CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, n, 0));
+  leave(region);
+  const oa_counters after = counters();
+  CHECK(after.copies_up - before.copies_up == 1 && after.bytes_up - before.bytes_up == 400);
+  CHECK(after.copies_down - before.copies_down == 1 && after.bytes_down - before.bytes_down == 400);
+  for (int i = 0; i < 100; i++) CHECK(y[i] == 3 * x[i]);
+  check_empty();
+}
+
+static void a_pointer_is_dead_after_its_region(void) {
+  float x[4] = {1, 2, 3, 4}, y[4] = {0};
+  int64_t n = 4;
+  oa_array arrays[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  leave(region);
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0) == OA_ERROR_STALE);
+  CHECK(strstr(oa_last_error(), "test.axpy: x"));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL)); /* a second exit does nothing */
+  CHECK_OK(oa_region_wait(region));
+  CHECK(axpy(1, (oa_any *)x, 1, (oa_any *)y, 1, 4, 0) == OA_ERROR_NOT_HANDLE);
+  CHECK(axpy(1, NULL, 1, NULL, 1, 4, 0) == OA_ERROR_NOT_HANDLE);
+  check_empty();
+}
+
+static void misuse_is_refused_before_anything_moves(void) {
+  float x[4] = {1, 2, 3, 4}, y[4] = {9, 9, 9, 9}, z[4] = {7, 7, 7, 7};
+  int64_t n = 4;
+  oa_array arrays[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT), vector(z, &n, OA_OUT)};
+  oa_region *region;
+  oa_any *dx, *dy, *dz;
+  const oa_counters before = counters();
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 3, &region));
+  dx = arrays[0].handle, dy = arrays[1].handle, dz = arrays[2].handle;
+  CHECK(axpy(1, dx, 1, dy, 1, 5, 0) == OA_ERROR_EXTENT);
+  CHECK(strstr(oa_last_error(), "test.axpy: x needs 5 elements (n=5, incx=1), has 4"));
+  CHECK(axpy(1, dx, 2, dy, 1, 3, 0) == OA_ERROR_EXTENT);
+  CHECK(axpy(1, dx, 0, dy, 1, 3, 0) == OA_ERROR_ARGUMENT);
+  CHECK(axpy(1, dx, 1, dy, 1, -1, 0) == OA_ERROR_ARGUMENT);
+  CHECK(axpy(1, dx, INT64_MAX, dy, 1, INT64_MAX, 0) == OA_ERROR_OVERFLOW);
+  CHECK(axpy(1, dy, 1, dx, 1, 4, 0) == OA_ERROR_DIRECTION);
+  CHECK(axpy(1, dz, 1, dy, 1, 4, 0) == OA_ERROR_DIRECTION); /* Out, not written yet */
+  CHECK(axpy(1, dx, 1, dz, 1, 4, 0) == OA_ERROR_DIRECTION);
+  CHECK(axpy(1, dx, 1, dz, 1, 3, 1) == OA_ERROR_DIRECTION); /* not the whole of it */
+  CHECK(axpy(1, dy, 1, dy, 1, 4, 0) == OA_ERROR_ALIAS);
+  CHECK(counters().copies_up == before.copies_up);
+  CHECK_OK(axpy(1, dx, 1, dz, 1, 4, 1));
+  leave(region);
+  CHECK(z[3] == 4 && y[0] == 9);
+  check_empty();
+}
+
+static void overlapping_views_share_one_buffer(void) {
+  float a[10];
+  int64_t six = 6;
+  for (int i = 0; i < 10; i++) a[i] = 1;
+  oa_array arrays[] = {vector(a, &six, OA_BY_USE), vector(a + 4, &six, OA_BY_USE), vector(a, &six, OA_BY_USE)};
+  oa_region *region;
+  const oa_counters before = counters();
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 3, &region));
+  CHECK(counters().mappings == before.mappings + 1);
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 6, 0) == OA_ERROR_ALIAS);
+  oa_any *tail;
+  const int64_t two = 2, step = 4;
+  CHECK_OK(oa_pointer_view(arrays[1].handle, 8, 1, &two, &step, &tail)); /* a[6:8] */
+  CHECK_OK(axpy(2, arrays[0].handle, 1, tail, 1, 2, 0));
+  CHECK(axpy(2, arrays[0].handle, 1, tail, 1, 3, 0) == OA_ERROR_EXTENT);
+  CHECK_OK(oa_pointer_release(tail));
+  CHECK(axpy(2, arrays[0].handle, 1, tail, 1, 2, 0) == OA_ERROR_STALE);
+  leave(region);
+  for (int i = 0; i < 10; i++) CHECK(a[i] == (i == 6 || i == 7 ? 3 : 1));
+  check_empty();
+}
+
+static void disjoint_panels_of_one_matrix_are_not_aliases(void) {
+  enum { ROWS = 5, LD = 7 };
+  float a[ROWS * LD];
+  const int64_t left[] = {ROWS, 3}, right[] = {ROWS, 4}, strides[] = {LD * 4, 4};
+  for (int i = 0; i < ROWS * LD; i++) a[i] = (float)i;
+  oa_array arrays[] = {
+      {.data = a, .shape = left, .strides = strides, .ndim = 2, .dtype = OA_F32},
+      {.data = a + 3, .shape = right, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = OA_INOUT}};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0)); /* column 3 += column 0 */
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT); /* would leave the panel */
+  leave(region);
+  for (int r = 0; r < ROWS; r++)
+    for (int c = 0; c < LD; c++) CHECK(a[r * LD + c] == (float)(r * LD + c) + (c == 3 ? (float)(r * LD) : 0));
+  check_empty();
+}
+
+static void gaps_of_strided_arrays_are_never_written(void) {
+  float a[12], ones[4] = {1, 1, 1, 1};
+  const int64_t shape = 4, stride = -12;
+  int64_t n = 4;
+  for (int i = 0; i < 12; i++) a[i] = (float)i;
+  oa_array arrays[] = {{.data = a + 11, .shape = &shape, .strides = &stride, .ndim = 1, .dtype = OA_F32},
+                       vector(ones, &n, OA_IN)};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK(arrays[0].packed == 1);
+  CHECK_OK(axpy(1, arrays[1].handle, 1, arrays[0].handle, 1, 4, 0));
+  leave(region);
+  for (int i = 0; i < 12; i++) CHECK(a[i] == (float)i + (i % 3 == 2 ? 1 : 0));
+  check_empty();
+}
+
+static void nested_regions_share(void) {
+  float x[8], y[8] = {0};
+  int64_t n = 8, four = 4, nine = 9;
+  for (int i = 0; i < 8; i++) x[i] = (float)i;
+  oa_array outer[] = {vector(x, &n, OA_IN), vector(y, &n, OA_BY_USE)};
+  oa_region *outside, *inside;
+  const oa_counters before = counters();
+  CHECK_OK(oa_region_enter(device, NULL, outer, 2, &outside));
+  for (int i = 0; i < 3; i++) {
+    oa_array inner[] = {vector(x + 2, &four, OA_BY_USE), vector(y, &n, OA_BY_USE)};
+    CHECK_OK(oa_region_enter(device, NULL, inner, 2, &inside));
+    CHECK_OK(axpy(1, inner[0].handle, 1, inner[1].handle, 1, 4, 0));
+    CHECK(axpy(1, inner[1].handle, 1, inner[0].handle, 1, 4, 0) == OA_ERROR_DIRECTION); /* In outside */
+    leave(inside);
+    CHECK(y[1] == 0); /* comes down at the outermost exit only */
+  }
+  oa_array wide = vector(x, &nine, OA_BY_USE), written = vector(x, &n, OA_INOUT);
+  CHECK(oa_region_enter(device, NULL, &wide, 1, &inside) == OA_ERROR_PRESENT);
+  CHECK(oa_region_enter(device, NULL, &written, 1, &inside) == OA_ERROR_DIRECTION);
+  leave(outside);
+  CHECK(y[1] == 9 && y[3] == 15 && y[4] == 0);
+  CHECK(counters().copies_up - before.copies_up == 2 && counters().copies_down - before.copies_down == 1);
+  check_empty();
+}
+
+static void a_failed_body_changes_nothing(void) {
+  float x[4] = {1, 1, 1, 1}, y[4] = {2, 2, 2, 2};
+  int64_t n = 4;
+  oa_region *outside, *inside;
+  oa_array arrays[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)}, again = vector(y, &n, OA_BY_USE);
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &outside));
+  CHECK_OK(oa_region_enter(device, NULL, &again, 1, &inside));
+  CHECK_OK(axpy(1, arrays[0].handle, 1, again.handle, 1, 4, 0));
+  CHECK_OK(oa_region_finish(inside, OA_DISCARD, NULL));
+  CHECK_OK(oa_region_wait(inside));
+  CHECK_OK(axpy(1, arrays[1].handle, 1, arrays[1].handle, 1, 0, 0)); /* touches nothing */
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0) == OA_ERROR_INVALID);
+  CHECK_OK(oa_region_finish(outside, OA_COMMIT, NULL));
+  CHECK(oa_region_wait(outside) == OA_ERROR_INVALID);
+  CHECK(strstr(oa_last_error(), "argument 2"));
+  CHECK(y[0] == 2 && y[3] == 2);
+  check_empty();
+}
+
+static void an_out_that_nobody_wrote_is_left_alone(void) {
+  float y[4] = {2, 2, 2, 2};
+  int64_t n = 4;
+  int warnings = 0;
+  oa_region *region;
+  oa_array array = vector(y, &n, OA_OUT);
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, &warnings));
+  CHECK(warnings == 1 && strstr(oa_last_warning(), "argument 1"));
+  CHECK_OK(oa_region_wait(region));
+  CHECK(y[0] == 2);
+  check_empty();
+}
+
+static void update_assign_and_stage(void) {
+  float x[4] = {1, 2, 3, 4}, y[4] = {0};
+  const float fresh[2] = {10, 20}, two = 2;
+  int64_t n = 4;
+  const int64_t half = 2, step = 4;
+  oa_region *region;
+  oa_any *view, *staged;
+  oa_array arrays[] = {vector(x, &n, OA_BY_USE), vector(y, &n, OA_BY_USE)};
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0));
+  CHECK(y[0] == 0);
+  CHECK_OK(oa_update_from(&arrays[1], -1));
+  CHECK(y[0] == 1 && y[3] == 4);
+  x[0] = 100; /* on purpose, then sent */
+  CHECK_OK(oa_update_to(&arrays[0], -1));
+  CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0));
+  CHECK_OK(oa_pointer_view(arrays[1].handle, 8, 1, &half, &step, &view));
+  CHECK_OK(oa_pointer_assign(view, fresh, 1, &half, &step));
+  CHECK_OK(oa_stage(arrays[0].handle, &two, OA_F32, &staged));
+  CHECK_OK(axpy(1, staged, 1, arrays[1].handle, 1, 1, 0));
+  CHECK_OK(oa_pointer_release(staged));
+  leave(region);
+  CHECK(y[0] == 103 && y[1] == 4 && y[2] == 10 && y[3] == 20);
+  CHECK(x[0] == 100);
+  check_empty();
+}
+
+static void *many_regions(void *data) {
+  const float *shared = data;
+  float mine[64];
+  int64_t n = 64;
+  for (int i = 0; i < 64; i++) mine[i] = 0;
+  for (int i = 0; i < 300; i++) {
+    oa_array arrays[] = {vector((float *)shared, &n, OA_IN), vector(mine, &n, OA_BY_USE)};
+    oa_region *region;
+    CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+    CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 64, 0));
+    leave(region);
+  }
+  for (int i = 0; i < 64; i++) CHECK(mine[i] == 300 * shared[i]);
+  return NULL;
+}
+
+static void threads_share_an_array(void) {
+  float shared[64];
+  pthread_t threads[8];
+  for (int i = 0; i < 64; i++) shared[i] = (float)i;
+  for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, many_regions, shared);
+  for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+  check_empty();
+}
+
+static void every_failing_backend_call_is_survived(void) {
+  for (int k = 1; k < 200; k++) {
+    float x[6] = {1, 1, 1, 1, 1, 1}, y[6] = {2, 2, 2, 2, 2, 2};
+    int64_t n = 6;
+    oa_array arrays[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};
+    oa_region *region = NULL;
+    int status;
+    CHECK_OK(oa_sim_configure(device, 0, k, 0));
+    const int64_t calls = oa_sim_backend_calls(device);
+    status = oa_region_enter(device, NULL, arrays, 2, &region);
+    if (!status) {
+      status = axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 6, 0);
+      const int finished = oa_region_finish(region, status ? OA_DISCARD : OA_COMMIT, NULL);
+      if (!status) status = finished;
+      const int waited = oa_region_wait(region);
+      if (!status) status = waited;
+    }
+    const bool reached = oa_sim_backend_calls(device) - calls >= k;
+    CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+    CHECK(reached == (status != OA_OK));
+    CHECK(y[0] == y[5] && (y[0] == 2 || y[0] == 3));
+    check_empty();
+    if (!reached) return;
+  }
+  CHECK(!"the number of backend calls is not bounded");
+}
+
+int main(void) {
+  const char *const names[] = {"host", "sim:0", "sim:1"};
+  for (int i = 0; i < 3; i++) {
+    CHECK_OK(oa_device_open(names[i], &device));
+    if (i == 2) CHECK_OK(oa_sim_configure(device, 0, 0, 200));
+    moves_only_what_is_used();
+    a_pointer_is_dead_after_its_region();
+    misuse_is_refused_before_anything_moves();
+    overlapping_views_share_one_buffer();
+    disjoint_panels_of_one_matrix_are_not_aliases();
+    gaps_of_strided_arrays_are_never_written();
+    nested_regions_share();
+    a_failed_body_changes_nothing();
+    an_out_that_nobody_wrote_is_left_alone();
+    update_assign_and_stage();
+    if (i < 2) threads_share_an_array();
+    if (i == 1) every_failing_backend_call_is_survived();
+  }
+  return failures();
+}
