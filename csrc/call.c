@@ -230,14 +230,25 @@ typedef struct arrival {
   int group;
 } arrival;
 
-/* Copies the groups up on stream; called with the lock, which it frees meanwhile. The mappings are pinned. */
-static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, const arrival *arrivals, int count) {
+/* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
+ * meanwhile. The mappings are pinned. */
+static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
+  oa_device *device = region->device;
   int total = 0, moves = 0, status = OA_OK;
+  int64_t bytes = 0;
   for (int i = 0; i < count; i++) total += arrivals[i].mapping->part_count;
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
-    moves += oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
+    const int more = oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
+    for (int m = moves; m < moves + more; m++) bytes += oa_lines_bytes(batch[m].lines);
+    moves += more;
+  }
+  if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
+    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+    if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+  }
+  for (int i = 0; i < count; i++) {
     if (!status) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
     arrivals[i].mapping->moving = true;
   }
@@ -377,6 +388,10 @@ again:;
       oa_wait_change();
       goto again;
     }
+    if (__builtin_expect(mapping->leaving != NULL, 0) && (o->access & 2)) {
+      oa_region_complete(mapping->leaving);
+      goto again;
+    }
     if (__builtin_expect(mapping->failed, 0)) {
       status = oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
                        call->function, o->name);
@@ -420,7 +435,7 @@ again:;
       arrivals[at] = a;
       groups += at == groups;
     }
-    if ((status = bring_up(call, device, stream, arrivals, groups))) goto unpinned;
+    if ((status = bring_up(call, region, stream, arrivals, groups))) goto unpinned;
   }
   if (!synchronous && !capturing) {
     for (int i = 0; i < count; i++) {

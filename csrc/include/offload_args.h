@@ -139,6 +139,9 @@ typedef struct oa_counters {
   int64_t mappings; /* live entries of the present table */
   int64_t regions;  /* live regions */
   int64_t calls;    /* vendor calls made */
+  int64_t memory_used; /* bytes of the device in use now, and the most there ever were */
+  int64_t memory_peak;
+  int64_t pinned_bytes; /* of host memory pinned for the device */
 } oa_counters;
 
 typedef struct oa_device_info {
@@ -157,6 +160,9 @@ typedef struct oa_device_info {
 /* -- errors ------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
+/* A warning that concerns the process (pinned memory can't be had): its text the first time it is asked for, then NULL.
+ * Costs next to nothing; to be asked after a region. */
+const char *oa_take_warning(void);
 const char *oa_status_name(int status);
 int oa_version(void);
 int64_t oa_itemsize(int dtype);
@@ -167,9 +173,16 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
+/* Host memory from which and to which the device's copies go directly (host, sim: plain memory). Bounded by
+ * OFFLOAD_ARGS_PINNED_LIMIT, or half of the machine's memory. */
+int oa_pinned_allocate(int device, size_t nbytes, void **memory);
+int oa_pinned_release(int device, void *memory, size_t nbytes);
+/* Threads for copies, the caller's own included: 0 for as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs
+ * this process may use and at most 12. */
+int oa_set_threads(int threads);
 
 /* Sets the properties of a sim device. capacity in bytes (0: no limit); fail_after: the k-th backend call from now
- * fails with a made-up driver error (0: none); delay_us: each operation of its streams takes so much longer. */
+ * fails with a made-up driver error (0: none; -k: it and all later ones, the device being lost); delay_us: each operation of its streams takes so much longer. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls made so far */
 
