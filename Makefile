@@ -3,7 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
-  $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+  $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def offload_args/*.c \
   bindings/*.py bindings/*/*.toml bindings/*/*.json)

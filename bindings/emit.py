@@ -22,7 +22,6 @@ from .roles import Extent, Function, Library, Parameter
 
 HEADER = Path(__file__).parents[1] / "csrc" / "include" / "offload_args.h"
 C_VALUE = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
-C_STORED = {**C_VALUE, "i32": "int32_t"}
 NUMPY = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128", "i32": "int32"}
 PYTHON = {"f32": "float", "f64": "float", "c64": "complex", "c128": "complex", "i32": "int"}
 WIDTH = 118
@@ -78,10 +77,6 @@ def wrapped(text: str) -> list[str]:
 # -- C: one shim --
 
 
-def handle_type(dtype: str) -> str:
-    return f"oa_{dtype}"
-
-
 def c_parameter(one: Parameter, device: bool) -> str:
     """Declares one parameter of a shim."""
     if one.role == "enum":
@@ -89,9 +84,9 @@ def c_parameter(one: Parameter, device: bool) -> str:
     if one.role in ("size", "ld", "inc"):
         return f"int64_t {one.name}"
     if one.role == "array":
-        return f"{'const ' if one.direction == 'in' else ''}{handle_type(one.dtype)} *{one.name}"
+        return f"{'const ' if one.direction == 'in' else ''}oa_{one.dtype} *{one.name}"
     if device:
-        return f"{'const ' if one.role == 'scalar' else ''}{handle_type(one.dtype)} *{one.name}"
+        return f"{'const ' if one.role == 'scalar' else ''}oa_{one.dtype} *{one.name}"
     if one.role == "scalar":
         return f"{C_VALUE[one.dtype]} {one.name}" if one.count == 1 else f"const {C_VALUE[one.dtype]} *{one.name}"
     return f"{C_VALUE[one.dtype]} *{one.name}"
@@ -274,22 +269,19 @@ class Shim:
 
     # -- without a handle: on the CPU, in stream order
 
-    def fields(self) -> list[tuple[str, str]]:
-        """Returns the C declarations and names of what a deferred call needs, less the function itself."""
-        made: list[tuple[str, str]] = []
+    def fields(self) -> list[str]:
+        """Returns the C declarations of what a deferred call needs, less the function itself."""
+        made: list[str] = []
         for one in self.function.parameters:
             if one.role in ("enum", "size", "ld", "inc"):
-                made.append((f"int {one.name}", one.name))
+                made.append(f"int {one.name}")
             elif one.role == "array":
-                made.append((f"{'const ' if one.direction == 'in' else ''}void *{one.name}", one.name))
-            elif one.role == "scalar" and one.count == 1:
-                made.append((f"{C_VALUE[one.dtype]} {one.name}", one.name))
-                made.append((f"const void *{one.name}_address", f"{one.name}_address"))
+                made.append(f"{'const ' if one.direction == 'in' else ''}void *{one.name}")
             elif one.role == "scalar":
-                made.append((f"{C_VALUE[one.dtype]} {one.name}[{one.count}]", one.name))
-                made.append((f"const void *{one.name}_address", f"{one.name}_address"))
+                made.append(f"{C_VALUE[one.dtype]} {one.name}{f'[{one.count}]' if one.count > 1 else ''}")
+                made.append(f"const void *{one.name}_address")
             else:
-                made.append((f"void *{one.name}", one.name))
+                made.append(f"void *{one.name}")
         return made
 
     def run(self) -> list[str]:
@@ -318,7 +310,7 @@ class Shim:
             result_type = "size_t" if returned.dtype == "i32" else C_VALUE[returned.dtype]
         self.add(f"struct {name} {{")
         self.add(f"  {result_type} (*function)({', '.join(types)});")
-        for declaration, _ in self.fields():
+        for declaration in self.fields():
             self.add(f"  {declaration};")
         self.add("};")
         self.add(f"static void run_{name}(void *arguments) {{")

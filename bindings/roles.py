@@ -36,7 +36,6 @@ HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 SIZE_TYPES = {"int", "int64_t", "blasint"}
-INDEX_TYPES = {"int", "int64_t", "size_t"}
 EXTENTS = {"vector": 2, "matrix": 3, "triangle": 2, "band": 3, "packed": 1, "elements": 1}
 
 
@@ -211,7 +210,7 @@ class _Reader:
             dtype = self.dtype(pointee or plain, letter)
             by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
             right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
-            if not right or not dtype:
+            if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             name = "result" if role in ("result", "returned") else name
             return Parameter(name, c_type, role, dtype, count=count)

@@ -212,7 +212,7 @@ static int check_alias(const oa_call *call, const oa_lines *lines) {
       y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
       if (x.start + span_of(&x) <= y.start || y.start + span_of(&y) <= x.start) continue;
       const bool same = memcmp(&x, &y, sizeof x) == 0;
-      if (same && ((a->access | b->access) & OA_IN_PLACE)) continue;
+      if (same && (a->access & b->access & OA_IN_PLACE)) continue;
       if (oa_lines_disjoint(x, y)) continue;
       const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
       return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,

@@ -205,9 +205,11 @@ static int check_entrant(entrant *e, int position) {
   if (e->high < e->low || (e->layout.low < 0 && e->low > data))
     return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", e->name);
   e->lines = e->layout.lines;
-  /* Packed: whatever is not lines, and what only a stride (or a reversed one) keeps from being contiguous. A matrix of
-   * one column counts as a matrix. */
-  e->packed = !e->layout.regular || e->layout.reversed || (a->ndim == 1 && e->layout.lines.count > 1);
+  /* Packed: whatever is not lines, and what no leading dimension names: reversed, or with gaps along every axis. A matrix
+   * of one column counts as a matrix. */
+  bool named = e->layout.lines.count == 1;
+  for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= strides[i] == itemsize;
+  e->packed = !e->layout.regular || e->layout.reversed || !named;
   if ((a->flags & OA_BORROWED) && !e->layout.regular)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
                    e->name);

@@ -121,6 +121,9 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         raise ArgumentTypeError(f"{where} is a device pointer, on {argument.device} already: use it directly")
     if isinstance(argument, np.generic):
         raise ArgumentTypeError(f"{where} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
+    kind = type(argument).__name__
+    if isinstance(argument, type):
+        raise ArgumentTypeError(f"{where} is the class {argument.__name__}, not an array: pass an array")
     interface = getattr(argument, "__cuda_array_interface__", None)
     if interface is not None:
         return _borrow(argument, interface, where, device)
@@ -128,7 +131,6 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         return _from_dlpack(argument, where)
     if hasattr(argument, "__array_interface__") or hasattr(argument, "__array_struct__"):
         return np.asarray(argument)
-    kind = type(argument).__name__
     if argument is None or isinstance(argument, (str, bool, int, float, complex)):
         raise ArgumentTypeError(f"{where} is {kind}, not an array: pass np.asarray(x), or the value to the call itself")
     raise ArgumentTypeError(

@@ -155,6 +155,19 @@ class _Routine(dict[tuple[int, int], _Entry]):
         return call, enums
 
 
+class _Parts(dict[tuple[int, int], "tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]"]):
+    """What gemv needs, taken apart: (itemsize, function, order or None, operations as they are and flipped).
+
+    It is the routine whose own cost shows; a partial alone is a tenth of that.
+    """
+
+    def __missing__(self, key: tuple[int, int]) -> tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]:
+        itemsize, call, enums = _GEMV[key]
+        function, order = (call.func, call.args[0]) if isinstance(call, partial) else (call, None)
+        parts = self[key] = itemsize, function, order, *enums.op
+        return parts
+
+
 def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
     """Give cuBLAS's trmm, which has an operand more for its result, the form of the reference."""
 
@@ -176,6 +189,7 @@ _ASUM = _Routine("asum", "sasum dasum scasum dzasum", ordered=False)
 _IAMAX = _Routine("iamax", "isamax idamax icamax izamax", ordered=False)
 _ROT = _Routine("rot", "srot drot csrot zdrot", ordered=False)
 _GEMV = _Routine("gemv", "sgemv dgemv cgemv zgemv")
+_GEMV_PARTS = _Parts()
 _GER = _Routine("ger", "sger dger cgeru zgeru")
 _GERC = _Routine("gerc", "sger dger cgerc zgerc")
 _SYMV = _Routine("symv", "ssymv dsymv csymv zsymv")
@@ -220,7 +234,7 @@ def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
                 f"cast one of them on the host"
             ) from None
         if len(pointer._shape) != ndim:
-            remedy = f"pass a row or column, such as {operand}[0]" if ndim == 1 else f"pass {operand}[:, None]"
+            remedy = f"; pass a row or column, such as {operand}[0]" if ndim == 1 else f"; pass {operand}[:, None]"
             raise ArgumentError(
                 f"{name}: {operand} has shape {pointer._shape}, needs {ndim} dimension{'s' * (ndim > 1)}{remedy}"
             ) from None
@@ -234,7 +248,7 @@ def _unaligned(name: str, **operands: Pointer) -> ArgumentError:
     odd = {operand: p for operand, p in operands.items() if any(s % p.dtype.itemsize for s in p._strides)}
     operand, pointer = next(iter(odd.items()))
     return ArgumentError(
-        f"blas.{name}: {operand} has strides {pointer._strides}, needs multiples of its {pointer.dtype.itemsize} bytes; "
+        f"blas.{name}: {operand} has strides {pointer._strides}, needs multiples of {pointer.dtype.itemsize} bytes; "
         f"copy it on the host: numpy.ascontiguousarray({operand})"
     )
 
@@ -419,14 +433,14 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
     A has shape (m, n), x (n,) and y (m,); x (m,) and y (n,) unless trans is "N".
     """
     try:
-        itemsize, call, enums = _GEMV[A._device, A._code]
-        m, n = A._shape
+        code = A._code
+        itemsize, function, order, ops, flipped_ops = _GEMV_PARTS[A._device, code]
+        (m, n), (down, across) = A._shape, A._strides
         (size_x,), (stride_x,) = x._shape, x._strides
         (size_y,), (stride_y,) = y._shape, y._strides
-        if A._code != x._code or A._code != y._code:
+        if code != x._code or code != y._code:
             raise KeyError
-        ld, ld_rows = _stored(A)
-        op = enums.op[not ld][trans]
+        op = ops[trans]
     except (AttributeError, KeyError, ValueError):
         _explain(_GEMV, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
         raise
@@ -435,20 +449,31 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
         raise _misfit("gemv", "x", x, (inner,), f'for A of shape ({m}, {n}) and trans="{trans}"')
     if size_y != outer:
         raise _misfit("gemv", "y", y, (outer,), f'for A of shape ({m}, {n}) and trans="{trans}"')
-    if (stride_x | stride_y) % itemsize:
-        raise _unaligned("gemv", x=x, y=y)
-    incx = stride_x // itemsize if size_x > 1 else 1
-    incy = stride_y // itemsize if size_y > 1 else 1
-    if ld:
-        call(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
-    elif not ld_rows:
-        raise _inexpressible("gemv", "", A=A)
-    elif op is not None:
-        call(op, n, m, alpha, A, ld_rows, x, incx, beta, y, incy)
-    else:  # y^T = x^T (A^T)^H, of matrices of one row
-        gemm = _GEMM[A._device, A._code][1]
+    incx = incy = 1
+    if stride_x != itemsize or stride_y != itemsize:
+        if (stride_x | stride_y) % itemsize:
+            raise _unaligned("gemv", x=x, y=y)
+        incx = stride_x // itemsize if size_x > 1 else 1
+        incy = stride_y // itemsize if size_y > 1 else 1
+    if down == itemsize and (ld := across // itemsize) >= m > 0 and ld * itemsize == across:
+        pass  # in Fortran order
+    elif across == itemsize and (ld := down // itemsize) >= n > 0 and ld * itemsize == down and m > 1:
+        m, n, op = n, m, flipped_ops[trans]  # in C order
+    else:
+        by_columns, by_rows = _stored(A)
+        if not by_columns and not by_rows:
+            raise _inexpressible("gemv", "", A=A)
+        ld = by_columns or by_rows
+        if not by_columns:
+            m, n, op = n, m, flipped_ops[trans]
+    if op is None:  # y^T = x^T (A^T)^H, of matrices of one row
+        _, gemm, _ = _GEMM[A._device, code]
         row_x, row_y = _forward("gemv", "x", incx), _forward("gemv", "y", incy)
-        gemm(enums.op[0]["N"], enums.op[0]["C"], 1, n, m, alpha, x, row_x, A, ld_rows, beta, y, row_y)
+        gemm(ops["N"], ops["C"], 1, m, n, alpha, x, row_x, A, ld, beta, y, row_y)
+    elif order is None:
+        function(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
+    else:
+        function(order, op, m, n, alpha, A, ld, x, incx, beta, y, incy)
 
 
 def _rank_one(routine: _Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
@@ -667,7 +692,7 @@ def _symmetric_matrix(
                 m, n = n, m
             call(sides[t], fills[a], m, n, alpha, A, lda, B, ldb, beta, C, ldc)
             return
-    rule = "A, B and C need the same order" if conjugates else "B and C need the same order"
+    rule = "A and B and C need the same order" if conjugates else "B and C need the same order"
     raise _inexpressible(routine.name, rule, A=A, B=B, C=C)
 
 
@@ -734,7 +759,7 @@ def _rank_k(
         else:
             call(fills[c], op, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
         return
-    rule = f"{', '.join(operands)} need the same order" if hermitian else "A and B need the same order"
+    rule = f"{' and '.join(operands if hermitian else 'AB')} need the same order"
     raise _inexpressible(routine.name, rule, **operands)
 
 

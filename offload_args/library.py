@@ -69,7 +69,7 @@ def _text(pointer: Any) -> str:
     return str(ffi.string(pointer).decode(errors="replace"))
 
 
-# -- finding and loading ----------------------------------------------------------------------------------------------
+# -- finding and loading -------------------------------------------------------------------------------------
 
 
 class Library(NamedTuple):
@@ -239,7 +239,7 @@ def _version(name: str, path: str) -> str:
     return str(describe().decode())
 
 
-# -- generated functions, off their fast path -------------------------------------------------------------------------
+# -- generated functions, off their fast path ----------------------------------------------------------------
 
 
 class _Token(NamedTuple):
@@ -451,6 +451,8 @@ def _check_scalar(token: _Token, value: Any, fail: _Failure) -> None:
     needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]"
     if isinstance(value, np.ndarray):
         fail(HostPointerError, needed, f"pass {token.name}.item(), or lend it")
+    if isinstance(value, (str, bytes)):
+        fail(ArgumentTypeError, needed)
     try:
         complex(value) if token.dtype.startswith("c") else float(value)
     except (TypeError, ValueError):

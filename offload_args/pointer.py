@@ -98,7 +98,7 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
             "DevicePtr: pointers are made by regions: with offload_args(x) as (dx,), or Scratch(shape, dtype)"
         )
 
-    # -- what it points to ----------------------------------------------------------------------------------------
+    # -- what it points to -----------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> np.dtype[T_co]:
@@ -177,7 +177,7 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
         """The transpose, of the same memory."""
         return self._view(0, self._shape[::-1], self._strides[::-1])
 
-    # -- parts of it ----------------------------------------------------------------------------------------------
+    # -- parts of it -----------------------------------------------------------------------------------------
 
     def _view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DevicePtr[T_co]:
         pointer: DevicePtr[T_co] = _array.view(self, offset, shape, strides)
@@ -274,7 +274,7 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
             array = np.broadcast_to(array, self._shape)
         _array.assign(self, np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"]))
 
-    # -- for code outside -----------------------------------------------------------------------------------------
+    # -- for code outside ------------------------------------------------------------------------------------
 
     @property
     def address(self) -> int:
@@ -340,7 +340,7 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
                 "region and use the host array"
             )
 
-    # -- what only the host could do ------------------------------------------------------------------------------
+    # -- what only the host could do -------------------------------------------------------------------------
 
     def __setitem__(self, key: object, value: object) -> NoReturn:
         raise HostAccessError(

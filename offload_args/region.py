@@ -103,10 +103,9 @@ def call(
     region._stacklevel = 2
     with region as pointers:
         rest = iter(pointers)
-        return function(
-            *(next(rest) if is_array(one) else one for one in arguments),
-            **{name: next(rest) if is_array(one) else one for name, one in keywords.items()},
-        )
+        positional = [next(rest) if is_array(one) else one for one in arguments]
+        named = {name: next(rest) if is_array(one) else one for name, one in keywords.items()}
+        return function(*positional, **named)
 
 
 class offload_args(_array.Region):

@@ -251,7 +251,7 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4 /* with another: this operand may be exactly another one */
+  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly another that says so too */
 };
 
 typedef struct oa_operand {
