@@ -34,15 +34,15 @@ typedef struct oa_mapping {
   oa_device *device;
   uint64_t address; /* 0 until allocated */
   int64_t nbytes;
-  int holders;    /* regions not finished */
-  int references; /* regions not waited for; in the table until there are none */
-  int exports;    /* its memory lives until there are none either */
-  bool moving;    /* being allocated or copied without the lock */
+  int holders;     /* regions not finished */
+  int references;  /* regions not waited for; in the table until there are none */
+  int exports;     /* its memory lives until there are none either */
+  bool moving;     /* being allocated or copied without the lock */
   oa_state *maker; /* the region that is allocating it */
-  bool failed;    /* its memory could not be had */
-  bool escaped;   /* its address was given away */
-  bool elsewhere; /* some of it is, or was, present on another device */
-  bool listed;    /* in the present table */
+  bool failed;     /* its memory could not be had */
+  bool escaped;    /* its address was given away */
+  bool elsewhere;  /* some of it is, or was, present on another device */
+  bool listed;     /* in the present table */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -63,10 +63,10 @@ typedef struct oa_slot {
   bool owed;  /* lent as Out: somebody should write it */
   bool wrote; /* a call wrote through it or its slices; kept at the root */
   int32_t part;
-  uint32_t root; /* the slot it is a slice of; itself if none */
-  oa_mapping *mapping; /* NULL: it has no bytes */
+  uint32_t root;          /* the slot it is a slice of; itself if none */
+  oa_mapping *mapping;    /* NULL: it has no bytes */
   int64_t offset, nbytes; /* from the mapping's address; to the last byte */
-  oa_lines inside; /* the bytes that are its own, from the mapping's address */
+  oa_lines inside;        /* the bytes that are its own, from the mapping's address */
   oa_state *region;
   struct oa_slot *next, *previous; /* of the region; next: of the free list */
 } oa_slot;
@@ -75,8 +75,8 @@ struct oa_state {
   oa_region *handle;
   uint64_t serial; /* younger regions have higher ones */
   oa_device *device;
-  oa_stream *stream; /* borrowed */
-  oa_stream *calls;  /* where calls go: stream or a foreign one */
+  oa_stream *stream;  /* borrowed */
+  oa_stream *calls;   /* where calls go: stream or a foreign one */
   oa_stream *foreign; /* list */
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;

@@ -37,15 +37,15 @@ _Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the
 /* What Python gives once, in setup(). */
 static struct {
   PyObject *ndarray;
-  PyObject *pointer;         /* DevicePtr */
-  PyObject *declared[5];     /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;          /* by oa_dtype: cffi's `oa_f32 *` and so on */
-  PyObject *resolve;         /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
-  PyObject *refuse;          /* (array, position): raises DTypeError */
-  PyObject *dtype_code;      /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
-  PyObject *raise_status;    /* (status): raises */
-  PyObject *default_device;  /* () -> device number */
-  PyObject *packed_warning;  /* PerformanceWarning */
+  PyObject *pointer;        /* DevicePtr */
+  PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
+  PyObject *refuse;         /* (array, position): raises DTypeError */
+  PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *default_device; /* () -> device number */
+  PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
 } python;
@@ -76,7 +76,7 @@ typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
   _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned; /* 1: a view, whose slot goes with this object */
+  int owned;            /* 1: a view, whose slot goes with this object */
 } Pointer;
 
 static PyMemberDef pointer_members[] = {
@@ -166,10 +166,10 @@ static PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *sh
 /* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
 /* One argument of an open region. */
 typedef struct Held {
-  PyObject *array, *root; /* strong: the array and the one that owns its memory */
+  PyObject *array, *root;     /* strong: the array and the one that owns its memory */
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
-  struct Held *next; /* in its bucket */
-  int counted; /* 1: it is in `locked` */
+  struct Held *next;          /* in its bucket */
+  int counted;                /* 1: it is in `locked` */
 } Held;
 
 /* The arrays made read-only, each as often as it is lent; and those whose flag NumPy would not give back yet, because
@@ -421,8 +421,8 @@ enum { CLOSED, BUSY, OPEN };
 
 typedef struct {
   PyObject_HEAD PyObject *arguments; /* tuple, set by __init__ */
-  PyObject *stream; /* the handle of the caller's own stream as an int, or NULL */
-  int device; /* its number; -1: where borrowed arguments are, else the default */
+  PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
+  int device;                        /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
   int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
   atomic_int state;

@@ -108,13 +108,13 @@ typedef struct oa_array {
   int32_t direction; /* oa_direction */
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
-  int32_t packed;    /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+  int32_t packed; /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
 } oa_array;
 
 /* Options of a region; NULL stands for all zero. */
 typedef struct oa_region_options {
-  void *stream;   /* the caller's own stream (with has_stream); calls go there, copies back don't */
-  int has_stream; /* 1 if stream is given (NULL is a stream too: the legacy default one) */
+  void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
 } oa_region_options;
