@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const dtype_names[] = {"any",    "bool",    "int8",     "int16",   "int32",   "int64",
-                                          "uint8",  "uint16",  "uint32",   "uint64",  "float16", "bfloat16",
+static const char *const dtype_names[] = {"any",     "bool",    "int8",      "int16",     "int32",   "int64",
+                                          "uint8",   "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
                                           "float32", "float64", "complex64", "complex128"};
 
 /* -- extents -- */
@@ -73,8 +73,7 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
   if (__builtin_expect(e->ld < (e->rows > 1 ? e->rows : 1), 0))
     return oa_fail(OA_ERROR_EXTENT, "%s: %s needs at least %lld (the rows of %s as stored), got %lld", call->function,
                    e->ld_name, (long long)(e->rows > 1 ? e->rows : 1), o->name, (long long)e->ld);
-  if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) ||
-      __builtin_mul_overflow(lines->pitch, e->columns, &span))
+  if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->columns, &span))
     goto overflow;
   lines->start = 0;
   lines->width = e->rows * itemsize;
@@ -110,10 +109,12 @@ static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *
 
 static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
   if (status == OA_ERROR_STALE)
-    return oa_fail(status, "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
+    return oa_fail(status,
+                   "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
                    call->function, o->name);
   if (!o->pointer)
-    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function, o->name);
+    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function,
+                   o->name);
   return oa_fail(status, "%s: %s needs a device pointer, got the host address %p; lend the array in a region first",
                  call->function, o->name, o->pointer);
 }
@@ -123,7 +124,8 @@ static int fail_device(const oa_call *call, const oa_operand *o, const oa_device
   if (library->backend)
     return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
                    call->function, o->name, device->name, library->backend, library->backend);
-  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
+  return oa_fail(OA_ERROR_DEVICE,
+                 "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
                  call->function, o->name, device->name, library->name);
 }
 
@@ -158,10 +160,11 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
   if (!other.present) mapping->elsewhere = false;
   const oa_mapping *conflict = writes ? other.present : other.dirty;
   if (!conflict) return OA_OK;
-  return oa_fail(OA_ERROR_DIRECTION,
-                 "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
-                 "that region first",
-                 call->function, o->name, conflict->device->name, writes ? "" : ", and was written there");
+  return oa_fail(
+      OA_ERROR_DIRECTION,
+      "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
+      "that region first",
+      call->function, o->name, conflict->device->name, writes ? "" : ", and was written there");
 }
 
 /* Rights and state. Sets *up if the group has to be brought up first. */
@@ -212,7 +215,7 @@ static int check_alias(const oa_call *call, const oa_lines *lines) {
       y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
       if (x.start + span_of(&x) <= y.start || y.start + span_of(&y) <= x.start) continue;
       const bool same = memcmp(&x, &y, sizeof x) == 0;
-      if (same && ((a->access | b->access) & OA_IN_PLACE)) continue;
+      if (same && (a->access & b->access & OA_IN_PLACE)) continue;
       if (oa_lines_disjoint(x, y)) continue;
       const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
       return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
@@ -267,15 +270,13 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 
-/* The stream of a handle of the caller's own, as one of the region's foreign streams. */
-static int stream_of_handle(oa_call *call, oa_state *region, void *handle, oa_stream **stream) {
-  void *native = NULL;
-  int status = oa_library_handle_stream(call->library, handle, &native);
-  if (status) return status;
+/* A stream of the caller's own as one of the region's foreign streams. */
+static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
   oa_stream *s = region->foreign;
   while (s && s->native != native) s = s->next;
   if (!s) {
-    if ((status = oa_stream_foreign(region->device, native, &s))) return status;
+    const int status = oa_stream_foreign(region->device, native, &s);
+    if (status) return status;
     s->next = region->foreign;
     region->foreign = s;
   }
@@ -329,7 +330,9 @@ int oa_begin(oa_call *call) {
   if (count < 1 || count > MOST)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
   if ((status = oa_core_start())) return status;
-  void *used = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *used = call->library ? oa_library_used_handle(call->library) : NULL, *used_stream = NULL;
+  if (__builtin_expect(used != NULL, 0) && (status = oa_library_handle_stream(call->library, used, &used_stream)))
+    return status;
   oa_lock();
 again:;
   oa_state *region = NULL;
@@ -356,8 +359,9 @@ again:;
       region = its;
     } else if (its != region) {
       if (its->device != device) {
-        status = oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
-                         call->function, o->name, its->device->name, call->operands[0].name, device->name);
+        status =
+            oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+                    call->function, o->name, its->device->name, call->operands[0].name, device->name);
         goto failed;
       }
       if (its->serial > region->serial) region = its;
@@ -404,16 +408,17 @@ again:;
   if (count > 1 && (status = check_alias(call, lines))) goto failed;
 
   oa_stream *stream = region->calls;
-  if (__builtin_expect(used != NULL, 0) && (status = stream_of_handle(call, region, used, &stream))) goto failed;
+  if (__builtin_expect(used != NULL, 0) && (status = foreign_stream(region, used_stream, &stream))) goto failed;
   const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
   int capturing = 0;
   if (__builtin_expect(stream->number < 0, 0)) {
     if ((status = device->backend->stream_capturing(device, stream->native, &capturing))) goto failed;
     if (capturing && arriving) {
-      status = oa_fail(OA_ERROR_CAPTURE,
-                       "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
-                       "the capture begins",
-                       call->function);
+      status =
+          oa_fail(OA_ERROR_CAPTURE,
+                  "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
+                  "the capture begins",
+                  call->function);
       goto failed;
     }
   }
@@ -517,14 +522,15 @@ int oa_end(oa_call *call, int vendor_status) {
   if (vendor_status && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined", call->function,
-                   text);
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+                   call->function, text);
   }
   return status;
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
-  if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
+  if (!call->open)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   if (device->backend->flags & OA_SYNCHRONOUS) {
     run(arguments);

@@ -304,7 +304,8 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
       snprintf(limit, sizeof limit, ", limit %" PRId64 " (OFFLOAD_ARGS_MEMORY_LIMIT)", device->memory_limit);
     const int64_t used = atomic_load(&device->counts.memory_used);
     if (backend->memory(device, &free_bytes, &total_bytes) == OA_OK) {
-      oa_fail(status, "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64 ", %" PRId64 " used%s",
+      oa_fail(status,
+              "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64 ", %" PRId64 " used%s",
               device->name, nbytes, free_bytes, total_bytes, used, limit);
     } else {
       oa_fail(status, "%s: out of device memory: %zu bytes requested, %" PRId64 " used%s", device->name, nbytes, used,

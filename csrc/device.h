@@ -93,7 +93,7 @@ struct oa_device {
   struct oa_counts counts;
   atomic_int lost; /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
   char lost_reason[512];
-  int64_t memory_limit; /* bytes in use at once; INT64_MAX: none was set */
+  int64_t memory_limit;       /* bytes in use at once; INT64_MAX: none was set */
   struct oa_staging *staging; /* owned by staging.c */
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams;

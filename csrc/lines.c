@@ -101,14 +101,12 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
 
 /* count elements, step bytes apart in the array and next to each other packed. Constant sizes become plain moves. */
 static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
-#define RUN(size)                                                              \
-  case size:                                                                   \
-    if (gather)                                                                \
-      for (int64_t j = 0; j < count; j++, packed += (size), element += step)   \
-        memcpy(packed, element, size);                                         \
-    else                                                                       \
-      for (int64_t j = 0; j < count; j++, packed += (size), element += step)   \
-        memcpy(element, packed, size);                                         \
+#define RUN(size)                                                                                           \
+  case size:                                                                                                \
+    if (gather)                                                                                             \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(packed, element, size); \
+    else                                                                                                    \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(element, packed, size); \
     break
   if (step == itemsize) {
     if (gather)
@@ -157,7 +155,7 @@ void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, c
   walk(packed, (char *)data, ndim, shape, strides, itemsize, first, count, true);
 }
 
-void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
-                int64_t first, int64_t count) {
+void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
+                int64_t itemsize, int64_t first, int64_t count) {
   walk((char *)packed, data, ndim, shape, strides, itemsize, first, count, false);
 }

@@ -113,8 +113,8 @@ static oa_slot *enter(const char *function, const void *pointer, int *status) {
   if (*status == OA_ERROR_STALE)
     oa_fail(*status, "%s: pointer belongs to a region that has ended; use it inside its region", function);
   else
-    oa_fail(*status, "%s: pointer needs a device pointer, got the address %p; lend the array in a region first", function,
-            pointer);
+    oa_fail(*status, "%s: pointer needs a device pointer, got the address %p; lend the array in a region first",
+            function, pointer);
   return NULL;
 }
 
@@ -224,7 +224,8 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
   if (blank)
-    status = mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
+    status =
+        mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
   if (!status) status = mapping->device->backend->stream_synchronize(mapping->device, stream->native);
   if (!status) {
     oa_lock();

@@ -44,16 +44,16 @@ typedef struct oa_mapping {
   uint64_t address; /* 0 until allocated */
   oa_arena *arena;  /* it is a part of; NULL: it has its own memory */
   int64_t nbytes;
-  int holders;    /* regions not finished */
-  int references; /* regions not waited for; in the table until there are none */
-  int exports;    /* its memory lives until there are none either */
-  bool moving;    /* being allocated or copied without the lock */
-  oa_state *maker; /* the region that is allocating it */
+  int holders;       /* regions not finished */
+  int references;    /* regions not waited for; in the table until there are none */
+  int exports;       /* its memory lives until there are none either */
+  bool moving;       /* being allocated or copied without the lock */
+  oa_state *maker;   /* the region that is allocating it */
   oa_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
-  bool failed;    /* its memory could not be had */
-  bool escaped;   /* its address was given away */
-  bool elsewhere; /* some of it is, or was, present on another device */
-  bool listed;    /* in the present table */
+  bool failed;       /* its memory could not be had */
+  bool escaped;      /* its address was given away */
+  bool elsewhere;    /* some of it is, or was, present on another device */
+  bool listed;       /* in the present table */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -74,10 +74,10 @@ typedef struct oa_slot {
   bool owed;  /* lent as Out: somebody should write it */
   bool wrote; /* a call wrote through it or its slices; kept at the root */
   int32_t part;
-  uint32_t root; /* the slot it is a slice of; itself if none */
-  oa_mapping *mapping; /* NULL: it has no bytes */
+  uint32_t root;          /* the slot it is a slice of; itself if none */
+  oa_mapping *mapping;    /* NULL: it has no bytes */
   int64_t offset, nbytes; /* from the mapping's address; to the last byte */
-  oa_lines inside; /* the bytes that are its own, from the mapping's address */
+  oa_lines inside;        /* the bytes that are its own, from the mapping's address */
   oa_state *region;
   struct oa_slot *next, *previous; /* of the region; next: of the free list */
 } oa_slot;
@@ -86,8 +86,8 @@ struct oa_state {
   oa_region *handle;
   uint64_t serial; /* younger regions have higher ones */
   oa_device *device;
-  oa_stream *stream; /* borrowed */
-  oa_stream *calls;  /* where calls go: stream or a foreign one */
+  oa_stream *stream;  /* borrowed */
+  oa_stream *calls;   /* where calls go: stream or a foreign one */
   oa_stream *foreign; /* list */
   oa_stream *copies;  /* borrowed for large copies up, which then overlap with calls; or NULL */
   oa_mapping **mappings;
@@ -96,7 +96,7 @@ struct oa_state {
   int open_calls;
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
   bool completing; /* somebody brings its moves down */
-  oa_move *moves; /* on their way down */
+  oa_move *moves;  /* on their way down */
   int move_count;
   int status; /* of what failed in finishing, told by wait */
   oa_saved_error error;

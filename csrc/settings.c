@@ -16,8 +16,8 @@ int oa_parse_bytes(const char *text, int64_t total, int64_t *bytes) {
   static const struct {
     const char *name;
     double factor;
-  } units[] = {{"", 1},          {"B", 1},          {"kB", 1e3},         {"MB", 1e6},         {"GB", 1e9},
-               {"TB", 1e12},     {"KiB", 0x1p10},   {"MiB", 0x1p20},     {"GiB", 0x1p30},     {"TiB", 0x1p40}};
+  } units[] = {{"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+               {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   if (!isdigit((unsigned char)*text)) return OA_ERROR_ARGUMENT; /* strtod would take signs, blanks and "inf" */
   char *end;
   const double number = strtod(text, &end);
@@ -40,8 +40,8 @@ static int bytes_of(const char *variable, int64_t total, int64_t *limit) {
   const char *text = getenv(variable);
   *limit = INT64_MAX;
   if (!text || !*text || oa_parse_bytes(text, total, limit) == OA_OK) return OA_OK;
-  return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs bytes (\"1048576\", \"512MiB\", \"2GB\") or percent (\"50%%\")", variable,
-                 text);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs bytes (\"1048576\", \"512MiB\", \"2GB\") or percent (\"50%%\")",
+                 variable, text);
 }
 
 int oa_settings_memory_limit(int64_t total, int64_t *limit) { return bytes_of(memory_variable, total, limit); }

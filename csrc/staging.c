@@ -62,7 +62,8 @@ int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
   int status = oa_core_start();
   if (status) return status;
   oa_device *device = oa_device_of(number);
-  if (!device || (status = oa_device_usable(device))) return oa_fail_in(status ? status : OA_ERROR_ARGUMENT, "oa_pinned_allocate");
+  if (!device || (status = oa_device_usable(device)))
+    return oa_fail_in(status ? status : OA_ERROR_ARGUMENT, "oa_pinned_allocate");
   if (!nbytes || !memory)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
   status = pin(device, nbytes, memory);

@@ -218,9 +218,9 @@ static void work_down(void *data) {
       continue;
     }
     const oa_lines *l = &now.p.move->lines;
-    int status = b->device->backend->copy_down(b->device, b->stream, now.block->memory, (size_t)now.p.width,
-                                               address_of(&now.p), (size_t)l->pitch, (size_t)now.p.width,
-                                               (size_t)now.p.lines);
+    int status =
+        b->device->backend->copy_down(b->device, b->stream, now.block->memory, (size_t)now.p.width, address_of(&now.p),
+                                      (size_t)l->pitch, (size_t)now.p.width, (size_t)now.p.lines);
     if (!status && (status = oa_block_mark(b->device, now.block, b->stream))) {
       oa_saved_error first;
       oa_error_save(&first);
@@ -416,7 +416,11 @@ static void count_moves(const batch *b) {
 }
 
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
-  batch b = {.device = device, .stream = stream, .moves = moves, .count = count, .up = true,
+  batch b = {.device = device,
+             .stream = stream,
+             .moves = moves,
+             .count = count,
+             .up = true,
              .mutex = PTHREAD_MUTEX_INITIALIZER};
   bool direct = false;
   int status = OA_OK;

@@ -21,17 +21,17 @@ typedef struct oa_shape {
 } oa_shape;
 
 typedef struct oa_move {
-  void *host;          /* regular: the lowest byte; else the element at index 0 */
-  uint64_t address;    /* of the first line on the device */
-  oa_lines lines;      /* regular: on both sides (start is not used); else one line on the device */
+  void *host;                /* regular: the lowest byte; else the element at index 0 */
+  uint64_t address;          /* of the first line on the device */
+  oa_lines lines;            /* regular: on both sides (start is not used); else one line on the device */
   const oa_shape *irregular; /* how the host has it, if not as lines; NULL otherwise */
-  const char *name;    /* for messages; NULL: none */
-  int64_t padding;     /* bytes behind the only line that nobody uses, so that they may travel too */
+  const char *name;          /* for messages; NULL: none */
+  int64_t padding;           /* bytes behind the only line that nobody uses, so that they may travel too */
   /* transfer's own */
-  struct oa_block *block; /* given back once all that is staged in it is drained */
-  const char *staged;     /* where its bytes lie in a block */
+  struct oa_block *block;       /* given back once all that is staged in it is drained */
+  const char *staged;           /* where its bytes lie in a block */
   int64_t first, pieces, chunk; /* of a large one */
-  int64_t drained; /* pieces that reached the array; atomically */
+  int64_t drained;              /* pieces that reached the array; atomically */
   bool direct, torn;
 } oa_move;
 
@@ -40,9 +40,9 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 
 /* Where the ways meet, in bytes. One set for the process; tests change it. */
 extern struct oa_tuning {
-  int64_t small;                /* arrays up to this size are packed */
+  int64_t small;                   /* arrays up to this size are packed */
   int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
-  int64_t split_least;          /* from here on backends that copy by themselves use several threads */
+  int64_t split_least;             /* from here on backends that copy by themselves use several threads */
 } oa_tuning;
 
 /* The host bytes were read when it returns. The order of moves may be changed. */

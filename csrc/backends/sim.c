@@ -88,8 +88,8 @@ struct sim {
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
-  void *live; /* a tsearch tree of blocks */
-  void *pins; /* and of pinned memory of the host */
+  void *live;             /* a tsearch tree of blocks */
+  void *pins;             /* and of pinned memory of the host */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -590,8 +590,8 @@ static bool sim_pinned(oa_device *device, const void *memory, size_t nbytes) {
   struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes};
   pthread_mutex_lock(&sim->mutex);
   struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
-  const bool inside = found && (*found)->address <= key.address &&
-                      key.address + nbytes <= (*found)->address + (*found)->nbytes;
+  const bool inside =
+      found && (*found)->address <= key.address && key.address + nbytes <= (*found)->address + (*found)->nbytes;
   pthread_mutex_unlock(&sim->mutex);
   return inside;
 }

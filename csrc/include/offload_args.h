@@ -108,13 +108,13 @@ typedef struct oa_array {
   int32_t direction; /* oa_direction */
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
-  int32_t packed;    /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+  int32_t packed; /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
 } oa_array;
 
 /* Options of a region; NULL stands for all zero. */
 typedef struct oa_region_options {
-  void *stream;   /* the caller's own stream (with has_stream); calls go there, copies back don't */
-  int has_stream; /* 1 if stream is given (NULL is a stream too: the legacy default one) */
+  void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
 } oa_region_options;
@@ -136,9 +136,9 @@ typedef struct oa_counters {
   int64_t bytes_down;
   int64_t allocations;
   int64_t frees;
-  int64_t mappings; /* live entries of the present table */
-  int64_t regions;  /* live regions */
-  int64_t calls;    /* vendor calls made */
+  int64_t mappings;    /* live entries of the present table */
+  int64_t regions;     /* live regions */
+  int64_t calls;       /* vendor calls made */
   int64_t memory_used; /* bytes of the device in use now, and the most there ever were */
   int64_t memory_peak;
   int64_t pinned_bytes; /* of host memory pinned for the device */
@@ -264,7 +264,7 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4 /* with another: this operand may be exactly another one */
+  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly another that says so too */
 };
 
 typedef struct oa_operand {

@@ -29,7 +29,9 @@ struct array {
   uint64_t address;
 };
 
-static unsigned char value_of(size_t i, int seed) { return (unsigned char)(i * 7 + (i >> 8) * 3 + (size_t)seed * 31 + 1); }
+static unsigned char value_of(size_t i, int seed) {
+  return (unsigned char)(i * 7 + (i >> 8) * 3 + (size_t)seed * 31 + 1);
+}
 
 static struct array array_of(oa_lines lines, bool irregular, const char *name) {
   struct array a = {.nbytes = (size_t)oa_lines_span(lines) + 64};
@@ -121,9 +123,9 @@ static void every_size_around_the_seams(void *stream) {
 }
 
 static void lines_and_packed_arrays(void *stream) {
-  const oa_lines cases[] = {{0, 4, 8, 3},       {0, 12, 16, 5},      {0, 4, 4096, 40},    {0, 100, 128, 700},
-                            {0, 4096, 5000, 9}, {0, 4100, 4104, 11}, {0, 9000, 9004, 7},  {0, 4, 12, 9000},
-                            {0, 20000, 30000, 3}};
+  const oa_lines cases[] = {{0, 4, 8, 3},       {0, 12, 16, 5},     {0, 4, 4096, 40},
+                            {0, 100, 128, 700}, {0, 4096, 5000, 9}, {0, 4100, 4104, 11},
+                            {0, 9000, 9004, 7}, {0, 4, 12, 9000},   {0, 20000, 30000, 3}};
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
     for (int irregular = 0; irregular < 2; irregular++) {
       struct array a = array_of(cases[c], irregular, "a");
@@ -282,8 +284,7 @@ static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
     CHECK_OK(oa_transfer_settle(device, stream, moves, FAILING));
     for (int i = 0; i < FAILING; i++) CHECK(holds(&a[i], i));
   }
-  for (int i = 0; i < FAILING; i++)
-    CHECK_OK(oa_device_release(device, stream, a[i].address, a[i].device_bytes));
+  for (int i = 0; i < FAILING; i++) CHECK_OK(oa_device_release(device, stream, a[i].address, a[i].device_bytes));
   CHECK_OK(device->backend->stream_synchronize(device, stream));
   return reached;
 }
@@ -318,7 +319,8 @@ static void add_run(void *data) {
 
 /* bytes += by */
 static int add(oa_any *bytes, int64_t n, int by) {
-  oa_operand operand = {.name = "bytes", .pointer = bytes, .access = OA_READ_WRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(n)};
+  oa_operand operand = {
+      .name = "bytes", .pointer = bytes, .access = OA_READ_WRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(n)};
   oa_call call = {.function = "test.add", .operands = &operand, .count = 1};
   const int status = oa_begin(&call);
   if (status) return status;
@@ -414,7 +416,8 @@ static void forks_are_silent(void) {
     const pid_t child = fork();
     if (child == 0) {
       void *memory;
-      const int told = oa_pinned_allocate(number, 10, &memory) == OA_ERROR_FORKED && oa_set_threads(2) == OA_ERROR_FORKED;
+      const int told =
+          oa_pinned_allocate(number, 10, &memory) == OA_ERROR_FORKED && oa_set_threads(2) == OA_ERROR_FORKED;
 #ifdef __SANITIZE_ADDRESS__
       _exit(!told); /* its search for leaks looks for threads that only the parent has */
 #else
@@ -507,10 +510,10 @@ static void again(const char *program, const char *variable, const char *value, 
 static void settings(const char *program) {
   again(program, "OFFLOAD_ARGS_PINNED_LIMIT", "0", "unpinned");
   again(program, "OFFLOAD_ARGS_MEMORY_LIMIT", "1MiB", "limit");
-  const char *const nonsense[][2] = {
-      {"OFFLOAD_ARGS_MEMORY_LIMIT", "plenty"}, {"OFFLOAD_ARGS_MEMORY_LIMIT", "-1"},  {"OFFLOAD_ARGS_MEMORY_LIMIT", "101%"},
-      {"OFFLOAD_ARGS_MEMORY_LIMIT", "1 QB"},   {"OFFLOAD_ARGS_PINNED_LIMIT", "inf"}, {"OFFLOAD_ARGS_MEMORY_LIMIT", "1e3"},
-      {"OFFLOAD_ARGS_THREADS", "many"},        {"OFFLOAD_ARGS_THREADS", "0"}};
+  const char *const nonsense[][2] = {{"OFFLOAD_ARGS_MEMORY_LIMIT", "plenty"}, {"OFFLOAD_ARGS_MEMORY_LIMIT", "-1"},
+                                     {"OFFLOAD_ARGS_MEMORY_LIMIT", "101%"},   {"OFFLOAD_ARGS_MEMORY_LIMIT", "1 QB"},
+                                     {"OFFLOAD_ARGS_PINNED_LIMIT", "inf"},    {"OFFLOAD_ARGS_MEMORY_LIMIT", "1e3"},
+                                     {"OFFLOAD_ARGS_THREADS", "many"},        {"OFFLOAD_ARGS_THREADS", "0"}};
   for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++)
     again(program, nonsense[i][0], nonsense[i][1], "nonsense");
 }

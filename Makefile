@@ -1,0 +1,71 @@
+# make demo, make test and make lint create and use .venv themselves. They need Python 3.11 or newer with its headers, a
+# C compiler, make, and a package index.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+  $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def offload_args/*.c \
+  bindings/*.py bindings/*/*.toml bindings/*/*.json)
+SANITIZERS := address,undefined thread
+
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] offload_args/*.c tests/*.c benchmarks/*.c)
+
+.PHONY: demo test lint format ctest wheel clean
+
+demo: $(VENV)/installed
+	$(BIN)/python -m offload_args demo $(ARGS)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest $(ARGS)
+
+# mypy reads the package as it is installed: the sources and the generated modules in one folder.
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	$(BIN)/python -m bindings --check
+	rm -rf build/types && mkdir -p build/types
+	$(BIN)/python -m bindings emit --out build/types/generated
+	cp -r offload_args examples build/types
+	cp build/types/generated/*.py build/types/generated/*.pyi build/types/offload_args
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
+	cd build/types && for example in examples/*.py; do \
+	  ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy $$example || exit; done
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
+
+# The C tests, once for each set of sanitizers.
+ctest: $(VENV)/dev
+	set -e; for sanitizers in $(SANITIZERS); do \
+	  $(BIN)/cmake -G Ninja -S . -B build/ctest-$$sanitizers -DOA_TESTS=ON -DOA_SANITIZE=$$sanitizers \
+	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python); \
+	  $(BIN)/cmake --build build/ctest-$$sanitizers; \
+	  $(BIN)/ctest --test-dir build/ctest-$$sanitizers --output-on-failure --no-tests=error; \
+	done
+
+wheel: $(BIN)/python
+	$(PIP) wheel --no-deps --wheel-dir dist .
+
+# An editable install: edits of Python files count at once, edits of what is compiled at the next make.
+$(VENV)/installed: $(COMPILED) | $(BIN)/python
+	$(PIP) install --editable '.[test,demo]'
+	touch $@
+
+# What lint and the C tests need: the requirements without the package, so that neither waits for a build.
+$(VENV)/dev: pyproject.toml | $(BIN)/python
+	$(PIP) install $$($(BIN)/python -c "import tomllib; \
+	  project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print(*project['dependencies'], *project['optional-dependencies']['dev'])")
+	touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "offload_args needs Python 3.11 or newer with its venv module, and none is on PATH:" \
+	  "install one, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf build dist $(VENV)

@@ -1,0 +1,228 @@
+"""What a call costs over the bare call: python benchmarks/call_cost.py [--json FILE]. See README.md beside it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from timeit import Timer
+from typing import Any, NamedTuple
+
+import cffi
+import numpy as np
+
+from offload_args import Device, blas, cblas, cublas, library, offload_args
+from offload_args.errors import DeviceUnavailableError
+
+SOURCE = Path(__file__).with_suffix(".c")
+IMPORTS = """
+import time
+start = time.perf_counter()
+import numpy
+middle = time.perf_counter()
+import offload_args
+print(time.perf_counter() - middle)
+"""
+
+
+class Row(NamedTuple):
+    what: str
+    value: float  # a median
+    best: float  # what it is when nothing disturbs
+    unit: str
+    limit: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.limit is None else "met" if self.value <= self.limit else "missed"
+
+
+def compile_bare(folder: Path) -> Any:
+    """Compile call_cost.c into a cffi module in API mode."""
+    text = SOURCE.read_text()
+    ffi = cffi.FFI()
+    ffi.cdef(text.split("/* [cffi begin] */")[1].split("/* [cffi end] */")[0])
+    ffi.set_source("bare", text)
+    with contextlib.redirect_stdout(io.StringIO()):
+        ffi.emit_c_code(str(folder / "bare.c"))
+    built = folder / ("bare" + str(sysconfig.get_config_var("EXT_SUFFIX")))
+    include = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", *include, folder / "bare.c", "-o", built, "-ldl"], check=True, cwd=folder
+    )
+    spec = spec_from_loader("bare", ExtensionFileLoader("bare", str(built)))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measure(rounds: int, *runs: Callable[[], float]) -> list[list[float]]:
+    """Make each run in turn, `rounds` times; the first round, in which caches are filled, does not count."""
+    times = [[run() for run in runs] for _ in range(rounds + 1)][1:]
+    return [list(one) for one in zip(*times, strict=True)]
+
+
+def row(what: str, times: list[float], unit: str, limit: float | None = None, scale: float = 1e6) -> Row:
+    return Row(what, scale * statistics.median(times), scale * min(times), unit, limit)
+
+
+def over(what: str, times: list[float], bare: list[float], limit: float) -> Row:
+    """The median of the differences, in us, of runs that were made next to each other."""
+    differences = [one - other for one, other in zip(times, bare, strict=True)]
+    return Row(what, 1e6 * statistics.median(differences), 1e6 * (min(times) - min(bare)), "us", limit)
+
+
+def timer(statement: str, count: int, **names: Any) -> Callable[[], float]:
+    """Seconds a call, of count calls."""
+    made = Timer(statement, globals=names)
+    return lambda: made.timeit(count) / count
+
+
+def square(n: int) -> tuple[Any, Any, Any]:
+    """A matrix in Fortran order and two vectors."""
+    return np.ones((n, n), np.float32, order="F"), np.ones(n, np.float32), np.zeros(n, np.float32)
+
+
+def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
+    found = library.load("cblas")
+    prefix = "scipy_" if "libscipy_" in Path(found.path).name else ""
+    if bare.lib.bare_open_cblas(found.path.encode(), f"{prefix}cblas_sgemv".encode()):
+        raise SystemExit(f"{found.path} has no {prefix}cblas_sgemv")
+    n, count = 8, 200  # short, so that most runs are not interrupted
+    arrays = square(n)
+    A, x, y = (bare.ffi.cast("bare_f32 *", array.ctypes.data) for array in square(n))
+    kilobytes = [np.ones(256, np.float32) for _ in range(3)]
+    with offload_args(*arrays, device="host") as (dA, dx, dy):
+        names = {"n": n, "dA": dA, "dx": dx, "dy": dy, "A": A, "x": x, "y": y}
+        names |= {"column": cblas.ColMajor, "op": cblas.NoTrans}
+        in_c, raw, vendor, portable, by_rows = measure(
+            rounds,
+            lambda: bare.lib.bare_cblas_loop(count, n, A, x, y) / count,
+            timer("f(column, op, n, n, 1.0, A, n, x, 1, 0.0, y, 1)", count, f=bare.lib.bare_cblas_sgemv, **names),
+            timer("f(column, op, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1)", count, f=cblas.sgemv, **names),
+            timer("f(1.0, dA, dx, 0.0, dy)", count, f=blas.gemv, **names),
+            timer("f(1.0, dA, dx, 0.0, dy)", count, f=blas.gemv, **(names | {"dA": dA.T})),
+        )
+    statement = "with lend(a, b, c, device='host') as (da, db, dc): pass"
+    a, b, c = kilobytes
+    (entering,) = measure(rounds, timer(statement, 50, lend=offload_args, a=a, b=b, c=c))
+    return [
+        row(f"host: sgemv, n = {n}, in C", in_c, "us"),
+        row("host: the same through bare cffi", raw, "us"),
+        over("host: cblas.sgemv over bare cffi", vendor, raw, 0.35),
+        over("host: blas.gemv, Fortran order, over bare cffi", portable, raw, 1.2),
+        over("host: blas.gemv, C order, over bare cffi", by_rows, raw, 1.2),
+        row("host: enter and exit, three arrays of 1 KiB", entering, "us", 6),
+    ]
+
+
+def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
+    device = Device("cuda:0")
+    if bare.lib.bare_open_cublas(library.load("cublas").path.encode()):
+        raise SystemExit("the bare calls can't open cuBLAS")
+    bare.lib.bare_current(0)
+
+    def with_context(run: Callable[[], float]) -> float:
+        """The bare calls need a current context; ours make it current themselves, and get none."""
+        bare.lib.bare_current(1)
+        took = run()
+        bare.lib.bare_synchronize()
+        bare.lib.bare_current(0)
+        return took
+
+    def then_wait(run: Callable[[], float]) -> float:
+        took = run()
+        device.synchronize()
+        return took
+
+    rows = []
+    for n, count in [(64, 400), (256, 400), (1024, 400), (4096, 200)]:
+        # The bare calls have arrays of their own: taking an address changes how a mapping is treated.
+        with (
+            offload_args(*square(n), device=device) as (dA, dx, dy),
+            offload_args(*square(n), device=device) as pointers,
+        ):
+            A, x, y = (bare.ffi.cast("bare_f32 *", pointer.address) for pointer in pointers)
+            names = {"n": n, "dA": dA, "dx": dx, "dy": dy, "A": A, "x": x, "y": y, "op": cublas.OP_N}
+            raw_call = "f(op, n, n, 1.0, A, n, x, 1, 0.0, y, 1)"
+            call = "f(op, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1)"
+
+            issue = 100  # calls that the GPU's queue takes without waiting
+            raw_issue = timer(raw_call, issue, f=bare.lib.bare_cublas_sgemv, **names)
+            issued = timer(call, issue, f=cublas.sgemv, **names)
+            portable = timer("f(1.0, dA, dx, 0.0, dy)", issue, f=blas.gemv, **names)
+            loop = f"for _ in range({count}): {call}\nwait()"
+            finished = timer(loop, 1, f=cublas.sgemv, wait=device.synchronize, **names)
+
+            def in_c(A: Any = A, x: Any = x, y: Any = y, n: int = n, count: int = count) -> float:
+                return float(bare.lib.bare_cublas_loop(count, n, A, x, y))
+
+            runs: list[Callable[[], float]] = [
+                lambda in_c=in_c: with_context(in_c),
+                lambda finished=finished: then_wait(finished),
+                lambda raw_issue=raw_issue: with_context(raw_issue),
+                lambda issued=issued: then_wait(issued),
+                lambda portable=portable: then_wait(portable),
+            ]
+            loop_c, loop_ours, raw, vendor, portably = measure(rounds, *runs)
+        title = f"cuda:0: sgemv, n = {n}"
+        ratio = statistics.median(ours / c for ours, c in zip(loop_ours, loop_c, strict=True))
+        rows += [
+            row(f"{title}, loop in C, a call", loop_c, "us", scale=1e6 / count),
+            row(f"{title}, the loop here, a call", loop_ours, "us", scale=1e6 / count),
+            Row(f"{title}, the loop here over that in C", ratio, min(loop_ours) / min(loop_c), "x", 1.10),
+            row(f"{title}, issued through bare cffi", raw, "us"),
+            over(f"{title}, cublas.sgemv over bare cffi", vendor, raw, 0.35),
+            over(f"{title}, blas.gemv over bare cffi", portably, raw, 1.2),
+        ]
+    return rows
+
+
+def importing() -> Row:
+    def run() -> float:
+        return float(subprocess.run([sys.executable, "-c", IMPORTS], check=True, capture_output=True).stdout)
+
+    (times,) = measure(11, run)
+    return row("import offload_args, NumPy imported", times, "ms", 40, scale=1e3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    parser.add_argument("--rounds", type=int, default=301, help="of which medians are taken (default: %(default)s)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bare = compile_bare(Path(folder))
+        rows = on_the_cpu(bare, options.rounds)
+        rows.append(importing())
+        try:
+            model = Device("cuda:0").model
+        except DeviceUnavailableError:
+            model = ""
+        if model:
+            rows += on_the_gpu(bare, options.rounds)
+    where = f"Python {platform.python_version()}, cffi {cffi.__version__}" + (f", {model}" if model else ", no GPU")
+    print(where)
+    print(f"{f'median of {options.rounds} rounds':62} {'median':>9} {'best':>9}")
+    for one in rows:
+        limit = "" if one.limit is None else f"at most {one.limit:g}: {one.verdict}"
+        print(f"{one.what:62} {one.value:9.3f} {one.best:9.3f} {one.unit:2}  {limit}".rstrip())
+    if options.json:
+        made = [one._asdict() | {"verdict": one.verdict} for one in rows]
+        options.json.write_text(json.dumps({"where": where, "rounds": options.rounds, "rows": made}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Runs the workshop: `extract` reads vendor headers, `emit` writes what the build compiles, `--check` verifies labels.
+
+    python -m bindings extract --library cublas --header .../cublas_v2.h -I .../include [-I the compiler's]
+    python -m bindings report
+    python -m bindings emit --out DIR
+    python -m bindings --check
+
+Extracting needs libclang; writing the cffi sources needs cffi.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import emit, roles
+
+
+def _extract(library: str, header: Path, include: list[Path]) -> None:
+    from . import headers  # needs libclang; the build does not have it
+
+    api = headers.extract(header, include, roles.read_roles(library)["header"])
+    (roles.HERE / "api" / f"{library}.json").write_text(headers.to_json(api))
+
+
+def check(folder: Path = roles.HERE) -> list[str]:
+    """Returns what is wrong with the api files, the roles files and report.md; nothing if all is well."""
+    try:
+        libraries = roles.load(folder)
+    except roles.RolesError as error:
+        return error.faults
+    faults: list[str] = []
+    for library in libraries:
+        try:
+            emit.shims(library)
+        except ValueError as error:
+            faults.append(f"{library.name}.toml: {error}")
+    path = folder / "report.md"
+    if not faults and (not path.exists() or path.read_text() != emit.report(libraries)):
+        faults.append("report.md is not current; run python -m bindings report")
+    return faults
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Does what the command line says; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bindings", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="verify every label and that report.md is current")
+    commands = parser.add_subparsers(dest="command")
+    extracting = commands.add_parser("extract", help="read a vendor header into api/<library>.json")
+    extracting.add_argument("--library", required=True)
+    extracting.add_argument("--header", required=True, type=Path)
+    extracting.add_argument("-I", dest="include", action="append", type=Path, default=[])
+    emitting = commands.add_parser("emit", help="write shims, cffi sources and Python for the build")
+    emitting.add_argument("--out", required=True, type=Path)
+    commands.add_parser("report", help="write report.md")
+    given = parser.parse_args(arguments)
+    if given.check:
+        faults = check()
+        print("\n".join(faults) if faults else "bindings: every label holds, report.md is current")
+        return 1 if faults else 0
+    try:
+        if given.command == "extract":
+            _extract(given.library, given.header, given.include)
+        elif given.command == "emit":
+            emit.emit(roles.load(), given.out)
+        elif given.command == "report":
+            (roles.HERE / "report.md").write_text(emit.report(roles.load()))
+        else:
+            parser.print_help()
+            return 2
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

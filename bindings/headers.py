@@ -1,0 +1,101 @@
+"""Reads a vendor header with libclang into api/<library>.json: names, C types and constants, no text of the header.
+
+Needed only when a new version of a header is taken in; the build reads the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from clang import cindex
+
+
+def _c_type(kind: cindex.Type) -> str:
+    """Spells a parameter's type as the header does, less a const of the value itself."""
+    spelling = re.sub(r"\s+", " ", kind.spelling).strip()
+    if kind.is_const_qualified():
+        spelling = re.sub(r"\s*\bconst$", "", spelling) if spelling.endswith("const") else spelling
+        if kind.kind is not cindex.TypeKind.POINTER:
+            spelling = re.sub(r"^const ", "", spelling)
+    return spelling
+
+
+def _version(unit: cindex.TranslationUnit, macros: list[str]) -> str:
+    values: dict[str, str] = {}
+    for cursor in unit.cursor.get_children():
+        if cursor.kind is cindex.CursorKind.MACRO_DEFINITION and cursor.spelling in macros:
+            text = " ".join(token.spelling for token in list(cursor.get_tokens())[1:])
+            found = re.search(r"\d[\d.]*", text)
+            if found:
+                values[cursor.spelling] = found.group()
+    missing = [name for name in macros if name not in values]
+    if missing:
+        raise ValueError(f"the header has no version macro {', '.join(missing)}")
+    return ".".join(values[name] for name in macros)
+
+
+def _constants(cursor: cindex.Cursor) -> dict[str, int]:
+    return {
+        child.spelling: child.enum_value
+        for child in cursor.get_children()
+        if child.kind is cindex.CursorKind.ENUM_CONSTANT_DECL
+    }
+
+
+def _by_value(constants: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(constants.items(), key=lambda item: (item[1], item[0])))
+
+
+def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `header` declares: its version, functions and enum constants, all sorted.
+
+    settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
+    version), `functions` and `constants` (regular expressions of the names to take), `prefix` (what a build of
+    the library puts before its names; taken off). Raises ValueError when the header does not parse without errors.
+    """
+    arguments = ["-x", "c", "-std=c11", *(f"-I{folder}" for folder in include)]
+    unit = cindex.Index.create().parse(
+        str(header), args=arguments, options=cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
+    )
+    errors = [str(found.spelling) for found in unit.diagnostics if found.severity >= cindex.Diagnostic.Error]
+    if errors:
+        raise ValueError(f"{header.name} does not parse: " + "; ".join(errors[:5]))
+    prefix = settings.get("prefix", "")
+    functions: dict[str, Any] = {}
+    enums: dict[str, dict[str, int]] = {}
+    for cursor in unit.cursor.get_children():
+        name = cursor.spelling.removeprefix(prefix)
+        if cursor.kind is cindex.CursorKind.FUNCTION_DECL and re.match(settings["functions"], name):
+            functions[name] = {
+                "returns": _c_type(cursor.result_type),
+                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()],
+            }
+        elif cursor.kind is cindex.CursorKind.ENUM_DECL:
+            constants = _constants(cursor)
+            if constants and all(re.match(settings["constants"], one) for one in constants):
+                enums[name] = constants
+        elif cursor.kind is cindex.CursorKind.TYPEDEF_DECL:
+            declaration = cursor.underlying_typedef_type.get_declaration()
+            if declaration.kind is cindex.CursorKind.ENUM_DECL and declaration.spelling in ("", cursor.spelling):
+                constants = _constants(declaration)
+                if constants and all(re.match(settings["constants"], one) for one in constants):
+                    enums[cursor.spelling] = constants
+    enums = {name: values for name, values in enums.items() if re.match(r"\w+$", name)}
+    return {
+        "header": header.name,
+        "version": _version(unit, settings["version"]),
+        "functions": dict(sorted(functions.items())),
+        "enums": {name: _by_value(enums[name]) for name in sorted(enums)},
+    }
+
+
+def to_json(api: dict[str, Any]) -> str:
+    """Writes api as JSON, one function or enum a line, so that the difference of two versions can be read."""
+    lines = ["{", f' "header": {json.dumps(api["header"])},', f' "version": {json.dumps(api["version"])},']
+    for section in ("functions", "enums"):
+        entries = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in api[section].items()]
+        lines += [f' "{section}": {{', ",\n".join(entries), " }" + ("," if section == "functions" else "")]
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,371 @@
+"""Reads api/<library>.json and roles/<library>.toml, and joins them into functions whose every parameter has a role.
+
+The roles file says, for families of functions, what a header can't:
+
+    [family.gemv.bind]
+    "{t}gemv" = ["sdcz", "Multiplies a matrix by a vector: y = alpha op(A) x + beta y."]
+    [family.gemv.parameters]
+    trans = "operation"                                          an enum of the file's [enums]
+    m = "size"                                                   or "ld", "inc"
+    alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
+    A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
+    y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
+    C = "out matrix(m, n, ldc); may be B"                        in place: the same memory as B is fine
+    result = "result"                                            the function's value ("returned": C's return value)
+    a = "update"                                                 a scalar that is read and written; "output": written
+
+`out` means that every element of the extent is written and none read. Extents: vector(n, inc),
+matrix(rows, columns, ld), triangle(n, ld), band(diagonals, columns, ld), packed(n), elements(n). "despite const": the
+header's const is wrong.
+
+There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
+errors.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
+REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
+SIZE_TYPES = {"int", "int64_t", "blasint"}
+EXTENTS = {"vector": 2, "matrix": 3, "triangle": 2, "band": 3, "packed": 1, "elements": 1}
+
+
+class RolesError(ValueError):
+    """What is wrong with a roles file, every fault on a line of its own."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Enum:
+    """The values one parameter may take: (name without the vendor's prefix, value)."""
+
+    type: str
+    values: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a call touches behind a pointer; the expressions are over the function's sizes and enums."""
+
+    kind: str
+    arguments: tuple[ast.expr, ...]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter with its role: enum, size, ld, inc, scalar, array, result, returned, update or output."""
+
+    name: str
+    c_type: str
+    role: str
+    dtype: str = ""
+    direction: str = ""
+    extent: Extent | None = None
+    overwrites: ast.expr | None = None
+    in_place: str = ""  # the operand whose memory this may be
+    count: int = 1
+    enum: Enum | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One bound function. parameters are in the vendor's order, without the handle; a result is last."""
+
+    name: str
+    symbol: str
+    wide_symbol: str | None
+    returns: str
+    parameters: tuple[Parameter, ...]
+    summary: str
+    family: str
+    device_only: bool
+
+    def of(self, *roles: str) -> list[Parameter]:
+        """Returns the parameters that have one of these roles."""
+        return [one for one in self.parameters if one.role in roles]
+
+    @property
+    def has_device_form(self) -> bool:
+        """Says whether there is a second form that takes scalars and results as device pointers."""
+        return bool(self.of("scalar", "result", "returned", "update", "output"))
+
+
+@dataclass
+class Library:
+    """One vendor library: its settings, constants and bound functions."""
+
+    name: str
+    title: str
+    source: str
+    backend: str | None
+    sonames: list[str]
+    header: str
+    version: str
+    status_codes: list[tuple[int, str]]
+    handle: dict[str, Any] | None
+    row_major: tuple[str, int] | None
+    constants: dict[str, int]
+    functions: list[Function]
+    not_bound: dict[str, list[str]] = field(default_factory=dict)
+    api_count: int = 0
+
+
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def names_in(expression: ast.expr) -> set[str]:
+    """Returns every name of an expression."""
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+
+
+def _pointee(c_type: str) -> tuple[str, bool]:
+    """Returns what a pointer type points to, and whether that is const; ("", False) for what is no pointer."""
+    found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
+    return (found.group(2), found.group(1) is not None) if found else ("", False)
+
+
+class _Reader:
+    def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
+        self.name = name
+        self.api = api
+        self.roles = roles
+        self.settings = roles["library"]
+        self.faults: list[str] = []
+        strip = self.settings["strip"]
+        self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
+        used = {key for one in roles["enums"].values() for key in one["constants"]}
+        for key in sorted(used - self.all_constants.keys()):
+            self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
+
+    def enum(self, key: str, letter: str) -> Enum:
+        entry = self.roles["enums"][key]
+        names = entry.get("complex", entry["constants"]) if letter in "cz" else entry["constants"]
+        strip = self.settings["strip"]
+        return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
+
+    def dtype(self, pointee: str, letter: str) -> str:
+        named = str(self.roles["types"].get(pointee, ""))
+        return LETTERS[letter] if named == "letter" else named
+
+    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
+        head, *clauses = (part.strip() for part in label.split(";"))
+        direction, _, extent_text = head.partition(" ")
+        call = _parse(extent_text)
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            self.faults.append(f"{where}: {extent_text!r} is no extent")
+            return None
+        kind = call.func.id
+        if EXTENTS.get(kind) != len(call.args):
+            self.faults.append(f"{where}: {extent_text!r} is no extent; there are {EXTENTS}")
+            return None
+        overwrites, in_place, despite_const = None, "", False
+        for clause in clauses:
+            if clause.startswith("overwrites if "):
+                overwrites = _parse(clause.removeprefix("overwrites if "))
+            elif clause.startswith("may be "):
+                in_place = clause.removeprefix("may be ")
+            elif clause == "despite const":
+                despite_const = True
+            else:
+                self.faults.append(f"{where}: {clause!r} is not understood")
+        pointee, const = _pointee(c_type)
+        dtype = self.dtype(pointee, letter)
+        if not pointee or not dtype:
+            self.faults.append(f"{where}: labelled an array, but its type is {c_type}")
+        elif direction != "in" and const != despite_const:
+            self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
+        elif direction == "in" and not const:
+            self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
+        return Parameter(name, c_type, "array", dtype, direction, Extent(kind, tuple(call.args)), overwrites, in_place)
+
+    def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
+        plain = c_type.removeprefix("enum ")
+        if label in ("size", "ld", "inc"):
+            if plain not in SIZE_TYPES:
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            return Parameter(name, c_type, label)
+        if label in self.roles["enums"]:
+            enum = self.enum(label, letter)
+            if plain != enum.type:
+                self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
+            return Parameter(name, c_type, "enum", enum=enum)
+        counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
+        if counted:
+            role, count = counted.group(1), int(counted.group(2) or 1)
+            pointee, const = _pointee(c_type)
+            dtype = self.dtype(pointee or plain, letter)
+            by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
+            right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+            if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            name = "result" if role in ("result", "returned") else name
+            return Parameter(name, c_type, role, dtype, count=count)
+        if label.split(" ")[0] in ("in", "out", "inout"):
+            return self.array(name, c_type, label, letter, where)
+        self.faults.append(f"{where}: {label!r} is no role")
+        return None
+
+    def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
+        family = self.roles["family"][key]
+        entry = self.api["functions"][symbol]
+        labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
+        also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
+        where = f"{self.name}.toml: [family.{key}] {symbol}"
+        handle = self.roles.get("handle", {}).get("type")
+        parameters: list[Parameter] = []
+        used: set[str] = set()
+        for given, c_type in entry["parameters"]:
+            if handle and c_type == handle:
+                continue
+            looked_up = also.get(given.casefold(), given).casefold()
+            if looked_up not in labels:
+                self.faults.append(f"{where}: {given} ({c_type}) has no role")
+                continue
+            ours, label = labels[looked_up]
+            used.add(looked_up)
+            made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
+            if made:
+                parameters.append(made)
+        for folded, (ours, label) in labels.items():
+            if label == "returned":
+                made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
+                if made:
+                    parameters.append(made)
+            elif folded not in used:
+                self.faults.append(f"{where}: the role {ours} names no parameter")
+        known = {one.name for one in parameters} | self.constants.keys()
+        for one in parameters:
+            asked = list(one.extent.arguments) if one.extent else []
+            for expression in [*asked, *([one.overwrites] if one.overwrites else [])]:
+                for unknown in sorted(names_in(expression) - known):
+                    self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        status = self.settings.get("status")
+        if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
+            self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
+        device_only = family.get("pointer_mode") == "device"
+        return Function(
+            name, symbol, self.wide(symbol, where), entry["returns"], tuple(parameters), summary, key, device_only
+        )
+
+    def wide(self, symbol: str, where: str) -> str | None:
+        """Returns the name of the form with 64-bit sizes, once it is known to be the same function."""
+        suffix = self.settings.get("wide")
+        wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
+        if wide is None:
+            return None
+        narrow = self.api["functions"][symbol]["parameters"]
+        same = len(narrow) == len(wide["parameters"]) and all(
+            a == b or (a[0] == b[0] and b[1] == re.sub(r"\bint\b", "int64_t", a[1]))
+            for a, b in zip(narrow, wide["parameters"], strict=True)
+        )
+        if not same:
+            self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
+        return f"{symbol}{suffix}"
+
+    def functions(self) -> list[Function]:
+        found: dict[str, Function] = {}
+        for key, family in self.roles["family"].items():
+            for template, (letters, summary) in family["bind"].items():
+                for letter in letters:
+                    name = template.format(t=letter, r=REAL[letter])
+                    spelled = {"name": name, "Name": name[0].upper() + name[1:]}
+                    candidates = [one.format(**spelled) for one in self.settings["symbols"]]
+                    symbol = next((one for one in candidates if one in self.api["functions"]), None)
+                    if symbol is None:
+                        self.faults.append(
+                            f"{self.name}.toml: [family.{key}] {name}: the header has none of {', '.join(candidates)}"
+                        )
+                    elif name in found:
+                        self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
+                    else:
+                        found[name] = self.function(name, symbol, letter, key, summary)
+        return [found[name] for name in sorted(found)]
+
+    def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
+        bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
+        groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}
+        for symbol in self.api["functions"]:
+            if symbol in bound:
+                continue
+            rule = next((one for one in self.roles.get("not_bound", []) if re.fullmatch(one["names"], symbol)), None)
+            if rule:
+                groups[rule["reason"]].append(symbol)
+            else:
+                self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
+        return groups
+
+    def library(self) -> Library:
+        settings = self.settings
+        functions = self.functions()
+        handle = dict(self.roles["handle"]) if "handle" in self.roles else None
+        for key, value in (handle or {}).items():
+            known = self.all_constants if key in ("host_mode", "device_mode") else self.api["functions"]
+            if key != "type" and value not in known:
+                self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
+        status = settings.get("status")
+        codes = sorted((value, key) for key, value in self.api["enums"].get(status, {}).items()) if status else []
+        row_major = settings.get("row_major")
+        not_bound = self.left_over(functions)
+        if self.faults:
+            raise RolesError(self.faults)
+        if handle:
+            handle |= {key: self.all_constants[handle[key]] for key in ("host_mode", "device_mode")}
+        return Library(
+            name=settings["name"],
+            title=settings["title"],
+            source=settings["source"],
+            backend=settings.get("backend"),
+            sonames=settings["sonames"],
+            header=self.api["header"],
+            version=self.api["version"],
+            status_codes=codes,
+            handle=handle,
+            row_major=(row_major["parameter"], self.all_constants[row_major["value"]]) if row_major else None,
+            constants=dict(sorted(self.constants.items(), key=lambda item: item[0])),
+            functions=functions,
+            not_bound=not_bound,
+            api_count=len(self.api["functions"]),
+        )
+
+
+def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
+    """Reads roles/<name>.toml."""
+    with open(folder / "roles" / f"{name}.toml", "rb") as file:
+        return tomllib.load(file)
+
+
+def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
+    """Joins an api and its roles; raises RolesError with every fault found."""
+    return _Reader(name, api, roles).library()
+
+
+def load(folder: Path = HERE) -> list[Library]:
+    """Reads every library that has both an api file and a roles file; raises RolesError with every fault found."""
+    libraries: list[Library] = []
+    faults: list[str] = []
+    for path in sorted((folder / "roles").glob("*.toml")):
+        source = folder / "api" / f"{path.stem}.json"
+        if not source.exists():
+            faults.append(f"{path.name}: there is no api/{source.name}; run python -m bindings extract")
+            continue
+        try:
+            libraries.append(join(path.stem, json.loads(source.read_text()), read_roles(path.stem, folder)))
+        except RolesError as error:
+            faults += error.faults
+    if faults:
+        raise RolesError(faults)
+    return libraries

@@ -1,0 +1,27 @@
+"""The vendor's own function, argument by argument: cuBLAS on a GPU, CBLAS on the CPU."""
+
+import argparse
+
+import numpy as np
+
+from offload_args import Device, In, Out, cblas, cublas, offload_args
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
+name = parser.parse_args().device
+device = Device(name) if name else Device.default()
+
+random = np.random.default_rng(2)
+m, n = 300, 200
+A = random.standard_normal((m, n))
+x = random.standard_normal(n)
+y = np.empty(m)
+
+with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
+    if device.name.startswith("cuda"):  # cuBLAS is column-major: A in C order is the transpose of what it sees
+        cublas.dgemv(cublas.OP_T, n, m, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
+    else:
+        cblas.dgemv(cblas.RowMajor, cblas.NoTrans, m, n, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
+print(f"{device.name}: |y| = {np.linalg.norm(y):.6f}")
+
+np.testing.assert_allclose(y, A @ x, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,58 @@
+"""Lend NumPy arrays to a device for the duration of calls into the vendors' own libraries.
+
+    from offload_args import offload_args, blas, Out
+
+    with offload_args(A, x, Out(y)) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+Importing this needs no GPU and loads no vendor library; `cublas`, `cblas`, `blas` and `testing` are imported when
+first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import _array, errors, library
+from .arguments import In, InOut, Out, Scratch
+from .device import Device
+from .errors import *  # noqa: F403
+from .pointer import DevicePtr
+from .region import call, offload_args, update
+
+if TYPE_CHECKING:
+    from . import blas, cblas, cublas, testing
+
+__version__: str = _array.VERSION
+
+_LAZY = ("blas", "cblas", "cublas", "testing")
+
+__all__ = [
+    "Device",
+    "DevicePtr",
+    "In",
+    "InOut",
+    "Out",
+    "Scratch",
+    "blas",
+    "call",
+    "cblas",
+    "cublas",
+    "errors",
+    "library",
+    "offload_args",
+    "testing",
+    "update",
+]
+__all__ += errors.__all__
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

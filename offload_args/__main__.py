@@ -1,0 +1,91 @@
+"""The command line: `python -m offload_args info [--json]` and `python -m offload_args demo`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import Device, __version__, library
+from .errors import LibraryError, OffloadError
+
+
+def _device(device: Device) -> dict[str, Any]:
+    memory = device.memory
+    return {
+        "name": device.name,
+        "model": device.model,
+        "memory_free": memory.free,
+        "memory_total": memory.total,
+        "driver_version": device.driver_version,
+        "compute_capability": ".".join(map(str, device.compute_capability)),
+    }
+
+
+def _library(name: str) -> dict[str, Any]:
+    try:
+        found = library.load(name)
+    except LibraryError as error:
+        return {"name": name, "error": str(error)}
+    return {"name": name, "path": found.path, "version": found.version, "found": found.found}
+
+
+def collect() -> dict[str, Any]:
+    """Collect the version, the devices and the libraries, each of these with its path, version and how it was found."""
+    found: dict[str, Any] = {"offload_args": __version__}
+    try:
+        found["devices"] = [_device(device) for device in Device.all()]
+        found["default"] = Device.default().name
+    except OffloadError as error:
+        found["devices"] = [_device(Device.host())]
+        found["devices_error"] = str(error)
+    found["libraries"] = [_library(name) for name in ("cublas", "cblas")]
+    return found
+
+
+def _info(as_json: bool) -> int:
+    found = collect()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return 0
+    print(f"offload_args {found['offload_args']}")
+    for device in found["devices"]:
+        total = device["memory_total"] / 2**30
+        free = device["memory_free"] / 2**30
+        details = f"{device['model']}, {free:.1f} of {total:.1f} GiB free"
+        if device["driver_version"]:
+            details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
+        default = " (default)" if device["name"] == found.get("default") else ""
+        print(f"device {device['name']}{default}: {details}")
+    if "devices_error" in found:
+        print(f"devices: {found['devices_error']}")
+    for one in found["libraries"]:
+        if "error" in one:
+            print(f"library {one['error']}")
+        else:
+            print(
+                f"library {one['name']}: {one['path']}, version {one['version'] or 'not said'}, found by {one['found']}"
+            )
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["demo"]:  # it has options of its own
+        from . import demo
+
+        return demo.main(given[1:])
+    parser = argparse.ArgumentParser(prog="python -m offload_args", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
+    info.add_argument("--json", action="store_true", help="as JSON")
+    commands.add_parser("demo", help="principal components of a real data set, on the default device")
+    options = parser.parse_args(given)
+    return _info(options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1169 @@
+/* offload_args._array: what is too slow or too delicate in Python.
+ *
+ * Reads NumPy arrays through __array_struct__ and enters regions with them; makes DevicePtrs; locks and unlocks the arrays
+ * that are lent. Entering and leaving are each one C function, so that no signal handler runs between what is taken and
+ * the note of it. Names no part of NumPy's C API, and compiles for the stable ABI. */
+#ifndef Py_GIL_DISABLED
+#define Py_LIMITED_API 0x030b0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "offload_args.h"
+
+/* NumPy's array interface, as its documentation gives it. */
+typedef struct {
+  int two;
+  int nd;
+  char typekind;
+  int itemsize;
+  int flags;
+  Py_intptr_t *shape;
+  Py_intptr_t *strides;
+  void *data;
+  PyObject *descr;
+} ArrayInterface;
+
+enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
+
+_Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the core as they are");
+
+/* What Python gives once, in setup(). */
+static struct {
+  PyObject *ndarray;
+  PyObject *pointer;        /* DevicePtr */
+  PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
+  PyObject *refuse;         /* (array, position): raises DTypeError */
+  PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *default_device; /* () -> device number */
+  PyObject *packed_warning; /* PerformanceWarning */
+  PyObject *unwritten_warning;
+  PyObject *entered_error;
+} python;
+
+static PyObject *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array, *name_add_note;
+static atomic_int default_device = -1;
+static atomic_int leaving_process; /* 1 once the interpreter is going: the driver may be gone */
+
+/* cffi's own function for "a cdata of this pointer type": a quarter of the cost of ffi.cast(). Its place in the table is
+ * part of the ABI between cffi and every module it generates. */
+static PyObject *(*cdata_from_pointer)(char *, PyObject *);
+
+/* Raises what Python makes of a status; returns NULL. */
+static PyObject *fail(int status) {
+  PyObject *number = PyLong_FromLong(status);
+  if (number == NULL) return NULL;
+  PyObject *result = PyObject_CallFunctionObjArgs(python.raise_status, number, NULL);
+  Py_DECREF(number);
+  if (result != NULL) {
+    Py_DECREF(result);
+    PyErr_SetString(PyExc_SystemError, "offload_args: a failure was not raised");
+  }
+  return NULL;
+}
+
+/* -- DevicePtr's fields --------------------------------------------------------------------------------------------- */
+typedef struct {
+  PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
+  oa_any *handle;
+  _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
+  int owned;            /* 1: a view, whose slot goes with this object */
+} Pointer;
+
+static PyMemberDef pointer_members[] = {
+    {"_cd", T_OBJECT_EX, offsetof(Pointer, cd), READONLY, NULL},
+    {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
+    {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
+    {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
+    {"_device", T_OBJECT_EX, offsetof(Pointer, device), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static void pointer_dealloc(PyObject *object) {
+  Pointer *self = (Pointer *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (!leaving_process) {
+    void *keep = atomic_load(&self->keep);
+    if (self->owned) oa_pointer_release(self->handle); /* stale after its region: nothing to do then */
+    if (keep != NULL) oa_export_release(keep);
+  }
+  Py_XDECREF(self->cd);
+  Py_XDECREF(self->shape);
+  Py_XDECREF(self->strides);
+  Py_XDECREF(self->code);
+  Py_XDECREF(self->device);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+/* The buffer protocol is refused as np.asarray() is, with the same advice. */
+static int pointer_getbuffer(PyObject *object, Py_buffer *buffer, int Py_UNUSED(flags)) {
+  buffer->obj = NULL;
+  Py_XDECREF(PyObject_CallMethodObjArgs(object, name_as_array, NULL));
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "DevicePtr: no host memory");
+  return -1;
+}
+
+static PyType_Slot pointer_slots[] = {
+    {Py_bf_getbuffer, pointer_getbuffer},
+    {Py_tp_dealloc, pointer_dealloc},
+    {Py_tp_members, pointer_members},
+    {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
+    {0, NULL},
+};
+
+static PyType_Spec pointer_spec = {
+    .name = "offload_args._array.Pointer",
+    .basicsize = sizeof(Pointer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = pointer_slots,
+};
+
+static PyTypeObject *pointer_type;
+
+static PyObject *tuple_of(int count, const int64_t *values) {
+  PyObject *tuple = PyTuple_New(count);
+  for (int i = 0; tuple != NULL && i < count; i++) {
+    PyObject *value = PyLong_FromLongLong(values[i]);
+    if (value == NULL || PyTuple_SetItem(tuple, i, value) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+/* Steals shape and strides, which may be NULL after a failure. */
+static PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned) {
+  PyTypeObject *type = (PyTypeObject *)python.pointer;
+  Pointer *self = NULL;
+  PyObject *ctype = PyTuple_GetItem(python.ctypes, dtype);
+  if (shape != NULL && strides != NULL && ctype != NULL)
+    self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == NULL) {
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    if (owned) oa_pointer_release(handle);
+    return NULL;
+  }
+  self->handle = handle;
+  self->owned = owned;
+  self->shape = shape;
+  self->strides = strides;
+  self->cd = cdata_from_pointer((char *)handle, ctype);
+  self->code = PyLong_FromLong(dtype);
+  self->device = PyLong_FromLong(device);
+  if (self->cd == NULL || self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+/* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
+/* One argument of an open region. */
+typedef struct Held {
+  PyObject *array, *root;     /* strong: the array and the one that owns its memory */
+  PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
+  struct Held *next;          /* in its bucket */
+  int counted;                /* 1: it is in `locked` */
+} Held;
+
+/* The arrays made read-only, each as often as it is lent; and those whose flag NumPy would not give back yet, because
+ * what they are views of is still lent. Guarded by a mutex of their own and not by the GIL. It is recursive: collecting
+ * garbage while it is held may end a region. */
+enum { BUCKETS = 4096 };
+static Held *locked[BUCKETS];
+static PyObject *deferred; /* list */
+static pthread_mutex_t locked_mutex;
+
+static void locked_mutex_init(void) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&locked_mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+static void lock(void) {
+  if (pthread_mutex_trylock(&locked_mutex) == 0) return;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&locked_mutex);
+  Py_END_ALLOW_THREADS
+}
+
+static void unlock(void) { pthread_mutex_unlock(&locked_mutex); }
+
+static Held **bucket_of(PyObject *array) { return &locked[((uintptr_t)array >> 4) % BUCKETS]; }
+
+static int is_locked(PyObject *array) {
+  for (Held *held = *bucket_of(array); held != NULL; held = held->next)
+    if (held->array == array) return 1;
+  return 0;
+}
+
+static void count_in(Held *held) {
+  Held **bucket = bucket_of(held->array);
+  held->next = *bucket;
+  *bucket = held;
+  held->counted = 1;
+}
+
+static void count_out(Held *held) {
+  Held **place = bucket_of(held->array);
+  while (*place != held) place = &(*place)->next;
+  *place = held->next;
+  held->counted = 0;
+}
+
+/* 0, or -1 with no exception set. */
+static int set_writeable(PyObject *array, int writeable) {
+  PyObject *result = PyObject_CallMethodObjArgs(array, name_setflags, writeable ? Py_True : Py_False, NULL);
+  Py_XDECREF(result);
+  if (result != NULL) return 0;
+  PyErr_Clear();
+  return -1;
+}
+
+static int is_ndarray(PyObject *object) {
+  return Py_TYPE(object) == (PyTypeObject *)python.ndarray ||
+         PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
+}
+
+/* array.base if that is an array (a new reference), else NULL; no exception set. */
+static PyObject *base_of(PyObject *array) {
+  PyObject *base = PyObject_GetAttr(array, name_base);
+  if (base == NULL)
+    PyErr_Clear();
+  else if (!is_ndarray(base))
+    Py_CLEAR(base);
+  return base;
+}
+
+static Py_ssize_t deferred_index(PyObject *array) {
+  for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--)
+    if (PyList_GetItem(deferred, i) == array) return i;
+  return -1;
+}
+
+/* Makes the array read-only while it is held; true if the host could write it before. */
+static int hold(Held *held, int writeable) {
+  if (writeable) {
+    count_in(held);
+    set_writeable(held->array, 0);
+    return 1;
+  }
+  if (is_locked(held->array)) {
+    count_in(held);
+    return 1;
+  }
+  Py_ssize_t index = deferred_index(held->array);
+  if (index >= 0) {
+    PyList_SetSlice(deferred, index, index + 1, NULL);
+    count_in(held);
+    return 1;
+  }
+  /* A view taken while what it is a view of was lent: read-only for that reason, not by its nature. */
+  PyObject *base = base_of(held->array);
+  while (base != NULL && !is_locked(base)) {
+    PyObject *next = base_of(base);
+    Py_DECREF(base);
+    base = next;
+  }
+  Py_XDECREF(base);
+  return base != NULL;
+}
+
+static void restore_deferred(void) {
+  for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
+    PyObject *array = PyList_GetItem(deferred, i);
+    if (array != NULL && set_writeable(array, 1) == 0) PyList_SetSlice(deferred, i, i + 1, NULL);
+  }
+}
+
+/* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
+static void release_held(Held *held, Py_ssize_t count) {
+  if (held == NULL) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  lock();
+  for (Py_ssize_t i = count - 1; i >= 0; i--) {
+    if (!held[i].counted) continue;
+    count_out(&held[i]);
+    if (is_locked(held[i].array) || set_writeable(held[i].array, 1) == 0) continue;
+    if (PyList_Append(deferred, held[i].array) < 0) PyErr_Clear();
+  }
+  if (PyList_Size(deferred) > 0) restore_deferred();
+  unlock();
+  for (Py_ssize_t i = 0; i < count; i++) {
+    Py_XDECREF(held[i].weak);
+    Py_XDECREF(held[i].weak_root);
+    Py_XDECREF(held[i].root);
+    Py_XDECREF(held[i].array);
+  }
+  PyMem_Free(held);
+  PyErr_Restore(type, value, traceback);
+}
+
+/* -- reading arguments ----------------------------------------------------------------------------------------------- */
+/* What is needed of one argument until oa_region_enter has returned. */
+typedef struct {
+  PyObject *source; /* the ndarray or the tuple it was resolved to */
+  PyObject *capsule;
+  int64_t *dims; /* shape and strides of a tuple */
+} Item;
+
+static void release_item(Item *item) {
+  Py_XDECREF(item->capsule);
+  Py_XDECREF(item->source);
+  PyMem_Free(item->dims);
+}
+
+static int dtype_of(char kind, int itemsize) {
+  switch (kind) {
+    case 'b':
+      return itemsize == 1 ? OA_BOOL : -1;
+    case 'i':
+      return itemsize == 8 ? OA_I64 : itemsize == 4 ? OA_I32 : itemsize == 2 ? OA_I16 : itemsize == 1 ? OA_I8 : -1;
+    case 'u':
+      return itemsize == 8 ? OA_U64 : itemsize == 4 ? OA_U32 : itemsize == 2 ? OA_U16 : itemsize == 1 ? OA_U8 : -1;
+    case 'f':
+      return itemsize == 8 ? OA_F64 : itemsize == 4 ? OA_F32 : itemsize == 2 ? OA_F16 : -1;
+    case 'c':
+      return itemsize == 16 ? OA_C128 : itemsize == 8 ? OA_C64 : -1;
+    default:
+      return -1;
+  }
+}
+
+/* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
+static int read_ndarray(Item *item, oa_array *array, int *flags) {
+  item->capsule = PyObject_GetAttr(item->source, name_array_struct);
+  if (item->capsule == NULL) return -1;
+  const ArrayInterface *interface = PyCapsule_GetPointer(item->capsule, NULL);
+  if (interface == NULL) return -1;
+  int dtype = dtype_of(interface->typekind, interface->itemsize);
+  if (dtype < 0 && interface->typekind == 'V') {
+    PyObject *code = PyObject_CallFunctionObjArgs(python.dtype_code, item->source, NULL);
+    if (code == NULL) return -1;
+    dtype = (int)PyLong_AsLong(code);
+    Py_DECREF(code);
+    if (PyErr_Occurred()) return -1;
+  }
+  if (dtype < 0 || !(interface->flags & ARRAY_ALIGNED) || !(interface->flags & ARRAY_NATIVE)) return 0;
+  array->data = interface->data;
+  array->ndim = interface->nd;
+  array->shape = (const int64_t *)interface->shape;
+  array->strides = (const int64_t *)interface->strides;
+  array->dtype = dtype;
+  *flags = interface->flags;
+  return 1;
+}
+
+static int read_integers(PyObject *tuple, int64_t *values) {
+  Py_ssize_t count = PyTuple_Size(tuple);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    values[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    if (values[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  return 0;
+}
+
+/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), a Scratch or borrowed memory. */
+static int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options) {
+  PyObject *shape, *strides, *stream;
+  unsigned long long address;
+  int found;
+  if (!PyArg_ParseTuple(item->source, "iO!O!KiiO", &array->dtype, &PyTuple_Type, &shape, &PyTuple_Type, &strides,
+                        &address, &array->flags, &found, &stream))
+    return -1;
+  array->ndim = (int32_t)PyTuple_Size(shape);
+  item->dims = PyMem_Calloc(2 * (size_t)array->ndim + 1, sizeof *item->dims);
+  if (item->dims == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (read_integers(shape, item->dims) < 0) return -1;
+  if (PyTuple_Size(strides) == array->ndim && read_integers(strides, item->dims + array->ndim) < 0) return -1;
+  array->shape = item->dims;
+  array->strides = item->dims + array->ndim;
+  array->data = (void *)(uintptr_t)address;
+  if (*device < 0 && found >= 0) *device = found;
+  if (stream != Py_None) {
+    options->wait_stream = PyLong_AsVoidPtr(stream);
+    if (PyErr_Occurred()) return -1;
+    options->has_wait_stream = 1;
+  }
+  return 0;
+}
+
+/* Notes who is held: the array, its root and weak references to both. */
+static int keep_alive(Held *held, PyObject *array) {
+  held->array = Py_NewRef(array);
+  held->weak = PyWeakref_NewRef(array, NULL);
+  if (held->weak == NULL) return -1;
+  PyObject *root = NULL, *base = base_of(array);
+  while (base != NULL) {
+    Py_XDECREF(root);
+    root = base;
+    base = base_of(base);
+  }
+  if (root == NULL) return 0;
+  held->root = root;
+  held->weak_root = PyWeakref_NewRef(root, NULL);
+  return held->weak_root == NULL ? -1 : 0;
+}
+
+/* -- regions ---------------------------------------------------------------------------------------------------------- */
+enum { CLOSED, BUSY, OPEN };
+
+typedef struct {
+  PyObject_HEAD PyObject *arguments; /* tuple, set by __init__ */
+  PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
+  int device;                        /* its number; -1: where borrowed arguments are, else the default */
+  int keep_on_error;
+  int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
+  atomic_int state;
+  Py_ssize_t count;
+  Held *held;
+  oa_region *region;
+} Region;
+
+static PyMemberDef region_members[] = {
+    {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), 0, NULL},
+    {"_stream", T_OBJECT_EX, offsetof(Region, stream), 0, NULL},
+    {"_device", T_INT, offsetof(Region, device), 0, NULL},
+    {"_keep_on_error", T_INT, offsetof(Region, keep_on_error), 0, NULL},
+    {"_stacklevel", T_INT, offsetof(Region, stacklevel), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords)) {
+  Region *self = (Region *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == NULL) return NULL;
+  self->device = -1;
+  self->stacklevel = 1;
+  return (PyObject *)self;
+}
+
+static int region_traverse(PyObject *object, visitproc visit, void *arg) {
+  Region *self = (Region *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->arguments);
+  if (atomic_load(&self->state) == OPEN)
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+      Py_VISIT(self->held[i].array);
+      Py_VISIT(self->held[i].root);
+    }
+  return 0;
+}
+
+static int region_clear(PyObject *object) {
+  Py_CLEAR(((Region *)object)->arguments);
+  return 0;
+}
+
+/* Ends the open region; its pointers die, the arrays are released. Returns the first failure's status. */
+static int region_end(Region *self, int outcome, int *warnings) {
+  int status, waited;
+  oa_region *region = self->region;
+  Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
+  if (status == OA_OK) {
+    status = oa_region_wait(region);
+    waited = 1;
+  } else {
+    waited = 0;
+  }
+  Py_END_ALLOW_THREADS if (!waited) {
+    /* The text of the first failure is the one to tell. */
+    fail(status);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_BEGIN_ALLOW_THREADS oa_region_wait(region);
+    Py_END_ALLOW_THREADS PyErr_Restore(type, value, traceback);
+  }
+  else if (status != OA_OK) {
+    fail(status);
+  }
+  Held *held = self->held;
+  self->held = NULL;
+  self->region = NULL;
+  release_held(held, self->count);
+  atomic_store(&self->state, CLOSED);
+  return status;
+}
+
+/* A region that was entered and never left: nothing comes down. */
+static void region_finalize(PyObject *object) {
+  Region *self = (Region *)object;
+  int open = OPEN;
+  if (leaving_process || !atomic_compare_exchange_strong(&self->state, &open, BUSY)) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  int status = region_end(self, OA_DISCARD, NULL);
+  if (status == OA_OK)
+    PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`", 1);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+  PyErr_Restore(type, value, traceback);
+}
+
+static void region_dealloc(PyObject *object) {
+  Region *self = (Region *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  region_finalize(object);
+  Py_XDECREF(self->arguments);
+  Py_XDECREF(self->stream);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+enum { FEW = 8 };
+
+/* What an argument asks for: an ndarray or a tuple in item->source, and its direction. */
+static int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array) {
+  PyObject *type = (PyObject *)Py_TYPE(argument);
+  for (int direction = OA_IN; direction <= OA_SCRATCH; direction++)
+    if (type == python.declared[direction]) array->direction = direction;
+  if (type == python.ndarray) {
+    item->source = Py_NewRef(argument);
+    return 0;
+  }
+  if (array->direction >= OA_IN && array->direction <= OA_INOUT) {
+    item->source = PyObject_GetAttr(argument, name_array);
+    if (item->source == NULL) return -1;
+    if (Py_TYPE(item->source) == (PyTypeObject *)python.ndarray) return 0;
+    Py_CLEAR(item->source);
+  }
+  item->source = PyObject_CallFunction(python.resolve, "Oni", argument, index + 1, device);
+  return item->source == NULL ? -1 : 0;
+}
+
+/* Reads and holds every argument. On failure the exception is set; the caller releases items and held alike. */
+static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *held, int *device,
+                          oa_region_options *options) {
+  Py_ssize_t count = self->count;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (resolve_argument(PyTuple_GetItem(self->arguments, i), i, *device, &items[i], &arrays[i]) < 0) return -1;
+    if (PyTuple_Check(items[i].source)) {
+      if (read_tuple(&items[i], &arrays[i], device, options) < 0) return -1;
+    } else if (keep_alive(&held[i], items[i].source) < 0) {
+      return -1;
+    }
+  }
+  Py_ssize_t refused = -1;
+  int result = 1;
+  lock(); /* an array's flag is read and cleared as one step */
+  for (Py_ssize_t i = 0; i < count && result > 0; i++) {
+    if (held[i].array == NULL) continue;
+    int flags = 0;
+    result = read_ndarray(&items[i], &arrays[i], &flags);
+    if (result > 0 && !hold(&held[i], flags & ARRAY_WRITEABLE)) arrays[i].flags |= OA_READ_ONLY;
+    if (result == 0) refused = i;
+  }
+  unlock();
+  if (refused >= 0) {
+    PyObject *none = PyObject_CallFunction(python.refuse, "On", items[refused].source, refused + 1);
+    Py_XDECREF(none);
+    if (none != NULL) PyErr_SetString(PyExc_SystemError, "offload_args: a dtype was neither taken nor refused");
+  }
+  return result > 0 ? 0 : -1;
+}
+
+/* The default device, where nothing else says which. */
+static int find_device(int *device) {
+  if (*device >= 0) return 0;
+  *device = atomic_load(&default_device);
+  if (*device >= 0) return 0;
+  PyObject *number = PyObject_CallNoArgs(python.default_device);
+  if (number == NULL) return -1;
+  *device = (int)PyLong_AsLong(number);
+  Py_DECREF(number);
+  if (PyErr_Occurred()) return -1;
+  atomic_store(&default_device, *device);
+  return 0;
+}
+
+/* The strides of a C-order array with no gaps. */
+static PyObject *packed_strides(const oa_array *array) {
+  int64_t strides[64], stride = oa_itemsize(array->dtype);
+  for (int i = array->ndim - 1; i >= 0; i--) {
+    strides[i] = stride;
+    stride *= array->shape[i] > 1 ? array->shape[i] : 1;
+  }
+  return tuple_of(array->ndim, strides);
+}
+
+/* The tuple that `as` binds; warns of what was packed. */
+static PyObject *make_pointers(Region *self, const oa_array *arrays, int device) {
+  PyObject *pointers = PyTuple_New(self->count);
+  for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) {
+    const oa_array *array = &arrays[i];
+    int packed = array->packed || array->direction == OA_SCRATCH;
+    PyObject *strides = packed ? packed_strides(array) : tuple_of(array->ndim, array->strides);
+    PyObject *pointer =
+        pointer_new(array->handle, array->dtype, device, tuple_of(array->ndim, array->shape), strides, 0);
+    if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
+    if (pointers != NULL && array->packed && array->direction != OA_SCRATCH &&
+        PyErr_WarnFormat(python.packed_warning, self->stacklevel,
+                         "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
+                         "packed on its way; lend a contiguous array to avoid that",
+                         i + 1) < 0)
+      Py_CLEAR(pointers);
+  }
+  return pointers;
+}
+
+static PyObject *region_enter_open(Region *self) {
+  Item few_items[FEW], *items = few_items;
+  oa_array few_arrays[FEW], *arrays = few_arrays;
+  oa_region_options options = {0};
+  PyObject *pointers = NULL;
+  int device = self->device, entered = 0;
+  if (self->arguments == NULL || !PyTuple_Check(self->arguments)) {
+    PyErr_SetString(PyExc_TypeError, "offload_args: a region needs its arguments as a tuple");
+    return NULL;
+  }
+  self->count = PyTuple_Size(self->arguments);
+  size_t count = (size_t)self->count;
+  if (count > FEW) {
+    items = PyMem_Malloc(count * sizeof *items);
+    arrays = PyMem_Malloc(count * sizeof *arrays);
+  }
+  Held *held = PyMem_Calloc(count + 1, sizeof *held);
+  if (items == NULL || arrays == NULL || held == NULL) {
+    PyErr_NoMemory();
+    count = 0;
+    goto done;
+  }
+  memset(items, 0, count * sizeof *items);
+  memset(arrays, 0, count * sizeof *arrays);
+  if (self->stream != NULL) {
+    options.stream = PyLong_AsVoidPtr(self->stream);
+    if (PyErr_Occurred()) goto done;
+    options.has_stream = 1;
+  }
+  if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, &options, arrays, (int)count, &self->region);
+  Py_END_ALLOW_THREADS if (status != OA_OK) {
+    fail(status);
+    goto done;
+  }
+  entered = 1;
+  pointers = make_pointers(self, arrays, device);
+
+done:
+  for (size_t i = 0; i < count; i++) release_item(&items[i]);
+  if (items != few_items) PyMem_Free(items);
+  if (arrays != few_arrays) PyMem_Free(arrays);
+  if (pointers != NULL) {
+    self->held = held;
+    return pointers;
+  }
+  if (entered) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_BEGIN_ALLOW_THREADS oa_region_finish(self->region, OA_DISCARD, NULL);
+    oa_region_wait(self->region);
+    Py_END_ALLOW_THREADS PyErr_Restore(type, value, traceback);
+    self->region = NULL;
+  }
+  release_held(held, held == NULL ? 0 : self->count);
+  return NULL;
+}
+
+static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  int closed = CLOSED;
+  if (!atomic_compare_exchange_strong(&self->state, &closed, BUSY)) {
+    PyErr_SetString(python.entered_error,
+                    "offload_args: this region is open already: make another one for the inner block");
+    return NULL;
+  }
+  PyObject *pointers = region_enter_open(self);
+  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
+  return pointers;
+}
+
+/* Puts the current exception on that of the body as a note. */
+static void add_note(PyObject *body) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *name = type == NULL ? NULL : PyObject_GetAttrString(type, "__name__");
+  PyObject *note = name == NULL ? NULL : PyUnicode_FromFormat("leaving the region failed too: %U: %S", name, value);
+  PyObject *none = note == NULL ? NULL : PyObject_CallMethodObjArgs(body, name_add_note, note, NULL);
+  PyErr_Clear();
+  Py_XDECREF(none);
+  Py_XDECREF(note);
+  Py_XDECREF(name);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+}
+
+static PyObject *region_exit(PyObject *object, PyObject *arguments) {
+  Region *self = (Region *)object;
+  PyObject *type, *body, *traceback;
+  if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
+  int open = OPEN, warnings = 0;
+  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_FALSE; /* it was left before */
+  int failed = type != Py_None;
+  int status = region_end(self, !failed ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
+  if (status != OA_OK) {
+    if (!failed) return NULL;
+    add_note(body);
+  } else if (warnings > 0 && !failed &&
+             PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
+    return NULL;
+  }
+  Py_RETURN_FALSE;
+}
+
+static PyMethodDef region_methods[] = {
+    {"__enter__", region_enter, METH_NOARGS,
+     "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
+    {"__exit__", region_exit, METH_VARARGS, "Leave it: what was written comes down, unless the body raised."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot region_slots[] = {
+    {Py_tp_new, region_new},
+    {Py_tp_dealloc, region_dealloc},
+    {Py_tp_finalize, region_finalize},
+    {Py_tp_traverse, region_traverse},
+    {Py_tp_clear, region_clear},
+    {Py_tp_members, region_members},
+    {Py_tp_methods, region_methods},
+    {Py_tp_doc, "What offload_args is made of: one region of the core and the arrays it holds."},
+    {0, NULL},
+};
+
+static PyType_Spec region_spec = {
+    .name = "offload_args._array.Region",
+    .basicsize = sizeof(Region),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = region_slots,
+};
+
+/* -- functions on pointers -------------------------------------------------------------------------------------------- */
+static Pointer *as_pointer(PyObject *object) {
+  if (PyObject_TypeCheck(object, pointer_type)) return (Pointer *)object;
+  PyErr_SetString(PyExc_TypeError, "offload_args: not a DevicePtr");
+  return NULL;
+}
+
+/* (pointer, offset, shape, strides) -> DevicePtr with bounds of its own; offset and strides in bytes. */
+static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object, *shape, *strides;
+  long long offset;
+  int64_t dims[128];
+  if (!PyArg_ParseTuple(arguments, "OLO!O!", &object, &offset, &PyTuple_Type, &shape, &PyTuple_Type, &strides))
+    return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  int ndim = (int)PyTuple_Size(shape);
+  if (ndim > 64 || PyTuple_Size(strides) != ndim) {
+    PyErr_SetString(PyExc_ValueError, "offload_args: a pointer has at most 64 dimensions, with a stride each");
+    return NULL;
+  }
+  if (read_integers(shape, dims) < 0 || read_integers(strides, dims + 64) < 0) return NULL;
+  oa_any *handle = NULL;
+  int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
+  if (status != OA_OK) return fail(status);
+  return pointer_new(handle, (int)PyLong_AsLong(pointer->code), (int)PyLong_AsLong(pointer->device), Py_NewRef(shape),
+                     Py_NewRef(strides), 1);
+}
+
+static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  oa_pointer_info info;
+  if (pointer == NULL) return NULL;
+  return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
+}
+
+/* (pointer) -> (readable, writable, borrowed, escaped, nbytes) */
+static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  oa_pointer_info info;
+  if (pointer == NULL) return NULL;
+  int status = oa_pointer_query(pointer->handle, &info);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("NNNNL", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
+                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes);
+}
+
+static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  uint64_t value = 0;
+  int status;
+  if (pointer == NULL) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_address(pointer->handle, &value);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
+}
+
+static int export_memory(Pointer *pointer, uint64_t *value, void **keep) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_export(pointer->handle, value, keep);
+  Py_END_ALLOW_THREADS return status;
+}
+
+/* (pointer) -> address of memory that lives at least as long as the DevicePtr */
+static PyObject *export(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  uint64_t value = 0;
+  void *keep = NULL, *none = NULL;
+  if (pointer == NULL) return NULL;
+  int status = export_memory(pointer, &value, &keep);
+  if (status != OA_OK) return fail(status);
+  if (!atomic_compare_exchange_strong(&pointer->keep, &none, keep)) oa_export_release(keep); /* it has one already */
+  return PyLong_FromUnsignedLongLong(value);
+}
+
+/* (pointer, array): array has the pointer's dtype and shape, in C order. */
+static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  int flags, status;
+  int64_t strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0 || read_integers(pointer->strides, strides) < 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no values that a device can hold");
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = oa_pointer_assign(pointer->handle, array.data, array.ndim, array.shape, strides);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* -- DLPack: the structures of its specification, versions 0 and 1 ------------------------------------------------------ */
+typedef struct {
+  void *data;
+  struct {
+    int32_t type, id;
+  } device;
+  int32_t ndim;
+  struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+  } dtype;
+  int64_t *shape, *strides; /* in elements */
+  uint64_t byte_offset;
+} DLTensor;
+
+typedef struct DLManaged {
+  DLTensor tensor;
+  void *owner;
+  void (*deleter)(struct DLManaged *);
+} DLManaged;
+
+typedef struct DLManagedVersioned {
+  struct {
+    uint32_t major, minor;
+  } version;
+  void *owner;
+  void (*deleter)(struct DLManagedVersioned *);
+  uint64_t flags;
+  DLTensor tensor;
+} DLManagedVersioned;
+
+/* What both point to as their owner. */
+typedef struct {
+  void *keep;
+  union {
+    DLManaged managed;
+    DLManagedVersioned versioned;
+  } as;
+  int64_t dims[];
+} Shared;
+
+/* May run on any thread, without the GIL. */
+static void shared_release(Shared *shared) {
+  if (!leaving_process) oa_export_release(shared->keep);
+  free(shared);
+}
+static void managed_delete(DLManaged *managed) { shared_release(managed->owner); }
+static void versioned_delete(DLManagedVersioned *managed) { shared_release(managed->owner); }
+
+/* A capsule that nobody consumed still owns its share; a consumed one has another name. */
+static void capsule_delete(PyObject *capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor"))
+    managed_delete(PyCapsule_GetPointer(capsule, "dltensor"));
+  else if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+    versioned_delete(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+}
+
+/* (pointer, versioned, read_only, device type, device id, type code, bits) -> capsule */
+static PyObject *dlpack(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object;
+  int versioned, read_only, type, id, code, bits;
+  if (!PyArg_ParseTuple(arguments, "Oppiiii", &object, &versioned, &read_only, &type, &id, &code, &bits)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  int ndim = (int)PyTuple_Size(pointer->shape);
+  int64_t itemsize = oa_itemsize((int)PyLong_AsLong(pointer->code));
+  Shared *shared = calloc(1, sizeof *shared + 2 * (size_t)ndim * sizeof *shared->dims);
+  if (shared == NULL) return PyErr_NoMemory();
+  uint64_t value = 0;
+  if (read_integers(pointer->shape, shared->dims) < 0 || read_integers(pointer->strides, shared->dims + ndim) < 0) {
+    free(shared);
+    return NULL;
+  }
+  for (int i = 0; i < ndim; i++) shared->dims[ndim + i] /= itemsize;
+  int status = export_memory(pointer, &value, &shared->keep);
+  if (status != OA_OK) {
+    free(shared);
+    return fail(status);
+  }
+  DLTensor *tensor = versioned ? &shared->as.versioned.tensor : &shared->as.managed.tensor;
+  tensor->data = (void *)(uintptr_t)value;
+  tensor->device.type = type;
+  tensor->device.id = id;
+  tensor->ndim = ndim;
+  tensor->dtype.code = (uint8_t)code;
+  tensor->dtype.bits = (uint8_t)bits;
+  tensor->dtype.lanes = 1;
+  tensor->shape = shared->dims;
+  tensor->strides = shared->dims + ndim;
+  void *managed = &shared->as;
+  if (versioned) {
+    shared->as.versioned.version.major = 1;
+    shared->as.versioned.flags = read_only ? 1 : 0;
+    shared->as.versioned.owner = shared;
+    shared->as.versioned.deleter = versioned_delete;
+  } else {
+    shared->as.managed.owner = shared;
+    shared->as.managed.deleter = managed_delete;
+  }
+  PyObject *capsule = PyCapsule_New(managed, versioned ? "dltensor_versioned" : "dltensor", capsule_delete);
+  if (capsule == NULL) shared_release(shared);
+  return capsule;
+}
+
+/* -- functions on arrays ---------------------------------------------------------------------------------------------- */
+static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, int)) {
+  Item item = {0};
+  oa_array array = {.name = "the array"};
+  int flags, device, status;
+  if (!PyArg_ParseTuple(arguments, "O!i", python.ndarray, &item.source, &device)) return NULL;
+  Py_INCREF(item.source);
+  int result = read_ndarray(&item, &array, &flags);
+  if (result <= 0) {
+    if (result == 0) PyErr_SetString(PyExc_TypeError, "offload_args.update: an array of this dtype is on no device");
+    release_item(&item);
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = function(&array, device);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return update(arguments, oa_update_from);
+}
+static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
+
+static PyObject *locked_array(PyObject *Py_UNUSED(module), PyObject *array) {
+  lock();
+  int result = is_locked(array);
+  unlock();
+  return PyBool_FromLong(result);
+}
+
+/* -- devices ---------------------------------------------------------------------------------------------------------- */
+static PyObject *device_open(PyObject *Py_UNUSED(module), PyObject *argument) {
+  PyObject *bytes = PyUnicode_AsUTF8String(argument);
+  if (bytes == NULL) return NULL;
+  const char *name = PyBytes_AsString(bytes);
+  int device = -1, status;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_open(name, &device);
+  Py_END_ALLOW_THREADS Py_DECREF(bytes);
+  return status == OA_OK ? PyLong_FromLong(device) : fail(status);
+}
+
+/* (backend) -> the number of its devices; 0 where its driver is missing */
+static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
+  PyObject *bytes = PyUnicode_AsUTF8String(argument);
+  if (bytes == NULL) return NULL;
+  const char *backend = PyBytes_AsString(bytes);
+  int count = 0, status;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_count(backend, &count);
+  Py_END_ALLOW_THREADS Py_DECREF(bytes);
+  return status == OA_OK ? PyLong_FromLong(count) : fail(status);
+}
+
+static int as_int(PyObject *object) { return (int)PyLong_AsLong(object); }
+
+/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor) */
+static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  oa_device_info info;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  return Py_BuildValue("sssiiLLiii", info.name, info.backend, info.model, info.index, info.host_calls,
+                       (long long)info.memory_free, (long long)info.memory_total, info.driver_version,
+                       info.compute_major, info.compute_minor);
+}
+
+/* (device) -> the fields of oa_counters in their order */
+static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  oa_counters now;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  int status = oa_device_get_counters(device, &now);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("LLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
+                       (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
+                       (long long)now.mappings, (long long)now.regions, (long long)now.calls);
+}
+
+static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_synchronize(device);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* (device, capacity, fail_after, delay_us) */
+static PyObject *sim_configure(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int device;
+  long long capacity, fail_after, delay;
+  if (!PyArg_ParseTuple(arguments, "iLLL", &device, &capacity, &fail_after, &delay)) return NULL;
+  int status = oa_sim_configure(device, capacity, fail_after, delay);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  return PyLong_FromLongLong(oa_sim_backend_calls(device));
+}
+
+/* -- the module -------------------------------------------------------------------------------------------------------- */
+static PyObject *last_error(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return PyUnicode_DecodeUTF8(oa_last_error(), (Py_ssize_t)strlen(oa_last_error()), "replace");
+}
+
+static PyObject *status_name(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int status = as_int(argument);
+  if (status == -1 && PyErr_Occurred()) return NULL;
+  return PyUnicode_FromString(oa_status_name(status));
+}
+
+/* In a forked child: the arrays of regions that are the parent's business are writable again, and no lock is taken. */
+static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  locked_mutex_init();
+  for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
+    for (int i = 0; i < BUCKETS; i++)
+      for (Held *held = locked[i]; held != NULL; held = held->next) set_writeable(held->array, 1);
+  restore_deferred();
+  Py_RETURN_NONE;
+}
+
+static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  atomic_store(&leaving_process, 1);
+  Py_RETURN_NONE;
+}
+
+static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
+  static char *names[] = {
+      "ndarray",    "pointer",      "declared",       "ctypes",         "resolve",           "refuse",
+      "dtype_code", "raise_status", "default_device", "packed_warning", "unwritten_warning", "entered_error",
+      NULL};
+  PyObject *declared, *capsule;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOO", names, &python.ndarray, &python.pointer,
+                                   &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
+                                   &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
+                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error))
+    return NULL;
+  PyObject *backend = PyImport_ImportModule("_cffi_backend");
+  if (backend == NULL) return NULL;
+  capsule = PyObject_GetAttrString(backend, "_C_API");
+  Py_DECREF(backend);
+  void **exports = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "cffi");
+  Py_XDECREF(capsule);
+  if (exports == NULL) return NULL;
+  memcpy(&cdata_from_pointer, &exports[10], sizeof cdata_from_pointer);
+  for (int direction = OA_IN; direction <= OA_SCRATCH; direction++) {
+    python.declared[direction] = PyTuple_GetItem(declared, direction - OA_IN);
+    if (python.declared[direction] == NULL) return NULL;
+    Py_INCREF(python.declared[direction]);
+  }
+  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,       python.resolve,
+                      python.refuse,         python.dtype_code,        python.raise_status, python.default_device,
+                      python.packed_warning, python.unwritten_warning, python.entered_error};
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"view", view, METH_VARARGS, NULL},
+    {"alive", alive, METH_O, NULL},
+    {"query", query, METH_O, NULL},
+    {"address", address, METH_O, NULL},
+    {"export", export, METH_O, NULL},
+    {"assign", assign, METH_VARARGS, NULL},
+    {"dlpack", dlpack, METH_VARARGS, NULL},
+    {"update_from", update_from, METH_VARARGS, NULL},
+    {"update_to", update_to, METH_VARARGS, NULL},
+    {"is_locked", locked_array, METH_O, NULL},
+    {"device_open", device_open, METH_O, NULL},
+    {"device_count", device_count, METH_O, NULL},
+    {"device_info", device_info, METH_O, NULL},
+    {"device_counters", device_counters, METH_O, NULL},
+    {"device_synchronize", device_synchronize, METH_O, NULL},
+    {"sim_configure", sim_configure, METH_VARARGS, NULL},
+    {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
+    {"last_error", last_error, METH_NOARGS, NULL},
+    {"status_name", status_name, METH_O, NULL},
+    {"after_fork", after_fork, METH_NOARGS, NULL},
+    {"at_exit", at_exit, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._array", .m_size = -1,
+                                        .m_methods = functions};
+
+static int add_version(PyObject *module) {
+  char text[32];
+  snprintf(text, sizeof text, "%d.%d.%d", OA_VERSION / 10000, OA_VERSION / 100 % 100, OA_VERSION % 100);
+  return PyModule_AddStringConstant(module, "VERSION", text);
+}
+
+PyMODINIT_FUNC PyInit__array(void) {
+  PyObject *module = PyModule_Create(&definition);
+  if (module == NULL) return NULL;
+#ifdef Py_GIL_DISABLED
+  PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
+  locked_mutex_init();
+  deferred = PyList_New(0);
+  name_array_struct = PyUnicode_InternFromString("__array_struct__");
+  name_base = PyUnicode_InternFromString("base");
+  name_setflags = PyUnicode_InternFromString("setflags");
+  name_array = PyUnicode_InternFromString("array");
+  name_as_array = PyUnicode_InternFromString("__array__");
+  name_add_note = PyUnicode_InternFromString("add_note");
+  pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
+  PyObject *region_type = PyType_FromSpec(&region_spec);
+  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_setflags == NULL ||
+      name_array == NULL || name_as_array == NULL || name_add_note == NULL || pointer_type == NULL ||
+      region_type == NULL || PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
+      PyModule_AddObjectRef(module, "Region", region_type) < 0 || add_version(module) < 0)
+    Py_CLEAR(module);
+  return module;
+}

@@ -1,0 +1,214 @@
+"""What a region takes: arrays, and In, Out, InOut, Scratch around them."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from .device import Device, by_number
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    SizeOverflowError,
+    StalePointerError,
+    WrongDeviceError,
+)
+from .pointer import DevicePtr, c_strides, code_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["In", "InOut", "Out", "Scratch"]
+
+_BORROWED: Final = 2
+_READ_ONLY: Final = 1
+_MAX_SIZE: Final = 2**63 - 1
+_DLPACK_HOST: Final = (1, 3)  # plain and pinned
+_DLPACK_CUDA: Final = 2
+
+
+class _Declared:
+    """An array with the direction it is lent in."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.array!r})"
+
+
+@final
+class In(_Declared):
+    """Lend an array to be read only: it is never copied back, and writing it raises DirectionError."""
+
+    __slots__ = ()
+
+
+@final
+class Out(_Declared):
+    """Lend an array to be written only: it is never copied up, and reading it unwritten raises DirectionError."""
+
+    __slots__ = ()
+
+
+@final
+class InOut(_Declared):
+    """Lend an array to be read and written."""
+
+    __slots__ = ()
+
+
+@final
+class Scratch:
+    """Ask for device memory of that shape and dtype that no host array stands behind.
+
+    Raises ArgumentError for a negative extent, SizeOverflowError for a size of more than 63 bits, DTypeError for a
+    dtype that devices can't hold.
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> None:
+        self.dtype = np.dtype(dtype)
+        if code_of(self.dtype) < 0:
+            raise DTypeError(f"Scratch: dtype needs one that devices can hold, got {self.dtype!r}{_advice(self.dtype)}")
+        extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+        self.shape = tuple(operator.index(extent) for extent in extents)
+        size = self.dtype.itemsize
+        for extent in self.shape:
+            if extent < 0:
+                raise ArgumentError(f"Scratch: shape needs extents of 0 or more, got {self.shape}")
+            size *= extent
+        if size > _MAX_SIZE:
+            raise SizeOverflowError(f"Scratch: shape {self.shape} of {self.dtype.name} needs {size} bytes; lend less")
+
+    def __repr__(self) -> str:
+        return f"Scratch({self.shape}, {self.dtype.name})"
+
+
+def resolve(argument: Any, position: int, device: int) -> Any:
+    """Return an argument of a region that is no plain array as one, or as what the core needs of device memory.
+
+    position counts from 1; device is the region's number, -1 if it is not chosen yet. Returns an ndarray, or a tuple
+    (dtype, shape, strides, address, flags, device, stream).
+
+    Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError, each naming the position.
+    """
+    where = f"offload_args: argument {position}"
+    if isinstance(argument, Scratch):
+        return code_of(argument.dtype), argument.shape, (), 0, 0, -1, None
+    if isinstance(argument, _Declared):
+        argument = argument.array
+        if isinstance(argument, (_Declared, Scratch)):
+            raise ArgumentTypeError(f"{where}: a direction around {type(argument).__name__}; give one of them")
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(argument, masked.MaskedArray):
+        raise ArgumentTypeError(f"{where} is a masked array, whose mask would be lost: pass x.data or x.filled(value)")
+    if isinstance(argument, np.ndarray):
+        return argument
+    if isinstance(argument, DevicePtr):
+        if not argument.live:
+            raise StalePointerError(f"{where} is a device pointer of a region that has ended: lend the array again")
+        raise ArgumentTypeError(f"{where} is a device pointer, on {argument.device} already: use it directly")
+    if isinstance(argument, np.generic):
+        raise ArgumentTypeError(f"{where} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
+    kind = type(argument).__name__
+    if isinstance(argument, type):
+        raise ArgumentTypeError(f"{where} is the class {argument.__name__}, not an array: pass an array")
+    interface = getattr(argument, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _borrow(argument, interface, where, device)
+    if hasattr(argument, "__dlpack__"):
+        return _from_dlpack(argument, where)
+    if hasattr(argument, "__array_interface__") or hasattr(argument, "__array_struct__"):
+        return np.asarray(argument)
+    if argument is None or isinstance(argument, (str, bool, int, float, complex)):
+        raise ArgumentTypeError(f"{where} is {kind}, not an array: pass np.asarray(x), or the value to the call itself")
+    raise ArgumentTypeError(
+        f"{where} is {kind}, not an array: pass np.asarray(x), and keep that to read what comes back"
+    )
+
+
+def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
+    if argument.__dlpack_device__()[0] not in _DLPACK_HOST:
+        raise ArgumentTypeError(
+            f"{where}: {type(argument).__name__} is on a device and has no __cuda_array_interface__: pass one that has"
+        )
+    try:
+        return np.from_dlpack(argument)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"{where}: {type(argument).__name__} can't be had as an array with no copy ({error}): pass an ndarray"
+        ) from error
+
+
+def _borrow(argument: Any, interface: dict[str, Any], where: str, device: int) -> tuple[Any, ...]:
+    kind = type(argument).__name__
+    if interface.get("mask") is not None:
+        raise ArgumentTypeError(f"{where}: {kind} has a mask, which would be lost")
+    dtype = np.dtype(interface["typestr"])
+    code = code_of(dtype)
+    if code < 0:
+        raise DTypeError(f"{where}: {kind} has dtype {dtype!r}{_advice(dtype)}")
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    index = 0
+    if hasattr(argument, "__dlpack_device__"):
+        found, index = argument.__dlpack_device__()
+        if int(found) != _DLPACK_CUDA:
+            raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a CUDA GPU")
+    home = Device(f"cuda:{index}")
+    if device not in (-1, home.number):
+        raise WrongDeviceError(
+            f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
+        )
+    address, read_only = interface["data"]
+    flags = _BORROWED | (_READ_ONLY if read_only else 0)
+    strides = tuple(strides) if strides is not None else c_strides(shape, dtype.itemsize)
+    return code, shape, strides, address or 0, flags, home.number, interface.get("stream")
+
+
+def dtype_code(array: NDArray[Any]) -> int:
+    """Return the oa_dtype of an array whose dtype is none of NumPy's own, or -1."""
+    return code_of(array.dtype)
+
+
+def refuse(array: NDArray[Any], position: int) -> None:
+    """Raise the DTypeError of an array that can't be lent as it is."""
+    dtype = array.dtype
+    what = f"offload_args: argument {position}"
+    if code_of(dtype) >= 0:
+        raise DTypeError(f"{what} is not aligned to its {dtype.itemsize} bytes: pass x.copy()")
+    raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
+
+
+def _advice(dtype: np.dtype[Any]) -> str:
+    if not dtype.isnative and code_of(dtype.newbyteorder("=")) >= 0:
+        return ': its bytes are in the other order: pass x.astype(x.dtype.newbyteorder("="))'
+    if dtype.fields is not None:
+        return ": pass one field, made contiguous: np.ascontiguousarray(x[name])"
+    if dtype.kind in "mM":
+        return ": pass x.view(np.int64)"
+    if dtype.kind == "f":
+        return ": pass x.astype(np.float64)"
+    if dtype.kind == "c":
+        return ": pass x.astype(np.complex128)"
+    return ": pass an array of numbers, such as x.astype(np.float64)"
+
+
+def is_array(argument: object) -> bool:
+    """Tell whether call() lends an argument; anything else is handed on as it is."""
+    if isinstance(argument, (np.ndarray, _Declared, Scratch)):
+        return True
+    if isinstance(argument, (DevicePtr, np.generic, type)):
+        return False
+    return hasattr(argument, "__cuda_array_interface__") or hasattr(argument, "__dlpack__")

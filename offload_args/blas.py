@@ -1,0 +1,874 @@
+"""Portable BLAS on device pointers: shapes, orders and dtypes are worked out, the device's own library is called.
+
+Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
+from shapes and strides. C order, Fortran order and parts of either are taken as they are, and nothing is repacked:
+what lies in C order is handed to the column-major library as its transpose. What no call of the library can express
+raises an ArgumentError that names the remedy. On the devices `host` and `sim` the functions of `offload_args.cblas`
+run, on `cuda` those of `offload_args.cublas`.
+
+Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
+one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d
+DevicePtrs of that dtype; with a host zero for `beta` the output is not read. As in BLAS, a routine with nothing to sum
+over leaves a vector as it is, and scales a matrix by `beta`.
+
+Every function raises HostPointerError for an operand that is no DevicePtr; DTypeError for a dtype that the routine does
+not take, or several in one call; ArgumentError, a ValueError, for dimensions, shapes, strides and options that do not
+fit; and what the vendor's function of that name raises (StalePointerError, WrongDeviceError, DirectionError, AliasError
+and so on).
+
+Source: the reference BLAS, https://netlib.org/blas/.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
+
+from . import _array
+from .errors import ArgumentError, DTypeError, HostPointerError
+from .pointer import DTYPE_NAMES, DevicePtr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    Pointer: TypeAlias = DevicePtr[Any]
+    Scalar: TypeAlias = complex | np.number[Any] | DevicePtr[Any]
+
+__all__ = [
+    "asum",
+    "axpy",
+    "copy",
+    "dot",
+    "dotc",
+    "dotu",
+    "gemm",
+    "gemv",
+    "ger",
+    "gerc",
+    "hemm",
+    "hemv",
+    "her2k",
+    "herk",
+    "iamax",
+    "nrm2",
+    "rot",
+    "scal",
+    "swap",
+    "symm",
+    "symv",
+    "syr2k",
+    "syrk",
+    "trmm",
+    "trmv",
+    "trsm",
+    "trsv",
+]
+
+# The dtypes of BLAS, by oa_dtype.
+_DTYPES: Final = {DTYPE_NAMES.index(name): name for name in ("float32", "float64", "complex64", "complex128")}
+_ITEMSIZES: Final = dict(zip(_DTYPES, (4, 8, 8, 16), strict=True))
+
+_HOST_CALLS: Final = 4  # in _array.device_info: whether a device's libraries run on the CPU
+
+_OPTIONS: Final = {
+    "trans": ("N", "T", "C"),
+    "trans_a": ("N", "T", "C"),
+    "trans_b": ("N", "T", "C"),
+    "uplo": ("U", "L"),
+    "side": ("L", "R"),
+    "diag": ("N", "U"),
+}
+
+
+def _is_complex(code: int) -> bool:
+    return _DTYPES[code].startswith("complex")
+
+
+class _Enums(NamedTuple):
+    """The values of a vendor's enums; the pairs are (for a matrix as it is, for one stored as its transpose)."""
+
+    op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugate and not transposed, which no BLAS has
+    uplo: tuple[dict[str, int], dict[str, int]]
+    side: tuple[dict[str, int], dict[str, int]]
+    diag: dict[str, int]
+    conjugates: bool  # the dtype is complex
+    base: int  # of the index that iamax gives
+
+
+# What a call needs: (itemsize, the vendor's function in column-major order, enums).
+_Entry: TypeAlias = "tuple[int, Any, _Enums]"
+_Operands: TypeAlias = "dict[str, tuple[Pointer, int]]"  # name: (operand, its number of dimensions)
+
+
+class _Routine(dict[tuple[int, int], _Entry]):
+    """The vendors' functions of one routine, by device number and dtype; filled at first use."""
+
+    def __init__(self, name: str, functions: str, *, ordered: bool = True) -> None:
+        super().__init__()
+        self.name = name
+        # of float32, float64, complex64, complex128; "-" where there is none
+        self.functions = dict(zip(_DTYPES, functions.split(), strict=True))
+        self.ordered = ordered  # CBLAS's function takes the order of its matrices
+
+    def __missing__(self, key: tuple[int, int]) -> _Entry:
+        device, code = key
+        if self.functions.get(code, "-") == "-":
+            raise KeyError(code)  # _explain says which dtypes there are
+        entry = self[key] = (_ITEMSIZES[code], *self._bind(device, code))
+        return entry
+
+    def _bind(self, device: int, code: int) -> tuple[Any, _Enums]:
+        name = self.functions[code]
+        if _array.device_info(device)[_HOST_CALLS]:
+            from . import cblas
+
+            call = getattr(cblas, name, None)  # it has no symv for complex dtypes
+            if call is not None and self.ordered:
+                call = partial(call, cblas.ColMajor)
+            n, t, c = cblas.NoTrans, cblas.Trans, cblas.ConjTrans
+            uplo = {"U": cblas.Upper, "L": cblas.Lower}
+            side = {"L": cblas.Left, "R": cblas.Right}
+            diag = {"N": cblas.NonUnit, "U": cblas.Unit}
+            base = 0
+        else:
+            from . import cublas
+
+            call = getattr(cublas, name)
+            if self is _TRMM:
+                call = _in_place(call)
+            n, t, c = cublas.OP_N, cublas.OP_T, cublas.OP_C
+            uplo = {"U": cublas.FILL_MODE_UPPER, "L": cublas.FILL_MODE_LOWER}
+            side = {"L": cublas.SIDE_LEFT, "R": cublas.SIDE_RIGHT}
+            diag = {"N": cublas.DIAG_NON_UNIT, "U": cublas.DIAG_UNIT}
+            base = 1
+        conjugates = _is_complex(code)
+        enums = _Enums(
+            op=({"N": n, "T": t, "C": c}, {"N": t, "T": n, "C": None if conjugates else n}),
+            uplo=(uplo, {"U": uplo["L"], "L": uplo["U"]}),
+            side=(side, {"L": side["R"], "R": side["L"]}),
+            diag=diag,
+            conjugates=conjugates,
+            base=base,
+        )
+        return call, enums
+
+
+class _Parts(dict[tuple[int, int], "tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]"]):
+    """What gemv needs, taken apart: (itemsize, function, order or None, operations as they are and flipped).
+
+    It is the routine whose own cost shows; a partial alone is a tenth of that.
+    """
+
+    def __missing__(self, key: tuple[int, int]) -> tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]:
+        itemsize, call, enums = _GEMV[key]
+        function, order = (call.func, call.args[0]) if isinstance(call, partial) else (call, None)
+        parts = self[key] = itemsize, function, order, *enums.op
+        return parts
+
+
+def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
+    """Give cuBLAS's trmm, which has an operand more for its result, the form of the reference."""
+
+    def call(*arguments: Any) -> None:
+        trmm(*arguments, *arguments[-2:])
+
+    return call
+
+
+_AXPY = _Routine("axpy", "saxpy daxpy caxpy zaxpy", ordered=False)
+_SCAL = _Routine("scal", "sscal dscal cscal zscal", ordered=False)
+_COPY = _Routine("copy", "scopy dcopy ccopy zcopy", ordered=False)
+_SWAP = _Routine("swap", "sswap dswap cswap zswap", ordered=False)
+_DOT = _Routine("dot", "sdot ddot - -", ordered=False)
+_DOTU = _Routine("dotu", "sdot ddot cdotu zdotu", ordered=False)
+_DOTC = _Routine("dotc", "sdot ddot cdotc zdotc", ordered=False)
+_NRM2 = _Routine("nrm2", "snrm2 dnrm2 scnrm2 dznrm2", ordered=False)
+_ASUM = _Routine("asum", "sasum dasum scasum dzasum", ordered=False)
+_IAMAX = _Routine("iamax", "isamax idamax icamax izamax", ordered=False)
+_ROT = _Routine("rot", "srot drot csrot zdrot", ordered=False)
+_GEMV = _Routine("gemv", "sgemv dgemv cgemv zgemv")
+_GEMV_PARTS = _Parts()
+_GER = _Routine("ger", "sger dger cgeru zgeru")
+_GERC = _Routine("gerc", "sger dger cgerc zgerc")
+_SYMV = _Routine("symv", "ssymv dsymv csymv zsymv")
+_HEMV = _Routine("hemv", "ssymv dsymv chemv zhemv")
+_TRMV = _Routine("trmv", "strmv dtrmv ctrmv ztrmv")
+_TRSV = _Routine("trsv", "strsv dtrsv ctrsv ztrsv")
+_GEMM = _Routine("gemm", "sgemm dgemm cgemm zgemm")
+_SYMM = _Routine("symm", "ssymm dsymm csymm zsymm")
+_HEMM = _Routine("hemm", "ssymm dsymm chemm zhemm")
+_SYRK = _Routine("syrk", "ssyrk dsyrk csyrk zsyrk")
+_HERK = _Routine("herk", "ssyrk dsyrk cherk zherk")
+_SYR2K = _Routine("syr2k", "ssyr2k dsyr2k csyr2k zsyr2k")
+_HER2K = _Routine("her2k", "ssyr2k dsyr2k cher2k zher2k")
+_TRMM = _Routine("trmm", "strmm dtrmm ctrmm ztrmm")
+_TRSM = _Routine("trsm", "strsm dtrsm ctrsm ztrsm")
+
+
+# -- what does not fit ------------------------------------------------------------------------------------------------
+def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
+    """Raise the error of the first argument that the routine can't take; return if there is none."""
+    name = f"blas.{routine.name}"
+    for option, value in options.items():
+        if value not in _OPTIONS[option]:
+            allowed = " or ".join(f'"{known}"' for known in _OPTIONS[option])
+            raise ArgumentError(f"{name}: {option} must be {allowed}, got {value!r}") from None
+    takes = [_DTYPES[code] for code, function in routine.functions.items() if function != "-"]
+    first = ""
+    for operand, (pointer, ndim) in operands.items():
+        if not isinstance(pointer, DevicePtr):
+            got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
+            raise HostPointerError(
+                f"{name}: {operand} needs a DevicePtr, got {got}; "
+                f"lend it first: with offload_args({operand}) as (d{operand},)"
+            ) from None
+        if routine.functions.get(pointer._code, "-") == "-":
+            hint = "; dotu and dotc take complex operands" if routine is _DOT and _is_complex(pointer._code) else ""
+            raise DTypeError(f"{name}: {operand} needs {' or '.join(takes)}, got {pointer.dtype}{hint}") from None
+        first = first or operand
+        if pointer._code != operands[first][0]._code:
+            raise DTypeError(
+                f"{name}: {operand} is {pointer.dtype}, needs {first}'s {operands[first][0].dtype}; "
+                f"cast one of them on the host"
+            ) from None
+        if len(pointer._shape) != ndim:
+            remedy = f"; pass a row or column, such as {operand}[0]" if ndim == 1 else f"; pass {operand}[:, None]"
+            raise ArgumentError(
+                f"{name}: {operand} has shape {pointer._shape}, needs {ndim} dimension{'s' * (ndim > 1)}{remedy}"
+            ) from None
+
+
+def _misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> ArgumentError:
+    return ArgumentError(f"blas.{name}: {operand} has shape {pointer._shape}, needs {needed} {reason}")
+
+
+def _unaligned(name: str, **operands: Pointer) -> ArgumentError:
+    odd = {operand: p for operand, p in operands.items() if any(s % p.dtype.itemsize for s in p._strides)}
+    operand, pointer = next(iter(odd.items()))
+    return ArgumentError(
+        f"blas.{name}: {operand} has strides {pointer._strides}, needs multiples of {pointer.dtype.itemsize} bytes; "
+        f"copy it on the host: numpy.ascontiguousarray({operand})"
+    )
+
+
+def _inexpressible(name: str, rule: str, **operands: Pointer) -> ArgumentError:
+    """The error for operands of which one has no order, or else whose orders do not fit together: `rule` says how."""
+    for operand, pointer in operands.items():
+        if not any(_stored(pointer)):
+            return ArgumentError(
+                f"blas.{name}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride "
+                f"in one dimension and rows or columns that do not overlap; copy it on the host: "
+                f"numpy.ascontiguousarray({operand})"
+            )
+    orders = ", ".join(f"{operand} {'F' if _stored(pointer)[0] else 'C'}" for operand, pointer in operands.items())
+    return ArgumentError(f'blas.{name}: {rule}, got {orders}; lend one in the other order: order="F" or order="C"')
+
+
+def _forward(name: str, operand: str, inc: int) -> int:
+    """Return a vector's increment as the leading dimension of a matrix of one row."""
+    if inc < 1:
+        if name == "symv":
+            reason = f"for a complex A on this device; copy it on the host: numpy.ascontiguousarray({operand})"
+        else:
+            reason = 'for a complex A in C order; lend A in Fortran order: numpy.asfortranarray(A), order="F"'
+        raise ArgumentError(f"blas.{name}: {operand} has a stride of {inc} elements, needs a positive one {reason}")
+    return inc
+
+
+def _stored(A: Pointer) -> tuple[int, int]:
+    """Return the leading dimensions of A stored by columns and by rows; 0 where it is not. A vector can be both."""
+    m, n = A._shape
+    down, across = A._strides
+    itemsize = _ITEMSIZES[A._code]
+    if not m or not n:
+        return m or 1, n or 1
+    by_columns = by_rows = 0
+    if (down | across) % itemsize == 0:
+        if down == itemsize or m == 1:
+            if n == 1:
+                by_columns = m
+            elif across >= m * itemsize:
+                by_columns = across // itemsize
+        if across == itemsize or n == 1:
+            if m == 1:
+                by_rows = n
+            elif down >= n * itemsize:
+                by_rows = down // itemsize
+    return by_columns, by_rows
+
+
+# -- level 1 ----------------------------------------------------------------------------------------------------------
+def _one(routine: _Routine, x: Pointer) -> tuple[Any, _Enums, int, int]:
+    """Return the vendor's function, its enums, and size and increment of x."""
+    try:
+        itemsize, call, enums = routine[x._device, x._code]
+        (n,), (stride,) = x._shape, x._strides
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"x": (x, 1)})
+        raise
+    if stride % itemsize:
+        raise _unaligned(routine.name, x=x)
+    return call, enums, n, stride // itemsize if n > 1 else 1
+
+
+def _two(routine: _Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]:
+    """Return the vendor's function, the size of x and y, and their increments."""
+    try:
+        itemsize, call, _ = routine[x._device, x._code]
+        (n,), (stride_x,) = x._shape, x._strides
+        (size,), (stride_y,) = y._shape, y._strides
+        if x._code != y._code:
+            raise KeyError
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"x": (x, 1), "y": (y, 1)})
+        raise
+    if size != n:
+        raise _misfit(routine.name, "y", y, (n,), "as x has")
+    if (stride_x | stride_y) % itemsize:
+        raise _unaligned(routine.name, x=x, y=y)
+    if n > 1:
+        return call, n, stride_x // itemsize, stride_y // itemsize
+    return call, n, 1, 1
+
+
+def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
+    """Add alpha x to y; both of shape (n,)."""
+    call, n, incx, incy = _two(_AXPY, x, y)
+    call(n, alpha, x, incx, y, incy)
+
+
+def scal(alpha: Scalar, x: Pointer) -> None:
+    """Multiply x, of shape (n,), by alpha."""
+    call, _, n, inc = _one(_SCAL, x)
+    call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
+
+
+def copy(x: Pointer, y: Pointer) -> None:
+    """Copy x to y; both of shape (n,)."""
+    call, n, incx, incy = _two(_COPY, x, y)
+    call(n, x, incx, y, incy)
+
+
+def swap(x: Pointer, y: Pointer) -> None:
+    """Exchange the values of x and y; both of shape (n,)."""
+    call, n, incx, incy = _two(_SWAP, x, y)
+    call(n, x, incx, y, incy)
+
+
+@overload
+def dot(x: Pointer, y: Pointer, *, result: None = None) -> float: ...
+@overload
+def dot(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
+def dot(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> float | None:
+    """Return the sum of x y, both of shape (n,) and real; or write it to `result`, a 0-d DevicePtr, and return None."""
+    call, n, incx, incy = _two(_DOT, x, y)
+    return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
+
+
+@overload
+def dotu(x: Pointer, y: Pointer, *, result: None = None) -> complex: ...
+@overload
+def dotu(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
+def dotu(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> complex | None:
+    """Return the sum of x y, both of shape (n,); or write it to `result`, a 0-d DevicePtr, and return None."""
+    call, n, incx, incy = _two(_DOTU, x, y)
+    return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
+
+
+@overload
+def dotc(x: Pointer, y: Pointer, *, result: None = None) -> complex: ...
+@overload
+def dotc(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
+def dotc(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> complex | None:
+    """Return the sum of conj(x) y, both of shape (n,); or write it to `result`, a 0-d DevicePtr, and return None."""
+    call, n, incx, incy = _two(_DOTC, x, y)
+    return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
+
+
+@overload
+def nrm2(x: Pointer, *, result: None = None) -> float: ...
+@overload
+def nrm2(x: Pointer, *, result: Pointer) -> None: ...
+def nrm2(x: Pointer, *, result: Pointer | None = None) -> float | None:
+    """Return the Euclidean norm of x, of shape (n,); or write it to `result`, a real 0-d DevicePtr, and return None."""
+    call, _, n, inc = _one(_NRM2, x)
+    return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
+
+
+@overload
+def asum(x: Pointer, *, result: None = None) -> float: ...
+@overload
+def asum(x: Pointer, *, result: Pointer) -> None: ...
+def asum(x: Pointer, *, result: Pointer | None = None) -> float | None:
+    """Return the sum of abs(x.real) + abs(x.imag), of shape (n,); or write it to `result`, a real 0-d DevicePtr."""
+    call, _, n, inc = _one(_ASUM, x)
+    return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
+
+
+def iamax(x: Pointer) -> int:
+    """Return the index, from 0 as in NumPy on every device, of the first greatest abs(x.real) + abs(x.imag).
+
+    x has shape (n,), n at least 1, and a positive stride. There is no `result=`: vendors count from 0 or from 1.
+    """
+    call, enums, n, inc = _one(_IAMAX, x)
+    if not n:
+        raise ArgumentError("blas.iamax: x has shape (0,), needs at least one element")
+    if inc < 1:
+        raise ArgumentError(f"blas.iamax: x has a stride of {inc} elements, needs a positive one; pass x[::-1]")
+    return call(n, x, inc) - enums.base  # type: ignore[no-any-return]
+
+
+def rot(x: Pointer, y: Pointer, c: Scalar, s: Scalar) -> None:
+    """Rotate the plane of x and y: x, y become c x + s y, c y - s x; both of shape (n,), c and s real."""
+    call, n, incx, incy = _two(_ROT, x, y)
+    call(n, x, incx, y, incy, c, s)
+
+
+# -- level 2 ----------------------------------------------------------------------------------------------------------
+def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, trans: str = "N") -> None:
+    """Set y to alpha op(A) x + beta y; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (m, n), x (n,) and y (m,); x (m,) and y (n,) unless trans is "N".
+    """
+    try:
+        code = A._code
+        itemsize, function, order, ops, flipped_ops = _GEMV_PARTS[A._device, code]
+        (m, n), (down, across) = A._shape, A._strides
+        (size_x,), (stride_x,) = x._shape, x._strides
+        (size_y,), (stride_y,) = y._shape, y._strides
+        if code != x._code or code != y._code:
+            raise KeyError
+        op = ops[trans]
+    except (AttributeError, KeyError, ValueError):
+        _explain(_GEMV, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
+        raise
+    inner, outer = (n, m) if trans == "N" else (m, n)
+    if size_x != inner:
+        raise _misfit("gemv", "x", x, (inner,), f'for A of shape ({m}, {n}) and trans="{trans}"')
+    if size_y != outer:
+        raise _misfit("gemv", "y", y, (outer,), f'for A of shape ({m}, {n}) and trans="{trans}"')
+    incx = incy = 1
+    if stride_x != itemsize or stride_y != itemsize:
+        if (stride_x | stride_y) % itemsize:
+            raise _unaligned("gemv", x=x, y=y)
+        incx = stride_x // itemsize if size_x > 1 else 1
+        incy = stride_y // itemsize if size_y > 1 else 1
+    if down == itemsize and (ld := across // itemsize) >= m > 0 and ld * itemsize == across:
+        pass  # in Fortran order
+    elif across == itemsize and (ld := down // itemsize) >= n > 0 and ld * itemsize == down and m > 1:
+        m, n, op = n, m, flipped_ops[trans]  # in C order
+    else:
+        by_columns, by_rows = _stored(A)
+        if not by_columns and not by_rows:
+            raise _inexpressible("gemv", "", A=A)
+        ld = by_columns or by_rows
+        if not by_columns:
+            m, n, op = n, m, flipped_ops[trans]
+    if op is None:  # y^T = x^T (A^T)^H, of matrices of one row
+        _, gemm, _ = _GEMM[A._device, code]
+        row_x, row_y = _forward("gemv", "x", incx), _forward("gemv", "y", incy)
+        gemm(ops["N"], ops["C"], 1, m, n, alpha, x, row_x, A, ld, beta, y, row_y)
+    elif order is None:
+        function(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
+    else:
+        function(order, op, m, n, alpha, A, ld, x, incx, beta, y, incy)
+
+
+def _rank_one(routine: _Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
+    try:
+        itemsize, call, enums = routine[A._device, A._code]
+        m, n = A._shape
+        (size_x,), (stride_x,) = x._shape, x._strides
+        (size_y,), (stride_y,) = y._shape, y._strides
+        if A._code != x._code or A._code != y._code:
+            raise KeyError
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"x": (x, 1), "y": (y, 1), "A": (A, 2)})
+        raise
+    if size_x != m:
+        raise _misfit(routine.name, "x", x, (m,), f"for A of shape ({m}, {n})")
+    if size_y != n:
+        raise _misfit(routine.name, "y", y, (n,), f"for A of shape ({m}, {n})")
+    if (stride_x | stride_y) % itemsize:
+        raise _unaligned(routine.name, x=x, y=y)
+    incx = stride_x // itemsize if m > 1 else 1
+    incy = stride_y // itemsize if n > 1 else 1
+    ld, ld_rows = _stored(A)
+    if ld:
+        call(m, n, alpha, x, incx, y, incy, A, ld)
+    elif not ld_rows:
+        raise _inexpressible(routine.name, "", A=A)
+    elif routine is not _GERC or not enums.conjugates:
+        call(n, m, alpha, y, incy, x, incx, A, ld_rows)
+    else:  # A^T += alpha (y^T)^H x^T, of matrices of one row
+        gemm = _GEMM[A._device, A._code][1]
+        row_x, row_y = _forward("gerc", "x", incx), _forward("gerc", "y", incy)
+        gemm(enums.op[0]["C"], enums.op[0]["N"], n, m, 1, alpha, y, row_y, x, row_x, 1.0, A, ld_rows)
+
+
+def ger(alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
+    """Add alpha x y^T to A; x has shape (m,), y (n,) and A (m, n)."""
+    _rank_one(_GER, alpha, x, y, A)
+
+
+def gerc(alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
+    """Add alpha x y^H to A; x has shape (m,), y (n,) and A (m, n)."""
+    _rank_one(_GERC, alpha, x, y, A)
+
+
+def _symmetric_vector(
+    routine: _Routine, alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, uplo: str
+) -> None:
+    try:
+        itemsize, call, enums = routine[A._device, A._code]
+        n, columns = A._shape
+        (size_x,), (stride_x,) = x._shape, x._strides
+        (size_y,), (stride_y,) = y._shape, y._strides
+        if A._code != x._code or A._code != y._code:
+            raise KeyError
+        ld, ld_rows = _stored(A)
+        fill = enums.uplo[not ld][uplo]
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, uplo=uplo)
+        raise
+    if columns != n:
+        raise _misfit(routine.name, "A", A, (n, n), "as a square matrix")
+    if size_x != n:
+        raise _misfit(routine.name, "x", x, (n,), f"for A of shape ({n}, {n})")
+    if size_y != n:
+        raise _misfit(routine.name, "y", y, (n,), f"for A of shape ({n}, {n})")
+    if (stride_x | stride_y) % itemsize:
+        raise _unaligned(routine.name, x=x, y=y)
+    incx = stride_x // itemsize if n > 1 else 1
+    incy = stride_y // itemsize if n > 1 else 1
+    if not ld and not ld_rows:
+        raise _inexpressible(routine.name, "", A=A)
+    if call is not None and (ld or routine is _SYMV or not enums.conjugates):
+        call(fill, n, alpha, A, ld or ld_rows, x, incx, beta, y, incy)
+    else:  # y^T = x^T A^T, of matrices of one row; A^T is what lies there in C order, and A itself if symmetric
+        product = (_HEMM if routine is _HEMV else _SYMM)[A._device, A._code][1]
+        row_x, row_y = _forward(routine.name, "x", incx), _forward(routine.name, "y", incy)
+        product(enums.side[0]["R"], fill, 1, n, alpha, A, ld or ld_rows, x, row_x, beta, y, row_y)
+
+
+def symv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a symmetric A, of which the upper ("U") or lower ("L") triangle is read.
+
+    A has shape (n, n), x and y (n,).
+    """
+    _symmetric_vector(_SYMV, alpha, A, x, beta, y, uplo)
+
+
+def hemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a Hermitian A, of which the upper ("U") or lower ("L") triangle is read.
+
+    A has shape (n, n), x and y (n,). For real dtypes it is symv.
+    """
+    _symmetric_vector(_HEMV, alpha, A, x, beta, y, uplo)
+
+
+def _triangular_vector(
+    routine: _Routine, matrix_routine: _Routine, A: Pointer, x: Pointer, uplo: str, trans: str, diag: str
+) -> None:
+    try:
+        itemsize, call, enums = routine[A._device, A._code]
+        n, columns = A._shape
+        (size,), (stride,) = x._shape, x._strides
+        if A._code != x._code:
+            raise KeyError
+        ld, ld_rows = _stored(A)
+        fill, op, unit = enums.uplo[not ld][uplo], enums.op[not ld][trans], enums.diag[diag]
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"A": (A, 2), "x": (x, 1)}, uplo=uplo, trans=trans, diag=diag)
+        raise
+    if columns != n:
+        raise _misfit(routine.name, "A", A, (n, n), "as a square matrix")
+    if size != n:
+        raise _misfit(routine.name, "x", x, (n,), f"for A of shape ({n}, {n})")
+    if stride % itemsize:
+        raise _unaligned(routine.name, x=x)
+    inc = stride // itemsize if n > 1 else 1
+    if not ld and not ld_rows:
+        raise _inexpressible(routine.name, "", A=A)
+    if op is not None:
+        call(fill, op, unit, n, A, ld or ld_rows, x, inc)
+    else:  # x^T (A^T)^H, of a matrix of one row
+        row, right = _forward(routine.name, "x", inc), enums.side[0]["R"]
+        matrix_routine[A._device, A._code][1](right, fill, enums.op[0]["C"], unit, 1, n, 1.0, A, ld_rows, x, row)
+
+
+def trmv(A: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Set x to op(A) x for a triangular A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (n, n), and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones,
+    if diag is "U". x has shape (n,).
+    """
+    _triangular_vector(_TRMV, _TRMM, A, x, uplo, trans, diag)
+
+
+def trsv(A: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Solve op(A) z = x for a triangular A and set x to z; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (n, n), and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones,
+    if diag is "U". x has shape (n,). Nothing checks that A can be inverted.
+    """
+    _triangular_vector(_TRSV, _TRSM, A, x, uplo, trans, diag)
+
+
+# -- level 3 ----------------------------------------------------------------------------------------------------------
+# Each is computed as it is written, or transposed as a whole (t = 1) for an output in C order: what lies in C order is
+# then, for the library, the transpose that is wanted.
+def gemm(
+    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
+) -> None:
+    """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and so for B.
+
+    C has shape (m, n), op(A) (m, k) and op(B) (k, n). Orders may be mixed, except that a complex matrix with "C" needs
+    the order of C.
+    """
+    try:
+        _, call, enums = _GEMM[C._device, C._code]
+        m, n = C._shape
+        rows_a, k = A._shape if trans_a == "N" else A._shape[::-1]
+        rows_b, columns_b = B._shape if trans_b == "N" else B._shape[::-1]
+        if C._code != A._code or C._code != B._code:
+            raise KeyError
+        ops_a = enums.op[0][trans_a], enums.op[1][trans_a]
+        ops_b = enums.op[0][trans_b], enums.op[1][trans_b]
+        stored_a, stored_b, stored_c = _stored(A), _stored(B), _stored(C)
+    except (AttributeError, KeyError, ValueError):
+        _explain(_GEMM, {"A": (A, 2), "B": (B, 2), "C": (C, 2)}, trans_a=trans_a, trans_b=trans_b)
+        raise
+    if rows_a != m:
+        needed = (m, k) if trans_a == "N" else (k, m)
+        raise _misfit("gemm", "A", A, needed, f'for C of shape ({m}, {n}) and trans_a="{trans_a}"')
+    if rows_b != k or columns_b != n:
+        needed = (k, n) if trans_b == "N" else (n, k)
+        reason = f'for C of shape ({m}, {n}), A of shape {A._shape}, trans_a="{trans_a}" and trans_b="{trans_b}"'
+        raise _misfit("gemm", "B", B, needed, reason)
+    for t in (0, 1):
+        ldc = stored_c[t]
+        # in the order of the output if it is stored so, with its operation as it is; else in the other, flipped
+        op_a, lda = (ops_a[0], stored_a[t]) if stored_a[t] else (ops_a[1], stored_a[1 - t])
+        op_b, ldb = (ops_b[0], stored_b[t]) if stored_b[t] else (ops_b[1], stored_b[1 - t])
+        if ldc and lda and ldb and op_a is not None and op_b is not None:
+            if t:
+                call(op_b, op_a, n, m, k, alpha, B, ldb, A, lda, beta, C, ldc)
+            else:
+                call(op_a, op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
+            return
+    raise _inexpressible("gemm", "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
+
+
+def _symmetric_matrix(
+    routine: _Routine, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, side: str, uplo: str
+) -> None:
+    try:
+        _, call, enums = routine[C._device, C._code]
+        m, n = C._shape
+        rows, columns = A._shape
+        if C._code != A._code or C._code != B._code:
+            raise KeyError
+        sides = enums.side[0][side], enums.side[1][side]
+        fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
+        stored_a, stored_b, stored_c = _stored(A), _stored(B), _stored(C)
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"A": (A, 2), "B": (B, 2), "C": (C, 2)}, side=side, uplo=uplo)
+        raise
+    order = m if side == "L" else n
+    if rows != order or columns != order:
+        raise _misfit(routine.name, "A", A, (order, order), f'for C of shape ({m}, {n}) and side="{side}"')
+    if B._shape != C._shape:
+        raise _misfit(routine.name, "B", B, (m, n), "as C has")
+    conjugates = routine is _HEMM and enums.conjugates  # then A in another order than C's is conj(A), not A
+    for t in (0, 1):
+        ldb, ldc = stored_b[t], stored_c[t]
+        a = t if stored_a[t] else 1 - t
+        lda = stored_a[a]
+        if lda and ldb and ldc and not (conjugates and a != t):
+            if t:
+                m, n = n, m
+            call(sides[t], fills[a], m, n, alpha, A, lda, B, ldb, beta, C, ldc)
+            return
+    rule = "A and B and C need the same order" if conjugates else "B and C need the same order"
+    raise _inexpressible(routine.name, rule, A=A, B=B, C=C)
+
+
+def symm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
+    """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a symmetric A.
+
+    B and C have shape (m, n) and one order; A has shape (m, m) for "L" or (n, n) for "R", in any order, and its upper
+    ("U") or lower ("L") triangle is read.
+    """
+    _symmetric_matrix(_SYMM, alpha, A, B, beta, C, side, uplo)
+
+
+def hemm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
+    """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a Hermitian A.
+
+    B and C have shape (m, n); A has shape (m, m) for "L" or (n, n) for "R", and its upper ("U") or lower ("L")
+    triangle is read. All have one order. For real dtypes it is symm.
+    """
+    _symmetric_matrix(_HEMM, alpha, A, B, beta, C, side, uplo)
+
+
+def _rank_k(
+    routine: _Routine, alpha: Scalar, A: Pointer, B: Pointer | None, beta: Scalar, C: Pointer, uplo: str, trans: str
+) -> None:
+    operands = {"A": A, "C": C} if B is None else {"A": A, "B": B, "C": C}
+    try:
+        _, call, enums = routine[C._device, C._code]
+        n, columns = C._shape
+        rows_a, k = A._shape if trans == "N" else A._shape[::-1]
+        if any(operand._code != C._code for operand in operands.values()):
+            raise KeyError
+        fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
+        ops = enums.op[0][trans], enums.op[1][trans]
+        stored_a, stored_c = _stored(A), _stored(C)
+        stored_b = stored_a if B is None else _stored(B)
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {name: (operand, 2) for name, operand in operands.items()}, uplo=uplo, trans=trans)
+        raise
+    hermitian = enums.conjugates and (routine is _HERK or routine is _HER2K)
+    if enums.conjugates and trans == ("T" if hermitian else "C"):
+        meant, other = ("C", "syrk and syr2k have") if hermitian else ("T", "herk and her2k have")
+        raise ArgumentError(
+            f'blas.{routine.name}: trans must be "N" or "{meant}" for {C.dtype}, got "{trans}"; {other} "{trans}"'
+        )
+    if columns != n:
+        raise _misfit(routine.name, "C", C, (n, n), "as a square matrix")
+    if rows_a != n:
+        needed = (n, k) if trans == "N" else (k, n)
+        raise _misfit(routine.name, "A", A, needed, f'for C of shape ({n}, {n}) and trans="{trans}"')
+    if B is not None and B._shape != A._shape:
+        raise _misfit(routine.name, "B", B, A._shape, "as A has")
+    for t in (0, 1):
+        lda, ldb = stored_a[t], stored_b[t]
+        c = t if stored_c[t] else 1 - t
+        ldc = stored_c[c]
+        if not (lda and ldb and ldc) or (hermitian and c != t):
+            continue
+        op = ops[t]
+        if hermitian and t:  # of what is computed, conj(C), the operands are A^T and B^T
+            op = enums.op[0]["C" if trans == "N" else "N"]
+            A, lda, B, ldb = (A, lda, B, ldb) if B is None else (B, ldb, A, lda)
+        if B is None:
+            call(fills[c], op, n, k, alpha, A, lda, beta, C, ldc)
+        else:
+            call(fills[c], op, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
+        return
+    rule = f"{' and '.join(operands if hermitian else 'AB')} need the same order"
+    raise _inexpressible(routine.name, rule, **operands)
+
+
+def syrk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
+    """Set a triangle of C to alpha A A^T + beta C (trans "N") or alpha A^T A + beta C ("T").
+
+    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A has shape (n, k), or (k, n)
+    for "T", in any order. For real dtypes "C" is "T".
+    """
+    _rank_k(_SYRK, alpha, A, None, beta, C, uplo, trans)
+
+
+def herk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
+    """Set a triangle of C to alpha A A^H + beta C (trans "N") or alpha A^H A + beta C ("C"), alpha and beta real.
+
+    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A has shape (n, k), or (k, n)
+    for "C", and C's order. For real dtypes it is syrk.
+    """
+    _rank_k(_HERK, alpha, A, None, beta, C, uplo, trans)
+
+
+def syr2k(
+    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
+) -> None:
+    """Set a triangle of C to alpha (A B^T + B A^T) + beta C (trans "N") or alpha (A^T B + B^T A) + beta C ("T").
+
+    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A and B have shape (n, k), or
+    (k, n) for "T", and one order. For real dtypes "C" is "T".
+    """
+    _rank_k(_SYR2K, alpha, A, B, beta, C, uplo, trans)
+
+
+def her2k(
+    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
+) -> None:
+    """Set a triangle of C to alpha A B^H + conj(alpha) B A^H + beta C, or alpha A^H B + conj(alpha) B^H A + beta C.
+
+    The first is trans "N", the second "C". C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and
+    written; A and B have shape (n, k), or (k, n) for "C"; all have one order. beta is real. For real dtypes it is
+    syr2k.
+    """
+    _rank_k(_HER2K, alpha, A, B, beta, C, uplo, trans)
+
+
+def _triangular_matrix(
+    routine: _Routine, alpha: Scalar, A: Pointer, B: Pointer, side: str, uplo: str, trans: str, diag: str
+) -> None:
+    try:
+        _, call, enums = routine[B._device, B._code]
+        m, n = B._shape
+        rows, columns = A._shape
+        if A._code != B._code:
+            raise KeyError
+        sides = enums.side[0][side], enums.side[1][side]
+        fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
+        ops = enums.op[0][trans], enums.op[1][trans]
+        unit = enums.diag[diag]
+        stored_a, stored_b = _stored(A), _stored(B)
+    except (AttributeError, KeyError, ValueError):
+        _explain(routine, {"A": (A, 2), "B": (B, 2)}, side=side, uplo=uplo, trans=trans, diag=diag)
+        raise
+    order = m if side == "L" else n
+    if rows != order or columns != order:
+        raise _misfit(routine.name, "A", A, (order, order), f'for B of shape ({m}, {n}) and side="{side}"')
+    for t in (0, 1):
+        ldb = stored_b[t]
+        a = t if stored_a[t] else 1 - t
+        lda, op = stored_a[a], ops[a != t]
+        if lda and ldb and op is not None:
+            if t:
+                m, n = n, m
+            call(sides[t], fills[a], op, unit, m, n, alpha, A, lda, B, ldb)
+            return
+    raise _inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', A=A, B=B)
+
+
+def trmm(
+    alpha: Scalar,
+    A: Pointer,
+    B: Pointer,
+    *,
+    side: str = "L",
+    uplo: str = "U",
+    trans: str = "N",
+    diag: str = "N",
+) -> None:
+    """Set B to alpha op(A) B (side "L") or alpha B op(A) ("R") for a triangular A.
+
+    op(A) is A, A^T or A^H for trans "N", "T" or "C". B has shape (m, n); A has shape (m, m) for "L" or (n, n) for "R",
+    and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones, if diag is "U".
+    Orders may be mixed, except that a complex A with "C" needs the order of B.
+    """
+    _triangular_matrix(_TRMM, alpha, A, B, side, uplo, trans, diag)
+
+
+def trsm(
+    alpha: Scalar,
+    A: Pointer,
+    B: Pointer,
+    *,
+    side: str = "L",
+    uplo: str = "U",
+    trans: str = "N",
+    diag: str = "N",
+) -> None:
+    """Solve op(A) X = alpha B (side "L") or X op(A) = alpha B ("R") for a triangular A and set B to X.
+
+    op(A) is A, A^T or A^H for trans "N", "T" or "C". B has shape (m, n); A has shape (m, m) for "L" or (n, n) for "R",
+    and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones, if diag is "U".
+    Orders may be mixed, except that a complex A with "C" needs the order of B. Nothing checks that A can be inverted.
+    """
+    _triangular_matrix(_TRSM, alpha, A, B, side, uplo, trans, diag)

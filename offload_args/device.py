@@ -1,0 +1,168 @@
+"""The devices of this process: where arrays can be lent to.
+
+`host` is always there and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, final
+
+from . import _array
+from .errors import ArgumentError
+
+__all__ = ["Counters", "Device", "Memory"]
+
+
+class Memory(NamedTuple):
+    """A device's memory in bytes."""
+
+    free: int
+    total: int
+
+
+class Counters(NamedTuple):
+    """What a device has done so far in this process, and what is live on it now."""
+
+    copies_up: int  #: host to device, one for each array or part of one
+    bytes_up: int
+    copies_down: int  #: device to host
+    bytes_down: int
+    allocations: int
+    frees: int
+    mappings: int  #: live entries of the present table
+    regions: int  #: live regions
+    calls: int  #: vendor calls
+
+
+@final
+class Device:
+    """Name one device: "host", "cuda:0" or "sim:0".
+
+    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for a name that
+    no device has.
+    """
+
+    __slots__ = ("name", "number")
+
+    name: str
+    number: int  #: what the core calls it; valid in this process
+
+    _opened: ClassVar[dict[int, Device]] = {}
+
+    def __new__(cls, name: str) -> Device:
+        if not isinstance(name, str):
+            raise ArgumentError(f'Device: name needs a string such as "cuda:0" or "host", got {name!r}')
+        number = _array.device_open(name)
+        known = cls._opened.get(number)
+        if known is not None:
+            return known
+        device = object.__new__(cls)
+        object.__setattr__(device, "name", _array.device_info(number)[0])
+        object.__setattr__(device, "number", number)
+        return cls._opened.setdefault(number, device)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Device: {name} can't be set")
+
+    @classmethod
+    def all(cls) -> tuple[Device, ...]:
+        """List the devices of this machine, GPUs first, the host last; not those for testing."""
+        return (*(cls(f"cuda:{i}") for i in range(_array.device_count("cuda"))), cls("host"))
+
+    @classmethod
+    def default(cls) -> Device:
+        """Return the first GPU, or the host where there is none."""
+        return cls("cuda:0" if _array.device_count("cuda") else "host")
+
+    @classmethod
+    def host(cls) -> Device:
+        """Return the host as a device; its memory is not that of the arrays lent to it."""
+        return cls("host")
+
+    @classmethod
+    def from_index(cls, index: int) -> Device:
+        """Return the GPU of that index.
+
+        Raises DeviceUnavailableError if there are not so many.
+        """
+        return cls(f"cuda:{index}")
+
+    @property
+    def backend(self) -> str:
+        """The part of the name before the colon."""
+        return _array.device_info(self.number)[1]
+
+    @property
+    def model(self) -> str:
+        """What its maker calls it, such as "NVIDIA H200"."""
+        return _array.device_info(self.number)[2]
+
+    @property
+    def index(self) -> int:
+        """Its number within its backend."""
+        return _array.device_info(self.number)[3]
+
+    @property
+    def memory(self) -> Memory:
+        """Its free and total memory now, in bytes."""
+        return Memory(*_array.device_info(self.number)[5:7])
+
+    @property
+    def driver_version(self) -> int:
+        """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
+        return _array.device_info(self.number)[7]
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """Major and minor version of a GPU's instruction set; (0, 0) for others."""
+        return _array.device_info(self.number)[8:10]
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far."""
+        return Counters(*_array.device_counters(self.number))
+
+    def synchronize(self) -> None:
+        """Wait for all its work, also that of others in this process."""
+        _array.device_synchronize(self.number)
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
+        return Device, (self.name,)
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, Device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f'Device("{self.name}")'
+
+
+def opened() -> tuple[Device, ...]:
+    """List the devices that were used in this process."""
+    return tuple(Device._opened.copy().values())
+
+
+def by_number(number: int) -> Device:
+    """Return the open device of that number."""
+    known = Device._opened.get(number)
+    return known if known is not None else Device(_array.device_info(number)[0])
+
+
+def as_device(device: Device | str) -> Device:
+    """Return the Device that `device=` means.
+
+    Raises DeviceUnavailableError, and ArgumentError for what is neither a Device nor a name.
+    """
+    if isinstance(device, Device):
+        return device
+    return Device(device)
+
+
+def default_number() -> int:
+    """Return the number of the default device; asked once a process."""
+    return Device.default().number

@@ -1,0 +1,201 @@
+"""What can go wrong: one exception a kind of failure, each also the built-in that a person would catch.
+
+The texts come from the core and name the call, the argument, what was needed, what came and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from . import _array
+
+__all__ = [
+    "AliasError",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "BackendError",
+    "CaptureError",
+    "DTypeError",
+    "DeviceLostError",
+    "DeviceMemoryError",
+    "DeviceUnavailableError",
+    "DirectionError",
+    "ExtentError",
+    "ForkedError",
+    "HostAccessError",
+    "HostPointerError",
+    "InvalidDataError",
+    "LibraryError",
+    "OffloadError",
+    "OffloadWarning",
+    "PerformanceWarning",
+    "PresentError",
+    "RegionError",
+    "SizeOverflowError",
+    "StalePointerError",
+    "TornArrayError",
+    "UnwrittenWarning",
+    "WrongDeviceError",
+]
+
+
+class OffloadError(Exception):
+    """The base of every exception of this package."""
+
+
+class ArgumentError(OffloadError, ValueError):
+    """A value that no call can take: a negative size, an unknown constant, too many dimensions."""
+
+
+class ArgumentTypeError(OffloadError, TypeError):
+    """An argument of a kind that can't be lent or passed here: a list, a scalar, None."""
+
+
+class DTypeError(OffloadError, TypeError):
+    """A dtype that the call does not take or that devices can't hold."""
+
+
+class HostAccessError(OffloadError, TypeError):
+    """Something only the host could do was asked of a device pointer."""
+
+
+class HostAttributeError(HostAccessError, AttributeError):
+    """An attribute that a device pointer has on GPUs only, so that hasattr() answers False elsewhere."""
+
+
+class HostPointerError(OffloadError, TypeError):
+    """A host array, a host address or nothing where a device pointer belongs, or the reverse."""
+
+
+class StalePointerError(OffloadError, RuntimeError):
+    """A device pointer was used after its region."""
+
+
+class ExtentError(OffloadError, ValueError):
+    """A call would touch more than a pointer has."""
+
+
+class SizeOverflowError(OffloadError, OverflowError):
+    """A size that does not fit."""
+
+
+class WrongDeviceError(OffloadError, ValueError):
+    """A pointer on another device than the call's."""
+
+
+class DirectionError(OffloadError, ValueError):
+    """An In or a read-only array would be written, an Out read before it was written, or rights widened."""
+
+
+class AliasError(OffloadError, ValueError):
+    """A written operand of a call overlaps another one."""
+
+
+class PresentError(OffloadError, ValueError):
+    """An array that is not present, or overlaps what is present only in part."""
+
+
+class RegionError(OffloadError, RuntimeError):
+    """A region was entered while it is open."""
+
+
+class InvalidDataError(OffloadError, RuntimeError):
+    """Data that a failed call or region left undefined."""
+
+
+class DeviceMemoryError(OffloadError, MemoryError):
+    """There is not enough device memory."""
+
+
+class BackendError(OffloadError, RuntimeError):
+    """The driver refused."""
+
+
+class LibraryError(OffloadError, RuntimeError):
+    """A vendor library is missing, lacks a function, or failed."""
+
+
+class DeviceUnavailableError(OffloadError, RuntimeError):
+    """There is no such device here."""
+
+
+class DeviceLostError(OffloadError, RuntimeError):
+    """The device failed earlier and can't be used by this process any more."""
+
+
+class CaptureError(OffloadError, RuntimeError):
+    """The caller's stream is being captured and something would have to move."""
+
+
+class ForkedError(OffloadError, RuntimeError):
+    """This process was forked after the devices were first used."""
+
+
+class TornArrayError(OffloadError, RuntimeError):
+    """The device died while host arrays were being written; the text says which are new, old and torn."""
+
+
+class OffloadWarning(UserWarning):
+    """The base of every warning of this package."""
+
+
+class PerformanceWarning(OffloadWarning):
+    """Something works, but slower than it need be."""
+
+
+class UnwrittenWarning(OffloadWarning):
+    """An Out that nothing wrote; its host array is as it was."""
+
+
+# By oa_status, from 1.
+_BY_STATUS: Final[tuple[type[OffloadError], ...]] = (
+    ArgumentError,
+    DTypeError,
+    HostPointerError,
+    StalePointerError,
+    ExtentError,
+    SizeOverflowError,
+    WrongDeviceError,
+    DirectionError,
+    AliasError,
+    PresentError,
+    InvalidDataError,
+    DeviceMemoryError,
+    BackendError,
+    LibraryError,
+    DeviceUnavailableError,
+    DeviceLostError,
+    CaptureError,
+    ForkedError,
+    TornArrayError,
+)
+
+
+# What a person called, by the name that the core has for it.
+_CALLERS: Final = {
+    "oa_address": "DevicePtr.address",
+    "oa_device_open": "Device",
+    "oa_export": "DevicePtr",
+    "oa_pointer_assign": "DevicePtr.assign",
+    "oa_pointer_query": "DevicePtr",
+    "oa_pointer_view": "DevicePtr",
+    "oa_region_enter": "offload_args",
+    "oa_region_finish": "offload_args",
+    "oa_region_wait": "offload_args",
+    "oa_sim_configure": "testing",
+    "oa_stage": "DevicePtr",
+    "oa_update_from": "update",
+    "oa_update_to": "update",
+}
+
+
+def raise_status(status: int) -> NoReturn:
+    """Raise the exception of a failed call of the core, on the thread that made it.
+
+    status is its oa_status, other than OA_OK.
+    """
+    caller, colon, rest = _array.last_error().partition(":")
+    text = _CALLERS.get(caller, caller) + colon + rest
+    if 0 < status <= len(_BY_STATUS):
+        raise _BY_STATUS[status - 1](text)
+    raise OffloadError(f"{text} (status {status})")

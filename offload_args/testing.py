@@ -1,0 +1,93 @@
+"""For tests of code that uses devices: strict simulated devices, failing calls, what is left, what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import _array
+from .device import Counters, Device, opened
+from .errors import ArgumentError
+
+__all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "sim_device"]
+
+# What sim_device() set, by device number: the core sets all properties at once.
+_settings: dict[int, tuple[int, int]] = {}
+
+
+def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
+    """Return the simulated device of that index, 0 to 7.
+
+    capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
+    microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned.
+    """
+    device = Device(f"sim:{index}")
+    _array.sim_configure(device.number, capacity, 0, delay_us)
+    _settings[device.number] = (capacity, delay_us)
+    return device
+
+
+def fail_call(device: Device, k: int) -> None:
+    """Let the k-th backend call of a simulated device from now fail, counted from 1; 0: none."""
+    if k < 0:
+        raise ArgumentError(f"fail_call: k needs 0 or more, got {k}")
+    capacity, delay_us = _settings.get(device.number, (0, 0))
+    _array.sim_configure(device.number, capacity, k, delay_us)
+
+
+def backend_calls(device: Device) -> int:
+    """Return how many backend calls a simulated device has seen."""
+    return _array.sim_backend_calls(device.number)
+
+
+def no_mappings_left() -> None:
+    """Raise AssertionError if any device still has a live mapping or region."""
+    left = []
+    for device in opened():
+        now = device.counters
+        if now.mappings or now.regions:
+            left.append(f"{device}: {now.mappings} mappings, {now.regions} regions")
+    if left:
+        raise AssertionError("still present: " + "; ".join(left))
+
+
+class Moved:
+    """How much a device's counters have risen since the block began; fixed when it ends."""
+
+    copies_up: int
+    bytes_up: int
+    copies_down: int
+    bytes_down: int
+    allocations: int
+    frees: int
+    mappings: int
+    regions: int
+    calls: int
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._before = device.counters
+        self._after: Counters | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FIELDS:
+            raise AttributeError(name)
+        now = self._after if self._after is not None else self._device.counters
+        return getattr(now, name) - getattr(self._before, name)
+
+    def __repr__(self) -> str:
+        return f"Moved({', '.join(f'{name}={getattr(self, name)}' for name in _FIELDS)})"
+
+
+_FIELDS = Counters._fields
+
+
+@contextmanager
+def counting(device: Device) -> Iterator[Moved]:
+    """Count what a device does in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`."""
+    moved = Moved(device)
+    try:
+        yield moved
+    finally:
+        moved._after = device.counters

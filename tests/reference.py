@@ -1,0 +1,188 @@
+"""What BLAS should compute, written out plainly on dense arrays, for tests; independent of any BLAS.
+
+Functions work in the dtype of their arrays: give them `wide` ones. Each is a polynomial in its operands with positive
+coefficients, so that the same function of absolute values is the magnitude that rounding errors are measured against.
+In matrices only what the routine may read is used: fill the rest with NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+WIDE = {"f": np.longdouble, "d": np.longdouble, "F": np.clongdouble, "D": np.clongdouble}
+
+
+def wide(a: Any) -> Array:
+    """Return a copy in the widest dtype of its kind."""
+    a = np.asarray(a)
+    return a.astype(WIDE.get(a.dtype.char, a.dtype))
+
+
+def op(A: Array, trans: str) -> Array:
+    return {"N": A, "T": A.T, "C": A.conj().T}[trans]
+
+
+def conj(A: Array, wanted: bool) -> Array:
+    return A.conj() if wanted else A
+
+
+def triangle(A: Array, uplo: str, diag: str = "N") -> Array:
+    """The triangular matrix that is stored in one triangle of A; diag "U": with ones on its diagonal."""
+    rows, columns = np.indices(A.shape)
+    kept = (columns >= rows) if uplo == "U" else (columns <= rows)
+    T = np.where(kept, A, A.dtype.type(0))
+    if diag == "U":
+        np.fill_diagonal(T, 1)
+    return T
+
+
+def symmetric(A: Array, uplo: str, hermitian: bool = False) -> Array:
+    """The symmetric or Hermitian matrix that is stored in one triangle of A."""
+    T = triangle(A, uplo)
+    off = T - np.diag(np.diag(T))
+    return T + (off.conj().T if hermitian else off.T)
+
+
+# -- how matrices are stored ------------------------------------------------------------------------------------------
+def in_triangle(n: int, uplo: str) -> NDArray[np.bool_]:
+    rows, columns = np.indices((n, n))
+    kept: NDArray[np.bool_] = (columns >= rows) if uplo == "U" else (columns <= rows)
+    return kept
+
+
+def packed(A: Array, uplo: str, order: str = "F") -> Array:
+    """One triangle of A column by column ("F") or row by row ("C"), as one vector."""
+    n = len(A)
+    lines = [A[:, j] for j in range(n)] if order == "F" else [A[i] for i in range(n)]
+    # the upper triangle by columns and the lower by rows begin at 0; the others at the diagonal
+    begins = (uplo == "U") == (order == "F")
+    return np.concatenate([line[: i + 1] if begins else line[i:] for i, line in enumerate(lines)] or [A.ravel()])
+
+
+def banded(A: Array, kl: int, ku: int, order: str, gap: complex) -> Array:
+    """The band of A, of kl diagonals below and ku above, one a row ("F") or one a column ("C", as CBLAS has it).
+
+    What is no element of A is `gap`. Both give an array whose memory in that order is what BLAS reads.
+    """
+    m, n = A.shape
+    if order == "C":
+        return banded(A.T, ku, kl, "F", gap).T
+    B = np.full((kl + ku + 1, n), gap, A.dtype)
+    for j in range(n):
+        for i in range(max(0, j - ku), min(m, j + kl + 1)):
+            B[ku + i - j, j] = A[i, j]
+    return B
+
+
+def band_of(A: Array, kl: int, ku: int) -> Array:
+    """A with zeros outside its band."""
+    rows, columns = np.indices(A.shape)
+    return np.where((columns - rows <= ku) & (rows - columns <= kl), A, A.dtype.type(0))
+
+
+# -- level 1 ----------------------------------------------------------------------------------------------------------
+def axpy(alpha: Any, x: Array, y: Array) -> Array:
+    return alpha * x + y
+
+
+def dot(x: Array, y: Array, conjugated: bool = False) -> Any:
+    return (conj(x, conjugated) * y).sum()
+
+
+def asum(x: Array) -> Any:
+    return np.abs(x.real).sum() + (np.abs(x.imag).sum() if np.iscomplexobj(x) else 0)
+
+
+def nrm2(x: Array) -> Any:
+    return np.sqrt((np.abs(x) ** 2).sum())
+
+
+def size1(x: Array) -> Array:
+    """What amax and amin compare."""
+    return np.abs(x.real) + np.abs(x.imag)
+
+
+def rot(x: Array, y: Array, c: Any, s: Any, minus: int = -1) -> tuple[Array, Array]:
+    return c * x + s * y, c * y + minus * np.conj(s) * x
+
+
+def rotm_matrix(param: Array) -> Array:
+    """The H that param stands for."""
+    flag, h11, h21, h12, h22 = param
+    H = {-2: [[1, 0], [0, 1]], -1: [[h11, h12], [h21, h22]], 0: [[1, h12], [h21, 1]], 1: [[h11, 1], [-1, h22]]}
+    return np.array(H[int(flag)], dtype=param.dtype)
+
+
+# -- levels 2 and 3: alpha and beta as numbers of the wide dtype; with beta 0, C is not read ---------------------------
+def plus(product: Array, beta: Any, C: Array) -> Array:
+    return product if beta == 0 else product + beta * C
+
+
+def gemm(alpha: Any, A: Array, B: Array, beta: Any, C: Array, trans_a: str = "N", trans_b: str = "N") -> Array:
+    return plus(alpha * (op(A, trans_a) @ op(B, trans_b)), beta, C)
+
+
+def gemv(alpha: Any, A: Array, x: Array, beta: Any, y: Array, trans: str = "N") -> Array:
+    return plus(alpha * (op(A, trans) @ x), beta, y)
+
+
+def ger(alpha: Any, x: Array, y: Array, A: Array, conjugated: bool = False) -> Array:
+    return A + alpha * np.outer(x, conj(y, conjugated))
+
+
+def syr2(alpha: Any, x: Array, y: Array, A: Array, hermitian: bool = False) -> Array:
+    other = np.conj(alpha) if hermitian else alpha
+    return A + alpha * np.outer(x, conj(y, hermitian)) + other * np.outer(y, conj(x, hermitian))
+
+
+def symm(alpha: Any, S: Array, B: Array, beta: Any, C: Array, side: str = "L") -> Array:
+    return plus(alpha * (S @ B if side == "L" else B @ S), beta, C)
+
+
+def syrk(alpha: Any, A: Array, beta: Any, C: Array, trans: str = "N", hermitian: bool = False) -> Array:
+    other = "C" if hermitian else "T"
+    return plus(alpha * (A @ op(A, other) if trans == "N" else op(A, other) @ A), beta, C)
+
+
+def syrkx(alpha: Any, A: Array, B: Array, beta: Any, C: Array, trans: str = "N", hermitian: bool = False) -> Array:
+    other = "C" if hermitian else "T"
+    return plus(alpha * (A @ op(B, other) if trans == "N" else op(A, other) @ B), beta, C)
+
+
+def syr2k(alpha: Any, A: Array, B: Array, beta: Any, C: Array, trans: str = "N", hermitian: bool = False) -> Array:
+    second = np.conj(alpha) if hermitian else alpha
+    zero = np.zeros_like(C)
+    product = syrkx(alpha, A, B, 0, zero, trans, hermitian) + syrkx(second, B, A, 0, zero, trans, hermitian)
+    return plus(product, beta, C)
+
+
+def trmm(alpha: Any, T: Array, B: Array, side: str = "L", trans: str = "N") -> Array:
+    return alpha * (op(T, trans) @ B if side == "L" else B @ op(T, trans))
+
+
+# -- how far off a result may be ---------------------------------------------------------------------------------------
+def tolerance(dtype: Any, terms: int, magnitude: Any) -> Any:
+    """The error bound of sums of `terms` products that are `magnitude` in absolute value, computed in dtype.
+
+    (terms + 4) eps for real dtypes in whatever order (Higham, Accuracy and Stability, section 3.1), four times as much
+    for the products and sums of complex ones, and the smallest number for what underflows.
+    """
+    info = np.finfo(dtype)
+    factor = 4 if np.dtype(dtype).kind == "c" else 1
+    return factor * (terms + 4) * info.eps * np.abs(magnitude) + info.tiny
+
+
+def assert_close(got: Any, expected: Any, terms: int, magnitude: Any, dtype: Any, what: str = "") -> None:
+    """Fail unless every element of `got` is within `tolerance` of `expected`."""
+    off = np.abs(wide(got) - expected)
+    allowed = tolerance(dtype, terms, magnitude)
+    good = off <= allowed  # NaN is not good
+    if not np.all(good):
+        worst = np.max(np.where(good, 0, np.nan_to_num(off / allowed, nan=np.inf)))
+        count = np.sum(~np.asarray(good))
+        raise AssertionError(f"{what}: {count} of {np.size(good)} elements are off, one by {worst:.3g} times the bound")

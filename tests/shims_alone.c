@@ -1,0 +1,169 @@
+/* Runs cuBLAS's shims with a core and a vendor library of its own: what they declare, and what they pass on. */
+#include <complex.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "error.h"
+#include "offload_args_cublas.h"
+#define EXPECT(test)                                     \
+  do {                                                   \
+    if (!(test)) {                                       \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #test); \
+      exit(1);                                           \
+    }                                                    \
+  } while (0)
+static int has_wide = 1, narrow_calls, wide_calls, accesses[8], operands, too_large, refused;
+static int64_t got_m, got_lda;
+static float got_alpha;
+static int alpha_on_host = 1;
+static double _Complex got_complex;
+static const void *got_A;
+/* The core, as far as a shim knows it. */
+int oa_begin(oa_call *call) {
+  operands = call->count;
+  for (int i = 0; i < call->count; i++) {
+    accesses[i] = call->operands[i].access;
+    call->operands[i].address = (char *)call->operands[i].pointer + 1;
+  }
+  call->handle = call;
+  return OA_OK;
+}
+int oa_end(oa_call *call, int status) {
+  (void)call;
+  return status;
+}
+static int narrow(void *handle, int trans, int m, int n, const void *alpha, const void *A, int lda, const void *x,
+                  int incx, const void *beta, void *y, int incy) {
+  (void)handle;
+  (void)trans;
+  (void)n;
+  (void)x;
+  (void)incx;
+  (void)beta;
+  (void)y;
+  (void)incy;
+  narrow_calls++, got_m = m, got_lda = lda, got_A = A;
+  if (alpha_on_host) got_alpha = *(const float *)alpha;
+  return 0;
+}
+static int wide(void *handle, int trans, int64_t m, int64_t n, const void *alpha, const void *A, int64_t lda,
+                const void *x, int64_t incx, const void *beta, void *y, int64_t incy) {
+  (void)handle;
+  (void)trans;
+  (void)n;
+  (void)alpha;
+  (void)x;
+  (void)incx;
+  (void)beta;
+  (void)y;
+  (void)incy;
+  wide_calls++, got_m = m, got_lda = lda, got_A = A;
+  return 0;
+}
+static int scale(void *handle, int n, const void *alpha, void *x, int incx) {
+  (void)handle;
+  (void)n;
+  (void)x;
+  (void)incx;
+  EXPECT((uintptr_t)alpha % 16 == 0); /* as cuDoubleComplex has it */
+  got_complex = *(const double _Complex *)alpha;
+  return 0;
+}
+static int largest(void *handle, int n, const void *x, int incx, void *result) {
+  (void)handle;
+  (void)n;
+  (void)x;
+  (void)incx;
+  *(int *)result = 7;
+  return 0;
+}
+static int any(void *handle) {
+  (void)handle;
+  return 0;
+}
+void *oa_library_symbol(oa_library *library, int index) {
+  const char *name = library->symbols[index].name;
+  if (strstr(name, "_64")) return has_wide ? (void *)wide : NULL;
+  if (strstr(name, "Zscal")) return (void *)scale;
+  if (strstr(name, "Isamax")) return (void *)largest;
+  return strstr(name, "gemv") ? (void *)narrow : (void *)any;
+}
+int oa_fail_enum(const char *f, const char *name, int64_t v, const char *a) {
+  (void)f;
+  (void)v;
+  (void)a;
+  return refused = name[0], OA_ERROR_ARGUMENT;
+}
+int oa_fail_too_large(const char *f, const char *name, int64_t v) {
+  (void)f;
+  (void)v;
+  return too_large = name[0], OA_ERROR_OVERFLOW;
+}
+int oa_fail_null(const char *f, const char *name) {
+  (void)f;
+  (void)name;
+  return OA_ERROR_ARGUMENT;
+}
+int oa_fail(int status, const char *format, ...) {
+  (void)format;
+  return status;
+}
+int oa_fail_in(int status, const char *format, ...) {
+  (void)format;
+  return status;
+}
+void oa_error_save(oa_saved_error *saved) { (void)saved; }
+void oa_error_restore(const oa_saved_error *saved) { (void)saved; }
+int oa_pointer_query(const oa_any *p, oa_pointer_info *info) {
+  (void)p;
+  memset(info, 0, sizeof *info);
+  return OA_OK;
+}
+int oa_device_get_info(int d, oa_device_info *info) {
+  (void)d;
+  strcpy(info->backend, "cuda");
+  return OA_OK;
+}
+
+int main(void) {
+  const int64_t big = INT64_C(1) << 31;
+  const oa_f32 *A = (const oa_f32 *)16, *x = (const oa_f32 *)32;
+  oa_f32 *y = (oa_f32 *)48;
+  EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 2.5f, A, 5, x, 1, 0, y, 1) == OA_OK);
+  EXPECT(narrow_calls == 1 && got_m == 3 && got_lda == 5 && got_alpha == 2.5f && got_A == (const void *)17);
+  EXPECT(operands == 3 && accesses[0] == OA_READ && accesses[1] == OA_READ && accesses[2] == OA_OVERWRITE);
+  /* T32: what may not be written whole is not declared so */
+  oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 1, A, 5, x, 1, 0.5f, y, 1);
+  EXPECT(accesses[2] == OA_READ_WRITE);
+  oa_cublas_sgemv(OA_CUBLAS_OP_T, 0, 4, 1, A, 5, x, 1, 0, y, 1);
+  EXPECT(accesses[2] == OA_READ_WRITE);
+  /* T30: the 64-bit form when any size asks for it, else an error that names the size */
+  EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, big, 4, 1, A, big + 1, x, 1, 0, y, 1) == OA_OK);
+  EXPECT(wide_calls == 1 && got_m == big && got_lda == big + 1 && got_A == (const void *)17);
+  EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, 3, 4, 1, A, 5, x, -big - 1, 0, y, 1) == OA_OK && wide_calls == 2);
+  has_wide = 0;
+  EXPECT(oa_cublas_dgemv(OA_CUBLAS_OP_N, 3, big, 1, (const oa_f64 *)16, 5, (const oa_f64 *)32, 1, 0, (oa_f64 *)48, 1) ==
+         OA_ERROR_OVERFLOW);
+  EXPECT(too_large == 'n');
+  EXPECT(oa_cublas_isamax_device(big, x, 1, (oa_i32 *)64) == OA_ERROR_OVERFLOW); /* the index has 32 bits there */
+  /* scalars on the device are operands, and beta is not known */
+  alpha_on_host = 0;
+  EXPECT(oa_cublas_sgemv_device(OA_CUBLAS_OP_N, 3, 4, x, A, 5, x, 1, x, y, 1) == OA_OK);
+  EXPECT(operands == 5 && accesses[2] == OA_READ_WRITE && accesses[3] == OA_READ && accesses[4] == OA_READ);
+  /* enums, results, alignment, in place */
+  EXPECT(oa_cublas_sgemv(7, 3, 4, 1, A, 5, x, 1, 0, y, 1) == OA_ERROR_ARGUMENT && refused == 't');
+  EXPECT(oa_cublas_cherk(OA_CUBLAS_FILL_MODE_LOWER, OA_CUBLAS_OP_T, 1, 1, 1, (const oa_c64 *)16, 1, 0, (oa_c64 *)32,
+                         1) == OA_ERROR_ARGUMENT);
+  EXPECT(oa_cublas_sgbmv(0, 3, 4, -1, 0, 1, A, 5, x, 1, 0, y, 1) == OA_ERROR_ARGUMENT);
+  int64_t index = 0;
+  EXPECT(oa_cublas_isamax(9, x, 1, &index) == OA_OK && index == 7);
+  EXPECT(oa_cublas_isamax(9, x, 1, NULL) == OA_ERROR_ARGUMENT);
+  EXPECT(oa_cublas_zscal(1, 2.0 + 3.0 * _Complex_I, (oa_c128 *)16, 1) == OA_OK &&
+         got_complex == 2.0 + 3.0 * _Complex_I);
+  oa_cublas_strmm(0, 0, 0, 0, 2, 2, 1, A, 2, (const oa_f32 *)y, 2, y, 2);
+  EXPECT(accesses[1] == (OA_READ | OA_IN_PLACE) && accesses[2] == (OA_OVERWRITE | OA_IN_PLACE));
+  oa_cublas_ssyrk(0, 0, 2, 2, 1, A, 2, 0, y, 2);
+  EXPECT(accesses[1] == OA_READ_WRITE);
+  return 0;
+}

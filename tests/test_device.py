@@ -1,0 +1,157 @@
+"""Devices by name, what they say, and what importing the package costs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from offload_args import Device, blas, offload_args, testing
+from offload_args.errors import ArgumentError, DeviceUnavailableError
+
+
+def python(code: str, *options: str) -> str:
+    run = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    return run.stdout
+
+
+def test_a_device_says_what_it_is(device: str) -> None:
+    one = Device(device)
+    assert (one.name, str(one), repr(one)) == (device, device, f'Device("{device}")')
+    assert one == Device(device)
+    assert hash(one) == hash(Device(device))
+    assert one != Device("sim:7")
+    assert one.backend == device.partition(":")[0]
+    assert one.index == int(device.partition(":")[2] or 0)
+    assert one.model
+    assert 0 < one.memory.free <= one.memory.total
+    assert pickle.loads(pickle.dumps(one)) == one
+    one.synchronize()
+    with pytest.raises(AttributeError):
+        one.name = "other"
+
+
+def test_the_default_is_the_first_gpu_or_the_host() -> None:
+    assert Device.default() == Device.all()[0]
+    assert Device.all()[-1] == Device.host()
+    assert all(one.backend in ("cuda", "host") for one in Device.all())
+    with offload_args(np.zeros(2)) as (dx,):
+        assert dx.device == Device.default()
+
+
+def test_devices_that_are_not_here() -> None:
+    for name in ("cuda:99", "sim:8", "vax:0", ""):
+        with pytest.raises(DeviceUnavailableError):
+            Device(name)
+    with pytest.raises(DeviceUnavailableError):
+        Device.from_index(99)
+    with pytest.raises(ArgumentError, match="name"):
+        Device(3)  # type: ignore[arg-type]
+
+
+def test_an_array_on_two_devices_can_be_read_but_not_written_on_both() -> None:
+    x = np.arange(4.0)
+    with offload_args(x, device="sim:1") as (first,), offload_args(x, device="sim:2") as (second,):
+        assert blas.asum(first) == blas.asum(second) == 6
+        with pytest.raises(ValueError, match="dscal: x is present on sim:2 too"):
+            blas.scal(2.0, first)
+        with pytest.raises(ValueError, match="dscal: x is present on sim:1 too"):
+            blas.scal(2.0, second)
+    with offload_args(x, device="sim:1") as (first,):
+        blas.scal(2.0, first)
+    np.testing.assert_array_equal(x, 2 * np.arange(4.0))
+
+
+def test_counting_reads_differences_while_it_counts_and_after() -> None:
+    sim = testing.sim_device()
+    x = np.arange(4.0)
+    with testing.counting(sim) as moved:
+        with offload_args(x, device=sim) as (dx,):
+            blas.scal(2.0, dx)
+            assert (moved.calls, moved.mappings, moved.regions, moved.copies_down) == (1, 1, 1, 0)
+        assert moved.mappings == 0
+    with offload_args(x, device=sim) as (dx,):
+        blas.scal(2.0, dx)
+    assert (moved.calls, moved.bytes_up, moved.bytes_down) == (1, 32, 32)
+    assert "bytes_up=32" in repr(moved)
+    with pytest.raises(AttributeError):
+        _ = moved.elephants
+
+
+def test_no_mappings_left_names_what_is() -> None:
+    with offload_args(np.zeros(2), device="sim:3"):
+        with pytest.raises(AssertionError, match="sim:3: 1 mappings, 1 regions"):
+            testing.no_mappings_left()
+    testing.no_mappings_left()
+
+
+def test_wrong_settings_of_a_simulated_device_are_refused() -> None:
+    sim = testing.sim_device()
+    for function in (lambda: testing.fail_call(sim, -1), lambda: testing.sim_device(capacity=-1)):
+        with pytest.raises(ValueError):
+            function()
+    with pytest.raises(ValueError, match="host"):
+        testing.fail_call(Device.host(), 1)
+
+
+def test_the_import_needs_no_gpu_and_loads_no_vendor_library() -> None:
+    code = """
+import sys, offload_args
+print([m for m in sys.modules if m.startswith(("cuda", "scipy", "offload_args.c", "offload_args.b"))])
+maps = open("/proc/self/maps").read()
+print([name for name in ("libcuda", "libcublas", "libscipy_openblas.so") if name in maps])
+"""
+    assert python(code).split() == ["[]", "[]"]
+
+
+def test_every_public_name_is_there_and_others_are_not() -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match="no attribute 'elephant'"):
+        _ = package.elephant
+
+
+def test_the_interpreter_leaves_quietly_with_open_regions_and_pointers() -> None:  # T22
+    code = """
+import numpy as np, sys
+from offload_args import offload_args, blas
+regions = [offload_args(np.ones(4), device=name) for name in ("host", "sim:0")]
+pointers = [region.__enter__()[0] for region in regions]
+slices = [p[1:] for p in pointers]
+for p in pointers: blas.scal(2.0, p)
+"""
+    assert python(code) == ""
+    left = subprocess.run(
+        [sys.executable, "-c", code + "\nwith offload_args(np.ones(2)): sys.exit(7)"], capture_output=True, timeout=120
+    )
+    assert (left.returncode, left.stderr) == (7, b"")
+
+
+def info(*options: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "offload_args", "info", *options], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_info_names_devices_and_libraries() -> None:
+    text = info()
+    assert text.startswith(f"offload_args {package.__version__}\n")
+    assert "device host" in text
+    assert "library cblas: /" in text
+    found: dict[str, Any] = json.loads(info("--json"))
+    assert found["devices"][-1]["name"] == "host"
+    cblas = next(one for one in found["libraries"] if one["name"] == "cblas")
+    assert cblas["path"].startswith("/")
+    assert "OpenBLAS" in cblas["version"]
+    assert cblas["found"]

@@ -1,0 +1,795 @@
+"""Regions: what moves, when, and what must survive. Ids such as T02 are those of the project's list of test cases."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import offload_args as package
+from offload_args import (
+    Device,
+    DevicePtr,
+    In,
+    InOut,
+    Out,
+    Scratch,
+    blas,
+    call,
+    offload_args,
+    testing,
+    update,
+)
+from offload_args.errors import (
+    AliasError,
+    ArgumentError,
+    BackendError,
+    DeviceUnavailableError,
+    DirectionError,
+    ForkedError,
+    InvalidDataError,
+    OffloadError,
+    PerformanceWarning,
+    PresentError,
+    RegionError,
+    StalePointerError,
+    UnwrittenWarning,
+)
+
+Array = NDArray[Any]
+
+
+def ramp(*shape: int, dtype: Any = np.float32, order: Any = "C") -> Array:
+    size = int(np.prod(shape))
+    return np.asarray(np.arange(1, size + 1).reshape(shape), dtype=dtype, order=order)
+
+
+# -- directions ----------------------------------------------------------------------------------------------
+
+
+def test_a_gemv_with_beta_zero_brings_a_and_x_up_and_only_y_down(device: str) -> None:
+    A, x, y = ramp(3, 4), ramp(4), np.full(3, np.nan, np.float32)
+    with testing.counting(Device(device)) as moved:
+        with offload_args(A, x, y, device=device) as (dA, dx, dy):
+            assert moved.copies_up == 0
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            assert moved.copies_down == 0
+    assert (moved.copies_up, moved.bytes_up) == (2, A.nbytes + x.nbytes)
+    assert (moved.copies_down, moved.bytes_down) == (1, y.nbytes)
+    np.testing.assert_array_equal(y, A @ x)
+
+
+def test_a_chain_of_calls_makes_no_round_trip(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(x, y, device=device) as (dx, dy):
+        for _ in range(5):
+            blas.axpy(1.0, dx, dy)
+            blas.scal(0.5, dy)
+    assert (moved.copies_up, moved.copies_down) == (2, 1)
+
+
+def test_an_array_that_no_call_uses_does_not_move(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(x, InOut(x), device=device):
+        pass
+    assert (moved.copies_up, moved.copies_down) == (0, 0)
+
+
+def test_inout_goes_up_and_comes_down(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(InOut(x), device=device) as (dx,):
+        blas.scal(2.0, dx)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_writing_an_in_is_refused_before_the_call(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(In(x), device=device) as (dx,):
+        with pytest.raises(DirectionError, match=r"scal: x.*In"):
+            blas.scal(2.0, dx)
+    assert (moved.calls, moved.copies_up) == (0, 0)
+    np.testing.assert_array_equal(x, ramp(8))
+
+
+def test_reading_an_out_before_it_was_written_is_refused(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with offload_args(Out(x), y, device=device) as (dx, dy):
+        with pytest.raises(DirectionError, match=r"axpy: x.*InOut"):
+            blas.axpy(1.0, dx, dy)
+        blas.copy(dy, dx)
+        blas.axpy(1.0, dx, dy)
+    np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+def test_an_out_that_nothing_wrote_warns_and_stays_as_it_was(device: str) -> None:  # T33
+    x = ramp(8)
+    with pytest.warns(UnwrittenWarning, match="argument 1") as caught:
+        with offload_args(Out(x), device=device):
+            pass
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(x, ramp(8))
+
+
+def test_scratch_lives_on_the_device_only(device: str) -> None:
+    x, y = ramp(8), np.zeros(8, np.float32)
+    with testing.counting(Device(device)) as moved:
+        with offload_args(x, Scratch(8, np.float32), y, device=device) as (dx, ds, dy):
+            assert ds.shape == (8,)
+            blas.copy(dx, ds)
+            blas.scal(3.0, ds)
+            blas.copy(ds, dy)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+    np.testing.assert_array_equal(y, 3 * ramp(8))
+
+
+def test_as_always_binds_a_tuple() -> None:
+    with offload_args() as none, offload_args(ramp(2)) as one:
+        assert none == ()
+        assert isinstance(one, tuple)
+        assert len(one) == 1
+
+
+def test_rights_only_narrow_inwards(device: str) -> None:
+    x = ramp(8)
+    with offload_args(In(x), device=device) as (dx,):
+        with pytest.raises(DirectionError, match="argument 1"):
+            with offload_args(InOut(x), device=device):
+                pass
+    with offload_args(InOut(x), device=device) as (dx,):
+        with offload_args(In(x), device=device) as (inner,):
+            with pytest.raises(DirectionError):
+                blas.scal(2.0, inner)
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+# -- what must survive ---------------------------------------------------------------------------------------
+
+
+def test_t02_a_body_that_raises_leaves_the_arrays_as_they_were(device: str) -> None:
+    x = ramp(8)
+    with pytest.raises(KeyError, match="the body's") as raised:
+        with offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+            raise KeyError("the body's")
+    assert not hasattr(raised.value, "__notes__")
+    np.testing.assert_array_equal(x, ramp(8))
+    assert x.flags.writeable
+
+
+def test_t02_keep_copies_down_what_is_valid_when_the_body_raises(device: str) -> None:
+    x = ramp(8)
+    with pytest.raises(KeyError):
+        with offload_args(x, device=device, on_error="keep") as (dx,):
+            blas.scal(2.0, dx)
+            raise KeyError
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_t02_what_an_inner_region_wrote_before_it_raised_is_invalid_outside(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with pytest.raises(InvalidDataError):
+        with offload_args(x, y, device=device) as (dx, dy):
+            with pytest.raises(KeyError):
+                with offload_args(x, device=device) as (inner,):
+                    blas.scal(2.0, inner)
+                    raise KeyError
+            blas.axpy(1.0, dx, dy)
+    np.testing.assert_array_equal(x, ramp(8))
+    np.testing.assert_array_equal(y, ramp(8))
+
+
+def test_t03_when_leaving_fails_too_the_bodys_exception_comes_first() -> None:
+    sim = testing.sim_device()
+    x = ramp(8)
+    with pytest.raises(KeyError, match="the body's") as raised:
+        with offload_args(x, device=sim, on_error="keep") as (dx,):
+            blas.scal(2.0, dx)
+            sim.synchronize()
+            testing.fail_call(sim, 1)
+            raise KeyError("the body's")
+    testing.fail_call(sim, 0)
+    (note,) = raised.value.__notes__
+    assert note.startswith("leaving the region failed too: ")
+    assert "sim:0" in note
+    assert x.flags.writeable
+
+
+@pytest.mark.parametrize("k", range(1, 30))
+def test_the_kth_backend_call_fails_and_nothing_stays(k: int) -> None:
+    sim = testing.sim_device()
+    A, x, y = ramp(3, 4), ramp(4), np.zeros(3, np.float32)
+    before = testing.backend_calls(sim)
+    with offload_args(A, x, y, device=sim) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    needed = testing.backend_calls(sim) - before
+    y[:] = 0
+    testing.fail_call(sim, k)
+    failed = False
+    try:
+        with offload_args(A, x, y, device=sim) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+    except BackendError as error:
+        failed = True
+        assert "sim:0" in str(error)
+    finally:
+        testing.fail_call(sim, 0)
+    if k > needed:
+        assert not failed
+    testing.no_mappings_left()
+    assert A.flags.writeable
+    with offload_args(A, x, y, device=sim) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, A @ x)
+
+
+def test_t10_an_array_deleted_in_the_body_is_held(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    gone = weakref.ref(x)
+    with offload_args(x, y, device=device) as (dx, dy):
+        del x
+        gc.collect()
+        assert gone() is not None
+        blas.axpy(1.0, dx, dy)
+    gc.collect()
+    assert gone() is None
+    np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(2, 6)])
+def test_t11_resizing_an_array_in_the_body_is_refused(device: str, part: slice) -> None:
+    x = ramp(8)
+    lent = x[part] if part != slice(None) else x
+    with offload_args(lent, device=device) as (dx,):
+        with pytest.raises(ValueError, match="resize"):
+            x.resize(1000, refcheck=False)
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x[part], 2 * ramp(8)[part])
+
+
+def test_t12_a_new_array_at_a_freed_ones_address_is_a_new_one(device: str) -> None:
+    for value in range(1, 20):
+        x = np.full(64, value, np.float32)
+        with offload_args(x, device=device) as (dx,):
+            assert blas.asum(dx) == 64 * value
+        del x
+
+
+def test_t13_the_same_array_twice_is_one_buffer(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(x, x, device=device) as (a, b):
+        assert moved.mappings == 1
+        blas.scal(2.0, a)
+        assert blas.asum(b) == 2 * ramp(8).sum()
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+    assert x.flags.writeable
+
+
+def test_t13_the_same_array_in_and_out_has_both_directions(device: str) -> None:
+    x, y = ramp(8), 3 * ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(In(x), Out(x), y, device=device) as (a, b, dy):
+        assert moved.mappings == 2
+        assert blas.asum(a) == ramp(8).sum()
+        blas.copy(dy, b)
+        assert blas.asum(a) == 3 * ramp(8).sum()
+    assert (moved.copies_up, moved.copies_down) == (2, 1)
+    np.testing.assert_array_equal(x, 3 * ramp(8))
+
+
+def test_t14_overlapping_views_share_memory_as_on_the_host(device: str) -> None:
+    a, expected = ramp(10), ramp(10)
+    with testing.counting(Device(device)) as moved, offload_args(a[:6], a[4:], device=device) as (left, right):
+        assert moved.mappings == 1
+        blas.scal(2.0, left)
+        blas.scal(10.0, right)
+    expected[:6] *= 2
+    expected[4:] *= 10
+    np.testing.assert_array_equal(a, expected)
+
+
+def test_t14_disjoint_panels_of_a_matrix_keep_apart(device: str) -> None:
+    A = ramp(4, 6)
+    expected = A.copy()
+    with offload_args(A[:, :2], A[:, 2:], device=device) as (left, right):
+        for i in range(4):
+            blas.scal(2.0, left[i])
+            blas.scal(3.0, right[i])
+    expected[:, :2] *= 2
+    expected[:, 2:] *= 3
+    np.testing.assert_array_equal(A, expected)
+
+
+def test_t14_a_written_operand_that_overlaps_another_is_refused(device: str) -> None:
+    a = ramp(10)
+    with offload_args(a[:6], a[4:], device=device) as (left, right):
+        with pytest.raises(AliasError, match=r"axpy: y.*x"):
+            blas.axpy(1.0, left, right)
+    A, B = ramp(3, 3), ramp(3, 3)
+    with offload_args(A, B, device=device) as (dA, dB):
+        with pytest.raises(AliasError, match=r"gemm: .*C"):
+            blas.gemm(1.0, dA, dB, 0.0, dA)
+    np.testing.assert_array_equal(A, ramp(3, 3))
+
+
+def test_t15_a_nested_region_may_use_a_part_of_what_is_present(device: str) -> None:
+    x = ramp(10)
+    with testing.counting(Device(device)) as moved, offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+        with offload_args(x[2:5], device=device) as (part,):
+            assert blas.asum(part) == 2 * ramp(10)[2:5].sum()
+            blas.scal(10.0, part)
+        assert moved.copies_down == 0
+        blas.scal(0.5, dx)
+    expected = ramp(10)
+    expected[2:5] *= 10
+    np.testing.assert_array_equal(x, expected)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+
+
+def test_t15_reaching_beyond_what_is_present_names_the_remedy(device: str) -> None:
+    x = ramp(10)
+    with offload_args(x[2:5], device=device):
+        with pytest.raises(PresentError) as raised:
+            with offload_args(x, device=device):
+                pass
+    assert "argument 1" in str(raised.value)
+    assert "outside" in str(raised.value) or "outer" in str(raised.value)
+    assert x.flags.writeable
+
+
+def test_t15_a_strided_view_of_what_is_present_is_shared_or_refused(device: str) -> None:
+    A = ramp(6, 6)
+    expected = A.copy()
+    with offload_args(A, device=device) as (dA,):
+        try:
+            with offload_args(A[::2, ::2], device=device) as (part,):
+                blas.scal(10.0, part[1])
+        except PresentError as error:
+            assert "argument 1" in str(error)
+            with pytest.raises(OffloadError):
+                raise
+        else:
+            expected[2, ::2] *= 10
+        blas.scal(1.0, dA[0])
+    np.testing.assert_array_equal(A, expected)
+
+
+def test_t16_nested_regions_may_be_left_in_the_wrong_order(device: str) -> None:
+    x = ramp(8)
+    outer, inner = offload_args(x, device=device), offload_args(x[:4], device=device)
+    (dx,) = outer.__enter__()
+    (part,) = inner.__enter__()
+    blas.scal(2.0, dx)
+    outer.__exit__(None, None, None)
+    assert not dx.live
+    assert part.live
+    blas.scal(10.0, part)
+    inner.__exit__(None, None, None)
+    expected = 2 * ramp(8)
+    expected[:4] *= 10
+    np.testing.assert_array_equal(x, expected)
+    assert x.flags.writeable
+
+
+def test_t16_leaving_twice_does_nothing(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        blas.scal(2.0, dx)
+    assert region.__exit__(None, None, None) is False
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_t16_a_region_may_be_left_on_another_thread(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    (dx,) = region.__enter__()
+    blas.scal(2.0, dx)
+    thread = threading.Thread(target=region.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+    assert x.flags.writeable
+
+
+def test_an_open_region_can_not_be_entered_again() -> None:
+    region = offload_args(ramp(8))
+    with region:
+        with pytest.raises(RegionError, match="open already"):
+            region.__enter__()
+    with region as (dx,):
+        assert dx.live
+
+
+def test_t23_a_region_in_a_reference_cycle_is_ended_once_on_whatever_thread_collects_it(device: str) -> None:
+    x = ramp(8)
+
+    def leave_a_cycle() -> None:
+        region = offload_args(x, device=device)
+        cycle: list[Any] = [region, *region.__enter__()]
+        blas.scal(2.0, cycle[1][2:])
+        cycle.append(cycle)
+
+    leave_a_cycle()
+    with pytest.warns(ResourceWarning, match="never left"):
+        thread = threading.Thread(target=gc.collect)
+        thread.start()
+        thread.join()
+    np.testing.assert_array_equal(x, ramp(8))
+    assert x.flags.writeable
+
+
+def test_t23_slices_in_reference_cycles_are_released_once(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device) as (dx,):
+        for _ in range(100):
+            cycle: list[Any] = [dx[2:], dx[:3]]
+            cycle.append(cycle)
+            del cycle
+            thread = threading.Thread(target=gc.collect)
+            thread.start()
+            thread.join()
+        kept = dx[1:]
+        blas.scal(2.0, kept)
+    del kept
+    np.testing.assert_array_equal(x[1:], 2 * ramp(8)[1:])
+
+
+# -- T25, T26: strides ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "part", [np.s_[::-1], np.s_[::3], np.s_[1::2], np.s_[-2::-3]], ids=["reversed", "every 3rd", "odd", "back"]
+)
+def test_t25_strided_vectors_are_read_and_written_right(device: str, part: slice) -> None:
+    base = ramp(12)
+    expected = base.copy()
+    expected[part] *= 2
+    with pytest.warns(PerformanceWarning, match="argument 1") as caught:
+        with offload_args(base[part], device=device) as (dx,):
+            assert blas.asum(dx) == base[part].sum()
+            blas.scal(2.0, dx)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(base, expected)  # the gaps are canaries
+
+
+@pytest.mark.parametrize("part", [np.s_[::2, ::2], np.s_[::-1, :], np.s_[:, ::-1], np.s_[::2, 1::3]])
+def test_t25_strided_matrices_are_read_and_written_right(device: str, part: Any) -> None:
+    base = ramp(6, 6)
+    x = np.ones(base[part].shape[1], np.float32)
+    y = np.zeros(base[part].shape[0], np.float32)
+    expected = base.copy()
+    expected[part] = np.outer(base[part] @ x, x) + base[part]
+    product = base[part] @ x
+    with pytest.warns(PerformanceWarning):
+        with offload_args(base[part], x, y, device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            blas.ger(1.0, dy, dx, dA)
+    np.testing.assert_array_equal(y, product)
+    np.testing.assert_array_equal(base, expected)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_t25_a_broadcast_view_can_be_read_but_not_written(device: str) -> None:
+    row = np.broadcast_to(np.float32(3), (4,))
+    y = np.zeros(4, np.float32)
+    with offload_args(row, y, device=device) as (dx, dy):
+        blas.copy(dx, dy)
+        with pytest.raises(ValueError, match="scal"):
+            blas.scal(2.0, dx)
+    np.testing.assert_array_equal(y, np.full(4, 3))
+    writable = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (4,), (0,))
+    for declared in (Out, InOut):
+        with pytest.raises(ValueError, match="argument 1"):
+            with offload_args(declared(writable), device=device):
+                pass
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_t25_an_output_that_overlaps_itself_is_refused(device: str) -> None:
+    windows = np.lib.stride_tricks.as_strided(ramp(8), (4, 3), (4, 4))
+    with pytest.raises(ValueError, match="argument 1"):
+        with offload_args(Out(windows), device=device):
+            pass
+    y = np.zeros(4, np.float32)
+    with offload_args(windows, np.ones(3, np.float32), y, device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, windows.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "ld"),
+    [
+        (lambda: ramp(3, 5), 5),
+        (lambda: ramp(3, 5, order="F"), 3),
+        (lambda: ramp(3, 5).T, 5),
+        (lambda: ramp(3, 8)[:, 2:7], 8),
+        (lambda: ramp(8, 5, order="F")[2:5], 8),
+        (lambda: ramp(9, 5)[3:6], 5),
+        (lambda: ramp(9, 5)[::3], 15),
+        (lambda: ramp(1, 5), 5),
+        (lambda: ramp(5, 1), 1),
+        (lambda: ramp(5, 1, order="F"), 5),
+        (lambda: ramp(1, 5, order="F"), 1),
+    ],
+)
+def test_t26_matrices_in_either_order_map_without_repacking(device: str, make: Any, ld: int) -> None:
+    A = make()
+    x, y = ramp(A.shape[1]), np.zeros(A.shape[0], np.float32)
+    with testing.counting(Device(device)) as moved, offload_args(A, x, y, device=device) as (dA, dx, dy):
+        assert dA.ld == ld
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, A @ x)
+    assert moved.copies_up == 2
+
+
+# -- T27: read-only arrays -----------------------------------------------------------------------------------
+
+
+def read_only(tmp_path: Any, kind: str) -> Array:
+    if kind == "frombuffer":
+        return np.frombuffer(ramp(8).tobytes(), np.float32)
+    if kind == "memmap":
+        ramp(8).tofile(tmp_path / "file")
+        return np.memmap(tmp_path / "file", np.float32, mode="r")
+    x = ramp(8)
+    x.setflags(write=False)
+    return x
+
+
+@pytest.mark.parametrize("kind", ["flag", "frombuffer", "memmap"])
+def test_t27_a_read_only_output_is_refused_before_any_copy(device: str, tmp_path: Any, kind: str) -> None:
+    x = read_only(tmp_path, kind)
+    with testing.counting(Device(device)) as moved:
+        for declared in (Out, InOut):
+            with pytest.raises(ValueError, match="argument 1"):
+                with offload_args(declared(x), device=device):
+                    pass
+        with offload_args(x, device=device) as (dx,):
+            with pytest.raises(ValueError, match=r"scal: x"):
+                blas.scal(2.0, dx)
+            assert moved.copies_up == 0
+            assert blas.asum(dx) == ramp(8).sum()
+    assert moved.copies_down == 0
+    assert not x.flags.writeable
+
+
+# -- read-only while lent ------------------------------------------------------------------------------------
+
+
+def test_an_array_is_read_only_while_it_is_lent(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device):
+        with pytest.raises(ValueError, match="read-only"):
+            x[0] = 1
+        with offload_args(x, x, device=device):
+            pass
+        assert not x.flags.writeable
+    assert x.flags.writeable
+
+
+def test_the_flag_comes_back_whatever_the_order_of_leaving() -> None:
+    x = ramp(8)
+    view = x[2:]
+    for first, second in [(0, 1), (1, 0)]:
+        regions = [offload_args(x), offload_args(view)]
+        for region in regions:
+            region.__enter__()
+        assert not view.flags.writeable
+        regions[first].__exit__(None, None, None)
+        regions[second].__exit__(None, None, None)
+        assert x.flags.writeable
+        assert view.flags.writeable
+    with offload_args(view, x):
+        pass
+    assert view.flags.writeable
+
+
+def test_a_view_taken_while_its_base_is_lent_may_be_written_by_the_device(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device):
+        with offload_args(InOut(x[4:]), device=device) as (part,):
+            blas.scal(2.0, part)
+    np.testing.assert_array_equal(x[4:], 2 * ramp(8)[4:])
+
+
+def test_an_array_that_was_read_only_stays_so(device: str) -> None:
+    x = ramp(8)
+    x.setflags(write=False)
+    with offload_args(In(x), device=device):
+        pass
+    assert not x.flags.writeable
+
+
+def test_a_failed_entry_gives_the_flags_back(device: str) -> None:
+    x = ramp(8)
+    with pytest.raises(TypeError):
+        offload_args(x, np.array(["text"]), device=device).__enter__()
+    assert x.flags.writeable
+
+
+# -- update, assign, call ------------------------------------------------------------------------------------
+
+
+def test_update_brings_what_the_device_wrote(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+        update(x)
+        np.testing.assert_array_equal(x, 2 * ramp(8))
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 4 * ramp(8))
+
+
+def test_update_commits_even_if_the_body_then_raises(device: str) -> None:
+    x = ramp(8)
+    with pytest.raises(KeyError):
+        with offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+            update(x)
+            blas.scal(2.0, dx)
+            raise KeyError
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_with_update_the_host_writes_on_purpose(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+        with update(x) as host:
+            assert host is x
+            x[0] = 100
+        assert not x.flags.writeable
+        with update(x[2:4]) as part:
+            part[:] = 7
+        assert not x.flags.writeable
+        total = blas.asum(dx)
+    expected = 2 * ramp(8)
+    expected[0], expected[2:4] = 100, 7
+    np.testing.assert_array_equal(x, expected)
+    assert total == expected.sum()
+    assert x.flags.writeable
+
+
+def test_update_of_an_array_that_is_not_lent_names_the_remedy(device: str) -> None:
+    with pytest.raises(PresentError, match=r"update.*not present"):
+        update(ramp(8))
+    with offload_args(ramp(8), device=device) as (dx,):
+        with pytest.raises(TypeError, match="NumPy array"):
+            update(dx)  # type: ignore[arg-type]
+
+
+def test_assign_writes_host_values(device: str) -> None:
+    A = ramp(3, 4)
+    with offload_args(A, device=device) as (dA,):
+        dA[1].assign(np.array([9, 8, 7, 6], np.float32))
+        dA[:, 3].assign(0)
+        dA[2:, :2].assign(0.5)
+    expected = ramp(3, 4)
+    expected[1], expected[:, 3], expected[2:, :2] = [9, 8, 7, 6], 0, 0.5
+    np.testing.assert_array_equal(A, expected)
+
+
+def test_assign_converts_nothing_but_python_numbers(device: str) -> None:
+    x, n = ramp(4), ramp(4, dtype=np.int32)
+    with offload_args(x, n, In(ramp(4)), device=device) as (dx, dn, fixed):
+        with pytest.raises(TypeError, match="needs float32, got float64"):
+            dx.assign(np.zeros(4))
+        with pytest.raises(TypeError, match="needs float32, got complex"):
+            dx.assign(1j)
+        with pytest.raises(TypeError, match="needs int32, got float"):
+            dn.assign(0.5)
+        with pytest.raises(ValueError, match="broadcast"):
+            dx.assign(np.zeros(3, np.float32))
+        with pytest.raises(DirectionError):
+            fixed.assign(1)
+        with pytest.raises(TypeError, match=r"blas\.copy"):
+            dx.assign(fixed)
+    np.testing.assert_array_equal(x, ramp(4))
+
+
+def test_call_maps_calls_copies_back_and_returns_the_value(device: str) -> None:
+    def dot_and_scale(factor: float, x: Any, *, y: Any, label: str) -> tuple[str, float]:
+        assert isinstance(x, DevicePtr)
+        value = blas.dot(x, y)
+        blas.scal(factor, y)
+        return label, value
+
+    x, y = ramp(8), ramp(8)
+    for function in (call, package.call, offload_args.call):
+        y[:] = ramp(8)
+        result = function(dot_and_scale, 2.0, In(x), y=y, label="name", device=device)
+        assert result == ("name", float(ramp(8) @ ramp(8)))
+        np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+def test_call_points_its_warnings_at_the_caller(device: str) -> None:
+    with pytest.warns(UnwrittenWarning) as caught:
+        call(lambda dx: None, Out(ramp(8)), device=device)
+    assert caught[0].filename == __file__
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="on_error"):
+        offload_args(ramp(2), on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="__cuda_stream__"):
+        offload_args(ramp(2), stream=17)
+    with pytest.raises(DeviceUnavailableError, match="nonsense"):
+        offload_args(ramp(2), device="nonsense")
+
+
+# -- signals and forks ---------------------------------------------------------------------------------------
+
+
+def test_t24_ctrl_c_leaves_nothing_behind() -> None:
+    sim = testing.sim_device(delay_us=200)
+    x = ramp(64)
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        while not stop.wait(0.003):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    end = time.monotonic() + 1.0
+    interrupts = 0
+    thread.start()
+    try:
+        while time.monotonic() < end:
+            try:
+                with offload_args(x, device=sim) as (dx,):
+                    blas.scal(1.0, dx)
+            except KeyboardInterrupt:
+                interrupts += 1
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        while True:
+            try:
+                stop.set()
+                thread.join()
+                break
+            except KeyboardInterrupt:
+                continue
+    testing.sim_device()
+    assert interrupts > 0
+    np.testing.assert_array_equal(x, ramp(64))
+    assert x.flags.writeable
+
+
+def test_t21_a_forked_child_has_its_arrays_back_and_a_clear_error() -> None:
+    x = ramp(8)
+    view = x[2:]
+    with offload_args(x, view, device="host") as (dx, _):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                x[0] = 5
+                view[0] = 6
+                try:
+                    blas.scal(2.0, dx)
+                except ForkedError:
+                    code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_a_pointer_outlives_its_region_as_a_dead_one(device: str) -> None:
+    with offload_args(ramp(8), device=device) as (dx,):
+        pass
+    with pytest.raises(StalePointerError):
+        blas.scal(2.0, dx)
