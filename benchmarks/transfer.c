@@ -6,10 +6,10 @@
  *
  * Built against the core's objects, since it reaches for the engine beneath the regions:
  *   gcc -O2 -Icsrc -Icsrc/include -I$GENERATED/include benchmarks/transfer.c core.a -lcudart -lcublas -lpthread -ldl -lm */
+#include "../csrc/transfer.h"
 #include "../csrc/staging.h"
 #include "../csrc/stream.h"
 #include "../csrc/threads.h"
-#include "../csrc/transfer.h"
 #include "offload_args_cublas.h"
 
 #include <cublas_v2.h>
@@ -113,8 +113,8 @@ static void copies(int64_t most) {
     t[0] = median(up, &c), t[1] = median(plain_up, &c), t[2] = median(plain_up, &p);
     t[3] = median(down, &c), t[4] = median(plain_down, &c), t[5] = median(plain_down, &p);
     const double g = (double)n * 1e-3;
-    printf("%10lld | %9.1f %9.1f %9.1f | %9.1f %9.1f %9.1f | %5.1f %5.1f  %5.1f %5.1f\n", (long long)n, t[0], t[1], t[2],
-           t[3], t[4], t[5], g / t[0], g / t[3], g / t[2], g / t[5]);
+    printf("%10lld | %9.1f %9.1f %9.1f | %9.1f %9.1f %9.1f | %5.1f %5.1f  %5.1f %5.1f\n", (long long)n, t[0], t[1],
+           t[2], t[3], t[4], t[5], g / t[0], g / t[3], g / t[2], g / t[5]);
   }
   fflush(stdout);
 }

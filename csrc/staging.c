@@ -11,6 +11,7 @@
 struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t given;
+  _Atomic int64_t expected; /* bytes that were to travel in chunks so far */
   struct shelf {
     oa_block *first, **last;
     int made, waiting;
@@ -130,10 +131,22 @@ static oa_block *get(struct shelf *shelf) {
   return block;
 }
 
+static int large_blocks(const struct oa_staging *staging) {
+  enum { WORTH = 16 << 20 }; /* bytes that pay for one */
+  const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
+  const int most = 2 * oa_threads_count();
+  return paid >= most ? most : paid < 2 ? 2 : (int)paid;
+}
+
+int oa_staging_expect(oa_device *device, int64_t bytes) {
+  atomic_fetch_add_explicit(&device->staging->expected, bytes, memory_order_relaxed);
+  return large_blocks(device->staging);
+}
+
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   struct oa_staging *staging = device->staging;
   struct shelf *shelf = &staging->shelves[kind];
-  const int most = kind == OA_BLOCK_SMALL ? 64 : 2 * oa_threads_count();
+  const int most = kind == OA_BLOCK_SMALL ? 64 : large_blocks(staging);
   oa_block *block = NULL;
   bool none = false; /* no more can be made */
   pthread_mutex_lock(&staging->mutex);

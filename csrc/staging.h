@@ -24,6 +24,9 @@ typedef struct oa_block {
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
 int oa_staging_new(oa_device *device); /* when the device opens */
+/* Tells that so many bytes are to travel in chunks, and answers through how many they may: pinning one costs as much time as
+ * some MiB gain, so there get to be more as more is moved. */
+int oa_staging_expect(oa_device *device, int64_t bytes);
 /* A block that is the caller's alone, or NULL (text not changed): no pinned memory, or with OA_BLOCK_NOW none free. The
  * first time that the former happens the process is warned. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);

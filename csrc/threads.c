@@ -14,6 +14,8 @@ typedef struct task {
   struct task *next;
 } task;
 
+enum { WAKE = 4 }; /* as many others does each wake who begins: waking costs as much as a small copy */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
@@ -34,7 +36,9 @@ static void *work(void *unused) {
     }
     t->wanted--;
     t->active++;
+    const int sleeping = t->wanted < idle ? t->wanted : idle;
     pthread_mutex_unlock(&mutex);
+    for (int i = 0; i < sleeping && i < WAKE; i++) pthread_cond_signal(&posted);
     t->run(t->data);
     pthread_mutex_lock(&mutex);
     if (--t->active == 0) pthread_cond_signal(&t->left);
@@ -93,8 +97,9 @@ void oa_threads_run(void (*run)(void *), void *data, int participants) {
   }
   t.next = tasks;
   tasks = &t;
-  for (int i = 0; i < t.wanted && i < idle; i++) pthread_cond_signal(&posted);
+  const int sleeping = t.wanted < idle ? t.wanted : idle;
   pthread_mutex_unlock(&mutex);
+  for (int i = 0; i < sleeping && i < WAKE; i++) pthread_cond_signal(&posted);
   run(data);
   pthread_mutex_lock(&mutex);
   task **at = &tasks;

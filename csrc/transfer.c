@@ -3,13 +3,21 @@
 #include "staging.h"
 #include "threads.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
-struct oa_tuning oa_tuning = {
-    .small = 64 << 10, .chunk_least = 256 << 10, .chunk_most = OA_LARGE_BYTES, .split_least = 1 << 20};
+struct oa_tuning oa_tuning = {.little = OA_LITTLE_BYTES,
+                              .small = OA_SMALL_BYTES,
+                              .chunk_least = 256 << 10,
+                              .chunk_most = OA_LARGE_BYTES,
+                              .split_least = 1 << 20,
+                              .past_least = 512 << 10,
+                              .past_most = 32 << 20};
 
 /* -- pieces: what passes through one block at a time ---------------------------------------------------------------- */
 
@@ -48,6 +56,29 @@ static uint64_t address_of(const piece *p) {
 
 static char *host_of(const piece *p) { return (char *)p->move->host + p->line * p->move->lines.pitch + p->offset; }
 
+/* memcpy that leaves what it writes out of the caches: a chunk is read next by the device, which else has to fetch it from
+ * this core's, and this core to ask for it back the next time. */
+static void copy_past(char *to, const char *from, size_t nbytes) {
+#ifdef __SSE2__
+  size_t head = -(uintptr_t)to & 63;
+  if (head > nbytes) head = nbytes;
+  memcpy(to, from, head);
+  to += head, from += head, nbytes -= head;
+  for (; nbytes >= 64; nbytes -= 64, to += 64, from += 64) {
+    const __m128i *in = (const __m128i *)from;
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                  d = _mm_loadu_si128(in + 3);
+    __m128i *out = (__m128i *)to;
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();
+#endif
+  memcpy(to, from, nbytes);
+}
+
 static void fill(const piece *p, void *to) {
   const oa_shape *s = p->move->irregular;
   if (s)
@@ -74,6 +105,7 @@ typedef struct batch {
   oa_move *moves;
   int count;
   bool up;
+  bool past; /* chunks are written past the caches */
   int64_t pieces;
   _Atomic int64_t next;
   atomic_bool stop;
@@ -111,8 +143,6 @@ static bool next_piece(batch *b, piece *p) {
 
 static void drained(const piece *p) { __atomic_fetch_add(&p->move->drained, 1, __ATOMIC_RELAXED); }
 
-enum { LITTLE = 16 << 10 }; /* what goes over the stack */
-
 /* The backend's own way: from and to memory that it does not know. */
 static int plain_up(batch *b, const piece *p) {
   const oa_backend *backend = b->device->backend;
@@ -120,10 +150,11 @@ static int plain_up(batch *b, const piece *p) {
   if (!p->move->irregular)
     return backend->copy_up(b->device, b->stream, address_of(p), pitch, host_of(p), pitch, (size_t)p->width,
                             (size_t)p->lines);
-  _Alignas(16) char little[LITTLE];
+  _Alignas(16) char little[OA_LITTLE_BYTES];
   int status = OA_OK;
-  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
-    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
+  for (int64_t at = 0; at < p->width && !status; at += OA_LITTLE_BYTES) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < OA_LITTLE_BYTES ? p->width - at : OA_LITTLE_BYTES,
+                        1};
     fill(&part, little);
     status = backend->copy_up(b->device, b->stream, address_of(&part), (size_t)part.width, little, (size_t)part.width,
                               (size_t)part.width, 1);
@@ -141,9 +172,10 @@ static int plain_down(batch *b, const piece *p) {
     const int waited = backend->stream_synchronize(b->device, b->stream);
     return status ? status : waited;
   }
-  _Alignas(16) char little[LITTLE];
-  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
-    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
+  _Alignas(16) char little[OA_LITTLE_BYTES];
+  for (int64_t at = 0; at < p->width && !status; at += OA_LITTLE_BYTES) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < OA_LITTLE_BYTES ? p->width - at : OA_LITTLE_BYTES,
+                        1};
     status = backend->copy_down(b->device, b->stream, little, (size_t)part.width, address_of(&part), (size_t)part.width,
                                 (size_t)part.width, 1);
     const int waited = backend->stream_synchronize(b->device, b->stream);
@@ -153,15 +185,26 @@ static int plain_down(batch *b, const piece *p) {
   return status;
 }
 
+/* Makes the device current for all that a thread does, rather than for each call. */
+static bool enter(batch *b, void **saved) {
+  const oa_backend *backend = b->device->backend;
+  return backend->enter && backend->enter(b->device, saved) == OA_OK;
+}
+
 /* What one thread does for a batch up. */
 static void work_up(void *data) {
   batch *b = data;
   piece p;
+  void *saved;
+  const bool entered = enter(b, &saved);
   while (next_piece(b, &p)) {
     oa_block *block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
     int status;
     if (block) {
-      fill(&p, block->memory);
+      if (b->past && p.lines == 1 && !p.move->irregular)
+        copy_past(block->memory, host_of(&p), (size_t)p.width);
+      else
+        fill(&p, block->memory);
       status = b->device->backend->copy_up_later(b->device, b->stream, address_of(&p), (size_t)p.move->lines.pitch,
                                                  block->memory, (size_t)p.width, (size_t)p.width, (size_t)p.lines);
       if (status)
@@ -173,6 +216,7 @@ static void work_up(void *data) {
     }
     if (status) note_failure(b, status, true);
   }
+  if (entered) b->device->backend->leave(b->device, saved);
 }
 
 /* A piece on its way down into a block. */
@@ -207,6 +251,8 @@ static void arrive(batch *b, arrival *a) {
 static void work_down(void *data) {
   batch *b = data;
   arrival before = {.block = NULL}, now;
+  void *saved;
+  const bool entered = enter(b, &saved);
   while (next_piece(b, &now.p)) {
     now.block = oa_block_take(b->device, OA_BLOCK_LARGE, before.block ? OA_BLOCK_NOW : OA_BLOCK_WAIT);
     if (!now.block && before.block) {
@@ -236,6 +282,7 @@ static void work_down(void *data) {
     before = now;
   }
   if (before.block) arrive(b, &before);
+  if (entered) b->device->backend->leave(b->device, saved);
 }
 
 /* What one thread does where the device's memory is this process's and every operation is complete when it returns. */
@@ -279,7 +326,13 @@ static void work_off(batch *b, int64_t bytes) {
     b->pieces += move->pieces;
   }
   int participants = b->pieces < threads ? (int)b->pieces : threads;
-  if (here && bytes < oa_tuning.split_least) participants = 1;
+  if (here) {
+    if (bytes < oa_tuning.split_least) participants = 1;
+  } else {
+    const int blocks = oa_staging_expect(b->device, bytes);
+    if (participants > blocks) participants = blocks;
+    b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+  }
   oa_threads_run(here ? work_here : b->up ? work_up : work_down, b, participants);
 }
 
@@ -287,7 +340,8 @@ static void work_off(batch *b, int64_t bytes) {
 
 typedef struct packing {
   oa_block *block;
-  int64_t used;
+  char *memory; /* the block's, or the caller's stack, which the backend reads at once */
+  int64_t used, most;
   /* the run that is being formed: bytes that lie in the block as they do on the device */
   uint64_t address;
   int64_t at, bytes, padding;
@@ -295,10 +349,11 @@ typedef struct packing {
 
 static int copy_packed(batch *b, const packing *k, uint64_t address, int64_t at, oa_lines lines) {
   const oa_backend *backend = b->device->backend;
-  char *memory = (char *)k->block->memory + at;
+  char *memory = k->memory + at;
   const size_t width = (size_t)lines.width, count = (size_t)lines.count, pitch = (size_t)lines.pitch;
-  return b->up ? backend->copy_up_later(b->device, b->stream, address, pitch, memory, width, width, count)
-               : backend->copy_down(b->device, b->stream, memory, width, address, pitch, width, count);
+  if (!b->up) return backend->copy_down(b->device, b->stream, memory, width, address, pitch, width, count);
+  return (k->block ? backend->copy_up_later : backend->copy_up)(b->device, b->stream, address, pitch, memory, width,
+                                                                width, count);
 }
 
 static int end_run(batch *b, packing *k) {
@@ -322,7 +377,7 @@ static int pack(batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   const bool joins = k->bytes && move->lines.count == 1 &&
                      move->address == k->address + (uint64_t)(k->bytes + k->padding) &&
-                     k->at + k->bytes + k->padding + bytes <= (int64_t)k->block->nbytes;
+                     k->at + k->bytes + k->padding + bytes <= k->most;
   int64_t at;
   int status = OA_OK;
   if (joins) {
@@ -331,11 +386,13 @@ static int pack(batch *b, packing *k, oa_move *move) {
   } else {
     if ((status = end_run(b, k))) return status;
     at = round_up(k->used, 64);
-    if (k->block && at + bytes > (int64_t)k->block->nbytes && (status = end_block(b, k))) return status;
-    if (!k->block) {
+    if (k->memory && at + bytes > k->most && (status = end_block(b, k))) return status;
+    if (!k->memory) {
       at = 0;
       k->block = oa_block_take(b->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
       if (!k->block) return OA_OK;
+      k->memory = k->block->memory;
+      k->most = (int64_t)k->block->nbytes;
       if (!b->up) move->block = k->block;
     }
     if (move->lines.count == 1) {
@@ -346,17 +403,27 @@ static int pack(batch *b, packing *k, oa_move *move) {
   }
   k->padding = move->padding;
   k->used = at + bytes;
-  move->staged = (char *)k->block->memory + at;
+  move->staged = k->memory + at;
   if (b->up) {
     const piece p = whole(move);
-    fill(&p, (char *)k->block->memory + at);
+    fill(&p, k->memory + at);
   }
   return move->lines.count == 1 ? OA_OK : copy_packed(b, k, move->address, at, move->lines);
 }
 
 static int pack_small(batch *b) {
   packing k = {.block = NULL};
+  _Alignas(64) char little[OA_LITTLE_BYTES];
+  int64_t total = 0; /* at most, with what aligning takes */
   int status = OA_OK;
+  for (int i = 0; i < b->count; i++) {
+    const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
+    if (bytes <= oa_tuning.small) total += bytes + 256;
+  }
+  if (b->up && total <= oa_tuning.little) { /* such a copy is read at once, and faster than one from pinned memory */
+    k.memory = little;
+    k.most = OA_LITTLE_BYTES;
+  }
   for (int i = 0; i < b->count && !status; i++) {
     const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
     if (bytes && bytes <= oa_tuning.small) status = pack(b, &k, &b->moves[i]);

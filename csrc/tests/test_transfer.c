@@ -450,6 +450,9 @@ static void open_device(const char *name) {
 }
 
 static void tune(int64_t small, int64_t chunk) {
+  oa_tuning.little = oa_tuning.little ? 0 : OA_LITTLE_BYTES; /* in turn */
+  oa_tuning.past_least = oa_tuning.little;                   /* likewise */
+  oa_tuning.past_most = oa_tuning.past_least ? INT64_MAX : 0;
   oa_tuning.small = small;
   oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
   oa_tuning.split_least = chunk;
