@@ -201,6 +201,12 @@ static void sgemv(void) {
   MUST((int)cublasCreate(&handle));
   MUST((int)cublasSetStream(handle, plain));
   printf("sgemv with transfers: n, us here, us plain C, ratio, GB/s here\n");
+  float one[3] = {1, 1, 1};
+  struct product warm = {1, one, one + 1, one + 2, handle, plain};
+  for (const double until = now() + 5e5; now() < until;) {
+    sgemv_here(&warm);
+    sgemv_plain(&warm);
+  }
   for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
     const int64_t n = sizes[s];
     struct product p = {n, malloc((size_t)(n * n) * 4), malloc((size_t)n * 4), malloc((size_t)n * 4), handle, plain};

@@ -11,13 +11,12 @@
 #include <string.h>
 
 /* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
-struct oa_tuning oa_tuning = {.little = OA_LITTLE_BYTES,
-                              .small = OA_SMALL_BYTES,
+struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .chunk_least = 256 << 10,
                               .chunk_most = OA_LARGE_BYTES,
                               .split_least = 1 << 20,
                               .past_least = 512 << 10,
-                              .past_most = 32 << 20};
+                              .past_most = 64 << 20};
 
 /* -- pieces: what passes through one block at a time ---------------------------------------------------------------- */
 
@@ -143,6 +142,8 @@ static bool next_piece(batch *b, piece *p) {
 
 static void drained(const piece *p) { __atomic_fetch_add(&p->move->drained, 1, __ATOMIC_RELAXED); }
 
+enum { LITTLE = 16 << 10 }; /* bytes that go over the stack */
+
 /* The backend's own way: from and to memory that it does not know. */
 static int plain_up(batch *b, const piece *p) {
   const oa_backend *backend = b->device->backend;
@@ -150,11 +151,10 @@ static int plain_up(batch *b, const piece *p) {
   if (!p->move->irregular)
     return backend->copy_up(b->device, b->stream, address_of(p), pitch, host_of(p), pitch, (size_t)p->width,
                             (size_t)p->lines);
-  _Alignas(16) char little[OA_LITTLE_BYTES];
+  _Alignas(16) char little[LITTLE];
   int status = OA_OK;
-  for (int64_t at = 0; at < p->width && !status; at += OA_LITTLE_BYTES) {
-    const piece part = {p->move, 0, p->offset + at, p->width - at < OA_LITTLE_BYTES ? p->width - at : OA_LITTLE_BYTES,
-                        1};
+  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
     fill(&part, little);
     status = backend->copy_up(b->device, b->stream, address_of(&part), (size_t)part.width, little, (size_t)part.width,
                               (size_t)part.width, 1);
@@ -172,10 +172,9 @@ static int plain_down(batch *b, const piece *p) {
     const int waited = backend->stream_synchronize(b->device, b->stream);
     return status ? status : waited;
   }
-  _Alignas(16) char little[OA_LITTLE_BYTES];
-  for (int64_t at = 0; at < p->width && !status; at += OA_LITTLE_BYTES) {
-    const piece part = {p->move, 0, p->offset + at, p->width - at < OA_LITTLE_BYTES ? p->width - at : OA_LITTLE_BYTES,
-                        1};
+  _Alignas(16) char little[LITTLE];
+  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
     status = backend->copy_down(b->device, b->stream, little, (size_t)part.width, address_of(&part), (size_t)part.width,
                                 (size_t)part.width, 1);
     const int waited = backend->stream_synchronize(b->device, b->stream);
@@ -309,13 +308,21 @@ static void work_here(void *data) {
   }
 }
 
+/* Small enough for every thread to start soon and to have several, large enough for few copies. */
+static int64_t chunk_of(int64_t bytes, int threads) {
+  int64_t chunk = bytes / threads < 512 << 10 ? bytes / threads : 512 << 10;
+  if (chunk < bytes / (4 * threads)) chunk = bytes / (4 * threads);
+  chunk = round_up(chunk, 4096);
+  return chunk < oa_tuning.chunk_least  ? oa_tuning.chunk_least
+         : chunk > oa_tuning.chunk_most ? oa_tuning.chunk_most
+                                        : chunk;
+}
+
 /* Cuts the moves that are neither staged nor direct into pieces, and works them off. */
 static void work_off(batch *b, int64_t bytes) {
   const bool here = b->device->backend->flags & OA_SYNCHRONOUS;
   const int threads = oa_threads_count();
-  int64_t chunk = round_up(bytes / (2 * threads), 4096);
-  if (chunk < oa_tuning.chunk_least) chunk = oa_tuning.chunk_least;
-  if (chunk > oa_tuning.chunk_most) chunk = oa_tuning.chunk_most;
+  const int64_t chunk = chunk_of(bytes, threads);
   b->pieces = 0;
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
@@ -340,8 +347,7 @@ static void work_off(batch *b, int64_t bytes) {
 
 typedef struct packing {
   oa_block *block;
-  char *memory; /* the block's, or the caller's stack, which the backend reads at once */
-  int64_t used, most;
+  int64_t used;
   /* the run that is being formed: bytes that lie in the block as they do on the device */
   uint64_t address;
   int64_t at, bytes, padding;
@@ -349,11 +355,10 @@ typedef struct packing {
 
 static int copy_packed(batch *b, const packing *k, uint64_t address, int64_t at, oa_lines lines) {
   const oa_backend *backend = b->device->backend;
-  char *memory = k->memory + at;
+  char *memory = (char *)k->block->memory + at;
   const size_t width = (size_t)lines.width, count = (size_t)lines.count, pitch = (size_t)lines.pitch;
-  if (!b->up) return backend->copy_down(b->device, b->stream, memory, width, address, pitch, width, count);
-  return (k->block ? backend->copy_up_later : backend->copy_up)(b->device, b->stream, address, pitch, memory, width,
-                                                                width, count);
+  return b->up ? backend->copy_up_later(b->device, b->stream, address, pitch, memory, width, width, count)
+               : backend->copy_down(b->device, b->stream, memory, width, address, pitch, width, count);
 }
 
 static int end_run(batch *b, packing *k) {
@@ -377,7 +382,7 @@ static int pack(batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   const bool joins = k->bytes && move->lines.count == 1 &&
                      move->address == k->address + (uint64_t)(k->bytes + k->padding) &&
-                     k->at + k->bytes + k->padding + bytes <= k->most;
+                     k->at + k->bytes + k->padding + bytes <= (int64_t)k->block->nbytes;
   int64_t at;
   int status = OA_OK;
   if (joins) {
@@ -386,13 +391,11 @@ static int pack(batch *b, packing *k, oa_move *move) {
   } else {
     if ((status = end_run(b, k))) return status;
     at = round_up(k->used, 64);
-    if (k->memory && at + bytes > k->most && (status = end_block(b, k))) return status;
-    if (!k->memory) {
+    if (k->block && at + bytes > (int64_t)k->block->nbytes && (status = end_block(b, k))) return status;
+    if (!k->block) {
       at = 0;
       k->block = oa_block_take(b->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
       if (!k->block) return OA_OK;
-      k->memory = k->block->memory;
-      k->most = (int64_t)k->block->nbytes;
       if (!b->up) move->block = k->block;
     }
     if (move->lines.count == 1) {
@@ -403,27 +406,17 @@ static int pack(batch *b, packing *k, oa_move *move) {
   }
   k->padding = move->padding;
   k->used = at + bytes;
-  move->staged = k->memory + at;
+  move->staged = (char *)k->block->memory + at;
   if (b->up) {
     const piece p = whole(move);
-    fill(&p, k->memory + at);
+    fill(&p, (char *)k->block->memory + at);
   }
   return move->lines.count == 1 ? OA_OK : copy_packed(b, k, move->address, at, move->lines);
 }
 
 static int pack_small(batch *b) {
   packing k = {.block = NULL};
-  _Alignas(64) char little[OA_LITTLE_BYTES];
-  int64_t total = 0; /* at most, with what aligning takes */
   int status = OA_OK;
-  for (int i = 0; i < b->count; i++) {
-    const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
-    if (bytes <= oa_tuning.small) total += bytes + 256;
-  }
-  if (b->up && total <= oa_tuning.little) { /* such a copy is read at once, and faster than one from pinned memory */
-    k.memory = little;
-    k.most = OA_LITTLE_BYTES;
-  }
   for (int i = 0; i < b->count && !status; i++) {
     const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
     if (bytes && bytes <= oa_tuning.small) status = pack(b, &k, &b->moves[i]);

@@ -38,11 +38,8 @@ typedef struct oa_move {
 /* What this much takes a stream of its own for, so that it overlaps with what the region computes. */
 enum { OA_OVERLAP_BYTES = 1 << 20 };
 
-enum { OA_LITTLE_BYTES = 16 << 10 }; /* that may lie on the stack */
-
 /* Where the ways meet, in bytes. One set for the process; tests change it. */
 extern struct oa_tuning {
-  int64_t little;                  /* up to so much together is packed on the stack; at most OA_LITTLE_BYTES */
   int64_t small;                   /* arrays up to this size are packed */
   int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
   int64_t past_least, past_most;   /* of a batch whose chunks are written past the caches */
