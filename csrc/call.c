@@ -35,7 +35,8 @@ static const char *extent_text(const oa_extent *e, char *text, size_t size) {
   return text;
 }
 
-static int fail_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value) {
+static __attribute__((cold, noinline)) int fail_negative(const oa_call *call, const oa_operand *o, const char *name,
+                                                         int64_t value) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld (the size of %s)", call->function, name,
                  (long long)value, o->name);
 }
@@ -92,7 +93,8 @@ overflow:;
 
 static int64_t span_of(const oa_lines *a) { return a->count ? a->pitch * (a->count - 1) + a->width : 0; }
 
-static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
+static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                       const oa_lines *lines) {
   char text[256];
   const int64_t itemsize = oa_itemsize(slot->dtype);
   extent_text(&o->extent, text, sizeof text);
@@ -108,7 +110,7 @@ static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *
 
 /* -- checks -- */
 
-static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
+static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
   if (status == OA_ERROR_STALE)
     return oa_fail(status,
                    "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
@@ -120,7 +122,8 @@ static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
                  call->function, o->name, o->pointer);
 }
 
-static int fail_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
+static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
+                                                       const oa_device *device) {
   const oa_library *library = call->library;
   if (library->backend)
     return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
@@ -203,7 +206,7 @@ static inline int check_access(const oa_call *call, const oa_operand *o, const o
   return OA_OK;
 }
 
-static int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
+static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
   const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
   return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
                  written->name, other->name);
