@@ -35,12 +35,13 @@ static const char *extent_text(const oa_extent *e, char *text, size_t size) {
   return text;
 }
 
-static int fail_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value) {
+static __attribute__((cold, noinline)) int fail_negative(const oa_call *call, const oa_operand *o, const char *name,
+                                                         int64_t value) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld (the size of %s)", call->function, name,
                  (long long)value, o->name);
 }
 
-/* The lines, in bytes, of what the operand touches; 0 lines if nothing. */
+/* The lines, in bytes, of what the operand touches, but for their start; 0 lines if nothing. */
 static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
   int64_t span;
@@ -51,12 +52,13 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
       return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs an increment other than 0, got %lld (for %s)", call->function,
                      e->ld_name, (long long)e->ld, o->name);
     if (step == 1) {
-      *lines = (oa_lines){0, 0, 0, e->rows > 0};
       if (__builtin_mul_overflow(e->rows, itemsize, &lines->width)) goto overflow;
       lines->pitch = lines->width;
+      lines->count = e->rows > 0;
       return OA_OK;
     }
-    *lines = (oa_lines){0, itemsize, 0, e->rows};
+    lines->width = itemsize;
+    lines->count = e->rows;
     if (__builtin_mul_overflow(step, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->rows, &span))
       goto overflow;
     return OA_OK;
@@ -66,7 +68,8 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
     if (e->rows == INT64_MAX || __builtin_mul_overflow(e->rows, e->rows + 1, &size) ||
         __builtin_mul_overflow(size / 2, itemsize, &size))
       goto overflow;
-    *lines = (oa_lines){0, size, size, size > 0};
+    lines->width = lines->pitch = size;
+    lines->count = size > 0;
     return OA_OK;
   }
   if (__builtin_expect(e->columns < 0, 0)) return fail_negative(call, o, e->columns_name, e->columns);
@@ -75,7 +78,6 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
                    e->ld_name, (long long)(e->rows > 1 ? e->rows : 1), o->name, (long long)e->ld);
   if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->columns, &span))
     goto overflow;
-  lines->start = 0;
   lines->width = e->rows * itemsize;
   lines->count = e->rows ? e->columns : 0;
   if (lines->pitch == lines->width) {
@@ -91,7 +93,8 @@ overflow:;
 
 static int64_t span_of(const oa_lines *a) { return a->count ? a->pitch * (a->count - 1) + a->width : 0; }
 
-static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
+static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                       const oa_lines *lines) {
   char text[256];
   const int64_t itemsize = oa_itemsize(slot->dtype);
   extent_text(&o->extent, text, sizeof text);
@@ -107,7 +110,7 @@ static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *
 
 /* -- checks -- */
 
-static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
+static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
   if (status == OA_ERROR_STALE)
     return oa_fail(status,
                    "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
@@ -119,7 +122,8 @@ static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
                  call->function, o->name, o->pointer);
 }
 
-static int fail_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
+static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
+                                                       const oa_device *device) {
   const oa_library *library = call->library;
   if (library->backend)
     return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
@@ -202,24 +206,33 @@ static inline int check_access(const oa_call *call, const oa_operand *o, const o
   return OA_OK;
 }
 
-static int check_alias(const oa_call *call, const oa_lines *lines) {
+static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
+  const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
+  return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
+                 written->name, other->name);
+}
+
+/* Two operands whose hulls meet. lines count from the mapping's address. */
+static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, int j, const oa_lines *lines) {
+  const oa_operand *a = &call->operands[i], *b = &call->operands[j];
+  oa_lines x = lines[i], y = lines[j];
+  x.start += (int64_t)((const oa_slot *)a->slot)->mapping->address;
+  y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
+  const bool same = memcmp(&x, &y, sizeof x) == 0;
+  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_lines_disjoint(x, y)) return OA_OK;
+  return fail_alias(call, a, b);
+}
+
+/* ends[i]: where operand i's last byte ends; its address if it touches none. */
+static inline int check_alias(const oa_call *call, const oa_lines *lines, const uintptr_t *ends) {
   for (int i = 1; i < call->count; i++) {
     const oa_operand *a = &call->operands[i];
-    if (!lines[i].count) continue;
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (!((a->access | b->access) & 2)) continue;
-      if (!lines[j].count) continue;
-      oa_lines x = lines[i], y = lines[j];
-      x.start += (int64_t)((const oa_slot *)a->slot)->mapping->address;
-      y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
-      if (x.start + span_of(&x) <= y.start || y.start + span_of(&y) <= x.start) continue;
-      const bool same = memcmp(&x, &y, sizeof x) == 0;
-      if (same && (a->access & b->access & OA_IN_PLACE)) continue;
-      if (oa_lines_disjoint(x, y)) continue;
-      const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
-      return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
-                     written->name, other->name);
+      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !((a->access | b->access) & 2))
+        continue;
+      const int status = check_overlap(call, i, j, lines);
+      if (status) return status;
     }
   }
   return OA_OK;
@@ -323,6 +336,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 int oa_begin(oa_call *call) {
   enum { MOST = 8 };
   oa_lines lines[MOST];
+  uintptr_t ends[MOST];
   bool ups[MOST];
   const int count = call->count;
   int status = OA_OK;
@@ -380,10 +394,12 @@ again:;
     }
     ups[i] = false;
     if (!lines[i].count) {
-      o->address = mapping ? (void *)(uintptr_t)(mapping->address + (uint64_t)slot->offset) : NULL;
+      ends[i] = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+      o->address = (void *)ends[i];
       continue;
     }
-    if (__builtin_expect(span_of(&lines[i]) > slot->nbytes, 0) ||
+    const int64_t span = span_of(&lines[i]);
+    if (__builtin_expect(span > slot->nbytes, 0) ||
         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) {
       status = fail_extent(call, o, slot, &lines[i]);
       goto failed;
@@ -401,11 +417,13 @@ again:;
                        call->function, o->name);
       goto failed;
     }
-    o->address = (void *)(uintptr_t)(mapping->address + (uint64_t)slot->offset);
+    const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+    o->address = (void *)address;
+    ends[i] = address + (uintptr_t)span;
     if ((status = check_access(call, o, slot, &lines[i], &ups[i]))) goto failed;
     arriving += ups[i];
   }
-  if (count > 1 && (status = check_alias(call, lines))) goto failed;
+  if (count > 1 && (status = check_alias(call, lines, ends))) goto failed;
 
   oa_stream *stream = region->calls;
   if (__builtin_expect(used != NULL, 0) && (status = foreign_stream(region, used_stream, &stream))) goto failed;
@@ -424,9 +442,7 @@ again:;
   }
   for (int i = 0; i < count; i++) {
     ((oa_slot *)call->operands[i].slot)->region->open_calls++;
-    call->operands[i].width = lines[i].width;
-    call->operands[i].pitch = lines[i].pitch;
-    call->operands[i].lines = lines[i].count;
+    call->operands[i].touched = lines[i].count > 0;
   }
   if (__builtin_expect(arriving, 0)) {
     arrival arrivals[MOST];
@@ -495,7 +511,7 @@ int oa_end(oa_call *call, int vendor_status) {
     oa_operand *o = &call->operands[i];
     oa_slot *slot = o->slot;
     slot->region->open_calls--;
-    if (!o->lines) continue;
+    if (!o->touched) continue;
     oa_mapping *mapping = slot->mapping;
     const bool writes = o->access & 2;
     if (!synchronous && !capturing) {

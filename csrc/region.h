@@ -104,11 +104,30 @@ struct oa_state {
 };
 
 /* -- slots (pointer.c) -- */
+/* The reserved range and the slots it names. A handle is base + (slot << bits) + generation. */
+extern struct oa_slots {
+  uintptr_t base, size;
+  unsigned bits;
+  uint32_t last; /* generation */
+  uint32_t count, limit;
+  oa_slot *at;
+} oa_slots;
+
 /* The live slot of a handle; else NULL and *status OA_ERROR_NOT_HANDLE or OA_ERROR_STALE, no text. */
-oa_slot *oa_slot_of(const void *handle, int kind, int *status);
-void *oa_slot_handle(const oa_slot *slot);
+static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
+  const uintptr_t offset = (uintptr_t)handle - oa_slots.base;
+  if (__builtin_expect(offset >= oa_slots.size, 0)) {
+    *status = OA_ERROR_NOT_HANDLE;
+    return NULL;
+  }
+  oa_slot *slot = &oa_slots.at[offset >> oa_slots.bits];
+  if (__builtin_expect(slot->kind == kind && slot->generation == (uint32_t)(offset & oa_slots.last), 1)) return slot;
+  *status = OA_ERROR_STALE; /* a slot that was never taken is all zero: of no kind */
+  return NULL;
+}
 /* The slot that slot is a slice of, or itself. */
-oa_slot *oa_slot_root(const oa_slot *slot);
+static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[slot->root]; }
+void *oa_slot_handle(const oa_slot *slot);
 /* A new slot at the head of region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_state *region, int kind);
 void oa_slot_release(oa_slot *slot);

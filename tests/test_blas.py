@@ -269,7 +269,7 @@ def mixed(*kinds_of: str) -> bool:
 def gemm(r: Routine) -> None:
     shapes = [(4, 3, 5), (1, 5, 3), (5, 1, 1), (19, 23, 17), (0, 3, 4), (3, 4, 0)]
     axes = ("NTC", "NTC", shapes, MATRICES, MATRICES, MATRICES)
-    for (trans_a, trans_b, (m, n, k), a, b, c), t in zip(r.some(400, *axes), r.turns(400), strict=False):
+    for (trans_a, trans_b, (m, n, k), a, b, c), t in zip(r.some(250, *axes), r.turns(250), strict=False):
         what = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
         A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), a)
         B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), b)
@@ -290,7 +290,7 @@ def symm(r: Routine) -> None:
     hermitian = r.name == "hemm"
     shapes = [(4, 3), (1, 5), (5, 1), (19, 17), (0, 3)]
     for (side, uplo, (m, n), a, b, c), t in zip(
-        r.some(400, "LR", "UL", shapes, MATRICES, MATRICES, MATRICES), r.turns(400), strict=False
+        r.some(250, "LR", "UL", shapes, MATRICES, MATRICES, MATRICES), r.turns(250), strict=False
     ):
         what = f"{a=} {b=} {c=} {side=} {uplo=} {m=} {n=} {t}"
         size = m if side == "L" else n
@@ -313,8 +313,8 @@ def rank_k(r: Routine) -> None:
     options = "NTC" if not r.complex else "NC" if hermitian else "NT"
     shapes = [(4, 5), (1, 3), (5, 1), (19, 17), (0, 4), (4, 0)]
     for (uplo, trans, (n, k), a, b, c), t in zip(
-        r.some(300, "UL", options, shapes, MATRICES, MATRICES, MATRICES),
-        r.turns(300, alpha_real=hermitian and not two, beta_real=hermitian),
+        r.some(250, "UL", options, shapes, MATRICES, MATRICES, MATRICES),
+        r.turns(250, alpha_real=hermitian and not two, beta_real=hermitian),
         strict=False,
     ):
         what = f"{a=} {b=} {c=} {uplo=} {trans=} {n=} {k=} {t}"
@@ -338,7 +338,7 @@ def rank_k(r: Routine) -> None:
 def triangular_matrix(r: Routine) -> None:
     shapes = [(4, 3), (1, 5), (5, 1), (13, 11), (0, 3)]
     for (side, uplo, trans, diag, (m, n), a, b), t in zip(
-        r.some(400, "LR", "UL", "NTC", "NU", shapes, MATRICES, MATRICES), r.turns(400), strict=False
+        r.some(250, "LR", "UL", "NTC", "NU", shapes, MATRICES, MATRICES), r.turns(250), strict=False
     ):
         what = f"{a=} {b=} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
         size = m if side == "L" else n

@@ -276,7 +276,7 @@ typedef struct oa_operand {
   /* set by oa_begin */
   void *address;
   void *slot;
-  int64_t width, pitch, lines; /* bytes */
+  int touched; /* 0: the call touches no element of it */
 } oa_operand;
 
 typedef struct oa_library oa_library;
