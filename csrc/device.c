@@ -1,5 +1,7 @@
 #include "device.h"
 
+#include "trace.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,13 +247,14 @@ int oa_device_get_counters(int number, oa_counters *counters) {
 int oa_device_synchronize(int number) {
   oa_device *device;
   int status = find(number, "oa_device_synchronize", &device);
-  return status ? status : device->backend->synchronize(device);
+  return status ? status : oa_trace_synchronize_device(device, 0, "oa_device_synchronize");
 }
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   const oa_backend *backend = device->backend;
+  const int64_t begun = oa_trace_begin();
   int status = backend->allocate(device, stream, nbytes, address);
   if (status == OA_ERROR_MEMORY) {
     status = backend->trim(device);
@@ -270,12 +273,16 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
       oa_error_restore(&first);
     }
   }
+  if (begun) oa_trace_note(OA_TRACE_ALLOCATE, begun, device, 0, 0, "allocate", NULL, (int64_t)nbytes, status);
   return status;
 }
 
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
-  return device->backend->release(device, stream, address, nbytes);
+  const int64_t begun = oa_trace_begin();
+  const int status = device->backend->release(device, stream, address, nbytes);
+  if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device, 0, 0, "release", NULL, (int64_t)nbytes, status);
+  return status;
 }
 
 void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines) {

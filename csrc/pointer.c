@@ -1,5 +1,6 @@
 /* Pointers: handles and their slots; slices; addresses for code outside. */
 #include "region.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,7 +226,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   oa_stream *stream = call.stream;
   if (blank)
     status = mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
-  if (!status) status = mapping->device->backend->stream_synchronize(mapping->device, stream->native);
+  if (!status) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
   if (!status) {
     oa_lock();
     mapping->escaped = true;
@@ -307,8 +308,15 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
     }
     if (!status) {
       oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize);
-      oa_move move = {.host = image, .address = address, .lines = lines};
+      const oa_slot *target = operand.slot;
+      const oa_mapping *mapping = target->mapping;
+      oa_move move = {.host = image,
+                      .address = address,
+                      .lines = lines,
+                      .trace = {mapping->parts[target->part].name, "assign", mapping->serial, 0}};
+      const int64_t begun = oa_trace_begin_up(&move, 1);
       status = oa_transfer_up(device, stream, &move, 1);
+      if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
     }
     const int ended = oa_end(&call, status);
     if (!status) status = ended;
@@ -349,8 +357,13 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
   if (!status) {
-    oa_move move = {.host = (void *)value, .address = address, .lines = made->inside};
+    oa_move move = {.host = (void *)value,
+                    .address = address,
+                    .lines = made->inside,
+                    .trace = {"a scalar", "for a call whose scalars are on the device", region->serial, 0}};
+    const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
   }
   oa_lock();
   mapping->address = address;

@@ -13,12 +13,19 @@ typedef struct oa_shape {
   int64_t *shape, *strides;
 } oa_shape;
 
+/* What the trace says of a copy; nothing else looks at it. */
+typedef struct oa_move_trace {
+  const char *name, *why;
+  uint64_t region, checksum;
+} oa_move_trace;
+
 typedef struct oa_move {
   void *host;          /* regular: the lowest byte; else the element at index 0 */
   uint64_t address;    /* of the first line on the device */
   oa_lines lines;      /* regular: on both sides (start is not used); else one line on the device */
   const oa_shape *irregular; /* how the host has it, if not as lines; NULL otherwise */
   void *staging;       /* transfer's own */
+  oa_move_trace trace;
 } oa_move;
 
 /* The host bytes were read when it returns. */
