@@ -313,7 +313,10 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
       oa_move move = {.host = image,
                       .address = address,
                       .lines = lines,
-                      .trace = {mapping->parts[target->part].name, "assign", mapping->serial, 0}};
+                      .trace = {.name = mapping->parts[target->part].name,
+                                .why = "assign",
+                                .region = mapping->serial,
+                                .apart = true}};
       const int64_t begun = oa_trace_begin_up(&move, 1);
       status = oa_transfer_up(device, stream, &move, 1);
       if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
@@ -360,7 +363,10 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
     oa_move move = {.host = (void *)value,
                     .address = address,
                     .lines = made->inside,
-                    .trace = {"a scalar", "for a call whose scalars are on the device", region->serial, 0}};
+                    .trace = {.name = "a scalar",
+                              .why = "for a call whose scalars are on the device",
+                              .region = region->serial,
+                              .apart = true}};
     const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);

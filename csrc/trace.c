@@ -182,8 +182,12 @@ void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *
   int64_t total = 0, done = 0;
   if (kind == OA_TRACE_DOWN && !status) take_checksums(moves, count);
   for (int i = 0; i < count; i++) total += oa_lines_bytes(moves[i].lines);
-  oa_trace_event event = {
-      .kind = kind, .device = device->number, .thread = this_thread(), .status = status, .batch = count, .ended = begun};
+  oa_trace_event event = {.kind = kind,
+                          .device = device->number,
+                          .thread = this_thread(),
+                          .status = status,
+                          .batch = count,
+                          .ended = begun};
   for (int i = 0; i < count; i++) {
     const oa_move *move = &moves[i];
     event.nbytes = oa_lines_bytes(move->lines);
@@ -192,7 +196,7 @@ void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *
     event.ended = begun + (total ? (int64_t)((double)(ended - begun) * ((double)done / (double)total)) : 0);
     event.region = move->trace.region;
     event.checksum = move->trace.checksum;
-    event.address = (uint64_t)(uintptr_t)move->host;
+    event.address = move->trace.apart ? 0 : (uint64_t)(uintptr_t)move->host;
     event.packed = move->irregular != NULL;
     copy_text(event.name, sizeof event.name, move->trace.name);
     snprintf(event.why, sizeof event.why, "%s%s%s", move->trace.why ? move->trace.why : "", function ? " " : "",

@@ -17,6 +17,7 @@ typedef struct oa_shape {
 typedef struct oa_move_trace {
   const char *name, *why;
   uint64_t region, checksum;
+  bool apart; /* what is copied is not the array's own memory */
 } oa_move_trace;
 
 typedef struct oa_move {

@@ -1091,12 +1091,14 @@ static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argume
 }
 
 /* -- the trace -------------------------------------------------------------------------------------------------------- */
-/* (oa_trace_flags, entering, left): who is called when a region is entered and left while flags is not 0 */
+enum { REGIONS_ONLY = 4 }; /* added to oa_trace_flags: nothing of the core's */
+
+/* (flags, entering, left): who is called when a region is entered and left while flags is not 0 */
 static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int flags;
   PyObject *entering, *left;
   if (!PyArg_ParseTuple(arguments, "iOO", &flags, &entering, &left)) return NULL;
-  const int status = oa_trace_set(flags);
+  const int status = oa_trace_set(flags & ~REGIONS_ONLY);
   if (status != OA_OK) return fail(status);
   if (python.entering == NULL) { /* the same ones from now on: another thread may be calling them */
     python.entering = Py_NewRef(entering);

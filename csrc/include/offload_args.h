@@ -244,7 +244,7 @@ typedef struct oa_trace_event {
   int64_t nbytes;
   int64_t tag;       /* OA_TRACE_ENTER: of the region's options */
   uint64_t region;   /* a number no other region has; of a copy: the region that lent the array first; 0: none */
-  uint64_t address;  /* of a copy: the host's */
+  uint64_t address;  /* of a copy: the host's; 0 where that is not the array's own (assign) */
   uint64_t checksum; /* of a copy: of its bytes; 0: not taken */
   int32_t kind;      /* oa_trace_kind */
   int32_t device;

@@ -114,8 +114,10 @@ static void events_equal_counters(void) {
   bytes_of(OA_TRACE_RELEASE, &number);
   CHECK(number == 6);
   for (int i = 0; i < 3; i++) {
-    const oa_trace_event *enter = nth(OA_TRACE_ENTER, i), *leave = nth(OA_TRACE_LEAVE, i), *down = nth(OA_TRACE_DOWN, i);
-    const oa_trace_event *call = nth(OA_TRACE_CALL, i), *up = nth(OA_TRACE_UP, 2 * i), *next = nth(OA_TRACE_UP, 2 * i + 1);
+    const oa_trace_event *enter = nth(OA_TRACE_ENTER, i), *leave = nth(OA_TRACE_LEAVE, i),
+                         *down = nth(OA_TRACE_DOWN, i);
+    const oa_trace_event *call = nth(OA_TRACE_CALL, i), *up = nth(OA_TRACE_UP, 2 * i),
+                         *next = nth(OA_TRACE_UP, 2 * i + 1);
     if (!CHECK(enter && leave && down && call && up && next)) return;
     CHECK(enter->tag == 7 + i && enter->nbytes == 1600);
     CHECK(enter->region == leave->region && enter->region == call->region && enter->region == up->region &&
