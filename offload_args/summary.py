@@ -16,7 +16,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 class Event(NamedTuple):
     """Something that is over. Times are nanoseconds as time.monotonic_ns() counts them."""
 
-    kind: str  #: "region", "enter", "leave", "up", "down", "call", "wait", "allocate" or "release"
+    kind: str  #: "region", "enter", "leave", "up", "down", "call", "wait", "allocate", "release" or "access"
     begun: int
     ended: int
     name: str  #: the array's as its region's source has it, or the function's
@@ -113,9 +113,8 @@ class Summary:
             ("up", self.copies_up, self.bytes_up, self.seconds_up),
             ("down", self.copies_down, self.bytes_down, self.seconds_down),
         ):
-            lines.append(
-                f"{way:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {time_text(seconds)}{rate_text(nbytes, seconds)}"
-            )
+            took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
+            lines.append(f"{way:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
             these = sorted((one for one in self.copies if one.way == way), key=lambda one: -one.seconds)
             for one in these[:10]:
                 times = f"{one.times} x {size_text(one.nbytes)}"
@@ -193,7 +192,8 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             advice.append(
                 Advice(
                     f"{one.name} ({size_text(one.nbytes)}) is packed each time it goes {one.way}, {one.times} "
-                    f"{plural('time', one.times)}: lend a contiguous array at {place} (it took {time_text(one.seconds)})",
+                    f"{plural('time', one.times)}: lend a contiguous array at {place} (it took "
+                    f"{time_text(one.seconds)})",
                     place.file,
                     place.line,
                     0.0,
@@ -217,8 +217,8 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
     for (name, nbytes, file, line), (count, unchanged, seconds, remedy) in together.items():
         advice.append(
             Advice(
-                f"{name} ({size_text(nbytes)}) went up {count} {plural('time', count)}, unchanged {unchanged}: {remedy} "
-                f"(saves {time_text(seconds)})",
+                f"{name} ({size_text(nbytes)}) went up {count} {plural('time', count)}, unchanged {unchanged}: "
+                f"{remedy} (saves {time_text(seconds)})",
                 file,
                 line,
                 seconds,

@@ -30,7 +30,7 @@ from .summary import Event, Summary, rate_text, size_text, time_text
 
 __all__ = ["Trace"]
 
-_KINDS = ("", "enter", "leave", "up", "down", "call", "wait", "allocate", "release")
+_KINDS = ("", "enter", "leave", "up", "down", "call", "wait", "allocate", "release", "access")
 _ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
 _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
@@ -493,7 +493,8 @@ class _Log:
         elif kind == "leave":
             text = f"region {raw.region}{at} left in {time_text(took)}"
         elif kind in ("up", "down"):
-            text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate_text(raw.nbytes, took)}, {raw.why}"
+            rate = rate_text(raw.nbytes, took)
+            text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate}, {raw.why}"
         elif kind == "call":
             text = f"call {raw.name} on {device}: {time_text(took)}"
         elif kind == "wait":

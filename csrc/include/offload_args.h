@@ -231,10 +231,11 @@ enum oa_trace_kind {
   OA_TRACE_LEAVE,     /* from oa_region_finish to the end of oa_region_wait */
   OA_TRACE_UP,
   OA_TRACE_DOWN,
-  OA_TRACE_CALL, /* from oa_begin to oa_end, what it brings up included; name: the function */
+  OA_TRACE_CALL, /* of a vendor's function: from oa_begin to oa_end, what it brings up included */
   OA_TRACE_WAIT,
   OA_TRACE_ALLOCATE,
-  OA_TRACE_RELEASE
+  OA_TRACE_RELEASE,
+  OA_TRACE_ACCESS /* what is no vendor's function, from oa_begin to oa_end: "oa_address", or a C program's own code */
 };
 
 /* Something that is over. Times are ns of CLOCK_MONOTONIC on the host: of a call, of issuing it where the device works

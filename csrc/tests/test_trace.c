@@ -107,7 +107,7 @@ static void events_equal_counters(void) {
   CHECK(number == 6);
   CHECK(bytes_of(OA_TRACE_DOWN, &number) == (after.bytes_down - before.bytes_down) * 3 / 4);
   CHECK(number == 3);
-  bytes_of(OA_TRACE_CALL, &number);
+  bytes_of(OA_TRACE_ACCESS, &number);
   CHECK(number == 3);
   bytes_of(OA_TRACE_ALLOCATE, &number);
   CHECK(number == 6);
@@ -116,7 +116,7 @@ static void events_equal_counters(void) {
   for (int i = 0; i < 3; i++) {
     const oa_trace_event *enter = nth(OA_TRACE_ENTER, i), *leave = nth(OA_TRACE_LEAVE, i),
                          *down = nth(OA_TRACE_DOWN, i);
-    const oa_trace_event *call = nth(OA_TRACE_CALL, i), *up = nth(OA_TRACE_UP, 2 * i),
+    const oa_trace_event *call = nth(OA_TRACE_ACCESS, i), *up = nth(OA_TRACE_UP, 2 * i),
                          *next = nth(OA_TRACE_UP, 2 * i + 1);
     if (!CHECK(enter && leave && down && call && up && next)) return;
     CHECK(enter->tag == 7 + i && enter->nbytes == 1600);
@@ -227,7 +227,7 @@ static void a_failure_is_noted_and_moves_nothing(void) {
   read_all();
   const oa_trace_event *up = nth(OA_TRACE_UP, 0);
   CHECK(up && up->status == OA_ERROR_BACKEND);
-  CHECK(!nth(OA_TRACE_CALL, 0) && !nth(OA_TRACE_DOWN, 0) && nth(OA_TRACE_LEAVE, 0));
+  CHECK(!nth(OA_TRACE_ACCESS, 0) && !nth(OA_TRACE_DOWN, 0) && nth(OA_TRACE_LEAVE, 0));
 }
 
 int main(void) {
