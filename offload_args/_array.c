@@ -470,30 +470,34 @@ static int region_clear(PyObject *object) {
   return 0;
 }
 
-/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception. */
+/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
+ * that a signal handler raised meanwhile stays set. */
 static void trace_left(Region *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *none = PyObject_CallFunction(python.left, "L", self->tag);
-  if (none == NULL) PyErr_WriteUnraisable(NULL);
-  Py_XDECREF(none);
   self->tag = 0;
+  Py_XDECREF(none);
+  if (type == NULL) return;
+  if (none == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    PyErr_SetInterrupt(); /* once more, when the other exception is through */
+  else if (none == NULL)
+    PyErr_WriteUnraisable(python.left);
   PyErr_Restore(type, value, traceback);
 }
 
-/* Asks the trace for the region's tag and its arrays' names, which live as long as what is returned. NULL, with no
- * exception set, if it has none to give. */
+/* Asks the trace for the region's tag and its arrays' names, which live as long as what is returned. NULL if a signal
+ * handler raised meanwhile. */
 static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
   PyObject *names = NULL, *found = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
   if (found == NULL || !PyArg_ParseTuple(found, "LO!", &self->tag, &PyTuple_Type, &names)) {
-    PyErr_WriteUnraisable(python.entering);
     Py_XDECREF(found);
     return NULL;
   }
   options->tag = self->tag;
   for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(names); i++) {
     arrays[i].name = PyBytes_AsString(PyTuple_GetItem(names, i));
-    if (arrays[i].name == NULL) PyErr_Clear();
+    if (arrays[i].name == NULL) PyErr_Clear(); /* "argument 1" it is */
   }
   return found;
 }
@@ -679,8 +683,9 @@ static PyObject *region_enter_open(Region *self) {
     if (PyErr_Occurred()) goto done;
     options.has_stream = 1;
   }
-  if (__builtin_expect(atomic_load_explicit(&tracing, memory_order_relaxed), 0))
-    names = trace_entering(self, arrays, &options);
+  if (__builtin_expect(atomic_load_explicit(&tracing, memory_order_relaxed), 0) &&
+      (names = trace_entering(self, arrays, &options)) == NULL)
+    goto done;
   if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, &options, arrays, (int)count, &self->region);
@@ -754,6 +759,8 @@ static PyObject *region_exit(PyObject *object, PyObject *arguments) {
   if (status != OA_OK) {
     if (!failed) return NULL;
     add_note(body);
+  } else if (PyErr_Occurred()) { /* a signal handler's, while the trace was told */
+    return NULL;
   } else if (warnings > 0 && !failed &&
              PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
     return NULL;

@@ -6,9 +6,11 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -564,3 +566,40 @@ def test_command_runs_a_module_and_refuses_a_missing_file(tmp_path: Path) -> Non
     assert ran.stdout.startswith("as __main__\n") and ran.returncode == 0
     ran = subprocess.run([*command, "none.py"], capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 2 and "no file none.py" in ran.stderr
+
+
+def test_t24_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
+    sim = testing.sim_device(delay_us=50)
+    x = np.ones(64)
+    interrupts = sent = 0
+    solve("host", *data())
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        nonlocal sent
+        while not stop.wait(0.004):
+            sent += 1
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    made = trace()
+    made.start()
+    thread.start()
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        try:
+            while time.monotonic() < end:
+                with offload_args(x, device=sim) as (dx,):
+                    blas.scal(1.0, dx)
+        except KeyboardInterrupt:
+            interrupts += 1
+    while thread.is_alive():
+        try:
+            stop.set()
+            thread.join()
+        except KeyboardInterrupt:
+            interrupts += 1
+    made.stop()
+    testing.sim_device()
+    assert 0.8 * sent <= interrupts <= sent  # two that come at once are one
+    assert made.summary.regions > 10
