@@ -1,6 +1,7 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
 #include "library.h"
 #include "region.h"
+#include "trace.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -246,6 +247,17 @@ typedef struct arrival {
   int group;
 } arrival;
 
+/* Why the group goes up: an operand reads it, or writes a part of it. */
+static const char *reason(const oa_call *call, const arrival *a) {
+  for (int i = 0; i < call->count; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    if (slot->mapping == a->mapping && a->mapping->parts[slot->part].group == a->group &&
+        (call->operands[i].access & OA_READ))
+      return "first read by";
+  }
+  return "written in part by";
+}
+
 /* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
  * meanwhile. The mappings are pinned. */
 static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
@@ -257,7 +269,10 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
     const int more = oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
-    for (int m = moves; m < moves + more; m++) bytes += oa_lines_bytes(batch[m].lines);
+    for (int m = moves; m < moves + more; m++) {
+      bytes += oa_lines_bytes(batch[m].lines);
+      if (call->begun) batch[m].trace.why = reason(call, &arrivals[i]);
+    }
     moves += more;
   }
   if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
@@ -269,7 +284,11 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
     arrivals[i].mapping->moving = true;
   }
   oa_unlock();
-  if (!status) status = oa_transfer_up(device, stream->native, batch, moves);
+  if (!status) {
+    const int64_t begun = oa_trace_begin_up(batch, moves);
+    status = oa_transfer_up(device, stream->native, batch, moves);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, batch, moves, call->function, status);
+  }
   oa_lock();
   if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
   for (int i = 0; i < count; i++) {
@@ -341,6 +360,7 @@ int oa_begin(oa_call *call) {
   const int count = call->count;
   int status = OA_OK;
   call->open = 0;
+  call->begun = oa_trace_begin();
   if (count < 1 || count > MOST)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
   if ((status = oa_core_start())) return status;
@@ -490,6 +510,7 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
   const bool capturing = call->open == 2;
+  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
   int status = OA_OK;
   call->open = 0;
   if (call->library) {
@@ -535,6 +556,9 @@ int oa_end(oa_call *call, int vendor_status) {
   }
   oa_announce_change();
   oa_unlock();
+  if (__builtin_expect(serial != 0, 0))
+    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL, 0,
+                  vendor_status);
   if (vendor_status && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
@@ -554,7 +578,8 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   }
   void *native = ((oa_stream *)call->stream)->native;
   int status = device->backend->submit(device, native, run, arguments, size);
-  if (!status && call->blocking) status = device->backend->stream_synchronize(device, native);
+  if (!status && call->blocking)
+    status = oa_trace_synchronize(device, native, ((const oa_state *)call->region)->serial, call->function);
   if (!status) return oa_end(call, 0);
   oa_saved_error saved;
   oa_error_save(&saved);

@@ -2,6 +2,7 @@
 
 #include "settings.h"
 #include "staging.h"
+#include "trace.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -264,7 +265,7 @@ int oa_device_get_counters(int number, oa_counters *counters) {
 int oa_device_synchronize(int number) {
   oa_device *device;
   int status = find(number, "oa_device_synchronize", &device);
-  return status ? status : device->backend->synchronize(device);
+  return status ? status : oa_trace_synchronize_device(device, 0, "oa_device_synchronize");
 }
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
@@ -290,6 +291,7 @@ static int allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *ad
 
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   const oa_backend *backend = device->backend;
+  const int64_t begun = oa_trace_begin();
   int status = allocate(device, stream, nbytes, address);
   if (status == OA_ERROR_MEMORY) { /* whatever holds memory of this device without need gives it back here */
     status = backend->trim(device);
@@ -312,13 +314,17 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
               limit);
     }
   }
+  if (begun) oa_trace_note(OA_TRACE_ALLOCATE, begun, device, 0, 0, "allocate", NULL, (int64_t)nbytes, status);
   return status;
 }
 
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
   atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
-  return device->backend->release(device, stream, address, nbytes);
+  const int64_t begun = oa_trace_begin();
+  const int status = device->backend->release(device, stream, address, nbytes);
+  if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device, 0, 0, "release", NULL, (int64_t)nbytes, status);
+  return status;
 }
 
 void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines) {

@@ -1,5 +1,6 @@
 /* Pointers: handles and their slots; slices; addresses for code outside. */
 #include "region.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,7 +211,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   if (blank)
     status =
         mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
-  if (!status) status = mapping->device->backend->stream_synchronize(mapping->device, stream->native);
+  if (!status) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
   if (!status) {
     oa_lock();
     mapping->escaped = true;
@@ -292,8 +293,18 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
     }
     if (!status) {
       oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
-      oa_move move = {.host = image, .address = address, .lines = lines};
+      const oa_slot *target = operand.slot;
+      const oa_mapping *mapping = target->mapping;
+      oa_move move = {.host = image,
+                      .address = address,
+                      .lines = lines,
+                      .name = mapping->parts[target->part].name,
+                      .trace = {.why = "assign",
+                                .region = mapping->serial,
+                                .apart = true}};
+      const int64_t begun = oa_trace_begin_up(&move, 1);
       status = oa_transfer_up(device, stream, &move, 1);
+      if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
     }
     const int ended = oa_end(&call, status);
     if (!status) status = ended;
@@ -334,8 +345,16 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
   if (!status) {
-    oa_move move = {.host = (void *)value, .address = address, .lines = made->inside};
+    oa_move move = {.host = (void *)value,
+                    .address = address,
+                    .lines = made->inside,
+                    .name = "a scalar",
+                      .trace = {.why = "for a call whose scalars are on the device",
+                              .region = region->serial,
+                              .apart = true}};
+    const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
   }
   oa_lock();
   mapping->address = address;

@@ -1,5 +1,6 @@
 /* Regions: what enters, what is shared, what comes down. */
 #include "region.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +107,8 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
                     .address = mapping->address + (uint64_t)part->lines.start,
                     .lines = part->lines,
                     .irregular = part->shape,
-                    .name = part->name};
+                    .name = part->name,
+                    .trace = {.region = mapping->serial}};
   if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
     move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
 }
@@ -347,6 +349,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
   mapping->holders = mapping->references = 1;
   mapping->moving = true; /* until it is allocated */
   mapping->maker = region;
+  mapping->serial = region->serial;
   mapping->elsewhere = elsewhere;
   if (count > 1) {
     mapping->parts = calloc((size_t)count, sizeof *mapping->parts);
@@ -479,6 +482,7 @@ static int place_apart(oa_state *region, entrant *e) {
   mapping->holders = mapping->references = 1;
   mapping->moving = !borrowed;
   mapping->maker = borrowed ? NULL : region;
+  mapping->serial = region->serial;
   if (borrowed) mapping->address = e->low;
   e->mapping = mapping;
   e->part = 0;
@@ -613,9 +617,17 @@ static int enter_locked(oa_device *device, const oa_region_options *options, ent
   return status;
 }
 
+static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int status) {
+  int64_t nbytes = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->serial == region->serial) nbytes += region->mappings[i]->nbytes;
+  oa_trace_note(OA_TRACE_ENTER, begun, region->device, region->serial, tag, "enter", NULL, nbytes, status);
+}
+
 int oa_region_enter(int number, const oa_region_options *options, oa_array *arrays, int count, oa_region **handle) {
   int status = oa_core_start();
   if (status) return status;
+  const int64_t begun = oa_trace_begin();
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
   if ((status = oa_device_usable(device)) || (status = oa_slots_start())) return status;
@@ -663,6 +675,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
     mapping->moving = false;
     mapping->failed = !mapping->address; /* others may share it already */
   }
+  if (begun) trace_enter(region, begun, options ? options->tag : 0, status);
   if (status) {
     oa_saved_error saved;
     oa_error_save(&saved);
@@ -736,7 +749,9 @@ static int moves_down(const oa_mapping *mapping, oa_move *moves) {
     const oa_group *group = &mapping->groups[part->group];
     if (!part->writes || group->invalid || !(group->dirty || (mapping->escaped && group->valid))) continue;
     const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
-    if (!covered) move_of(mapping, part, &moves[count++]);
+    if (covered) continue;
+    move_of(mapping, part, &moves[count]);
+    moves[count++].trace.why = group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
   return count;
 }
@@ -767,6 +782,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     return OA_OK;
   }
   region->phase = OA_FINISHING;
+  region->leaving = oa_trace_begin();
   while (region->open_calls) oa_wait_change();
 
   char unwritten[256] = "", invalid[256] = "";
@@ -805,7 +821,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
         append_name(invalid, sizeof invalid, mapping->parts[p].name);
     if (mapping->escaped) {
       oa_unlock();
-      remember(region, mapping->device->backend->synchronize(mapping->device));
+      remember(region, oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address"));
       oa_lock();
     }
     const int count = moves_down(mapping, region->moves + region->move_count);
@@ -821,7 +837,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
                      "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
                      "overwrite it whole, or don't use it",
                      invalid));
-  const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
+  bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   if (down && order) {
     remember(region, oa_stream_advance(region->stream));
     for (int i = 0; i < region->mapping_count; i++)
@@ -829,7 +845,13 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
         remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
   }
   oa_unlock();
+  if (down && order && oa_trace_begin()) {
+    status = oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+    remember(region, status);
+    down = !status;
+  }
   if (down) {
+    region->copying = oa_trace_begin();
     status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
     remember(region, status);
   }
@@ -874,7 +896,7 @@ static void complete(oa_state *region) {
     for (oa_stream *s = region->foreign; s; s = s->next)
       if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
     oa_unlock();
-    status = device->backend->stream_synchronize(device, region->stream->native);
+    status = oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
   } else {
     oa_unlock();
   }
@@ -882,6 +904,8 @@ static void complete(oa_state *region) {
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
     oa_transfer_abandon(device, region->moves, region->move_count);
+  if (region->copying)
+    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
   oa_lock();
   come_down(region, status);
   region->completing = false;
@@ -913,9 +937,13 @@ int oa_region_wait(oa_region *handle) {
   complete(region);
   const int first = region->status;
   const oa_saved_error text = region->error;
+  oa_device *device = region->device;
+  const int64_t leaving = region->leaving;
+  const uint64_t serial = region->serial;
   status = let_go(region);
   oa_announce_change();
   oa_unlock();
+  if (leaving) oa_trace_note(OA_TRACE_LEAVE, leaving, device, serial, 0, "leave", NULL, 0, first ? first : status);
   if (first) oa_error_restore(&text);
   return first ? first : status;
 }
@@ -932,8 +960,9 @@ int oa_region_synchronize(oa_region *handle) {
   for (oa_stream *s = region->foreign; s && !status; s = s->next)
     if (s->ticket) status = oa_stream_after(region->stream, s, s->ticket);
   void *native = region->stream->native;
+  const uint64_t serial = region->serial;
   oa_unlock();
-  return status ? status : device->backend->stream_synchronize(device, native);
+  return status ? status : oa_trace_synchronize(device, native, serial, "oa_region_synchronize");
 }
 
 /* -- update -- */
@@ -1038,12 +1067,21 @@ static int update(const char *function, const oa_array *array, int device, bool 
   if (order) status = oa_uses_order(&mapping->uses, stream, !from);
   mapping->moving = true;
   oa_unlock();
-  if (!status && mapping->escaped) status = on->backend->synchronize(on);
+  if (!status && mapping->escaped)
+    status = oa_trace_synchronize_device(on, mapping->serial, "whoever has an array's address");
   if (!status) {
-    status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
+    move.name = part->name;
+    move.trace = (oa_move_trace){.why = "update", .region = mapping->serial};
+    int64_t begun = from ? oa_trace_begin() : oa_trace_begin_up(&move, 1);
+    if (begun && order) {
+      status = oa_trace_synchronize(on, stream->native, mapping->serial, "calls, before an update");
+      begun = oa_trace_now();
+    }
+    if (!status) status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
     const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
     if (!status) status = waited;
     if (from && !status) status = oa_transfer_settle(on, stream->native, &move, 1);
+    if (begun) oa_trace_copies(from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, on, &move, 1, NULL, status);
     oa_transfer_abandon(on, &move, 1);
   }
   oa_lock();

@@ -54,6 +54,7 @@ typedef struct oa_mapping {
   bool escaped;      /* its address was given away */
   bool elsewhere;    /* some of it is, or was, present on another device */
   bool listed;       /* in the present table */
+  uint64_t serial;   /* of the region that made it */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -101,6 +102,7 @@ struct oa_state {
   int status; /* of what failed in finishing, told by wait */
   oa_saved_error error;
   oa_mapping *few[4];
+  int64_t leaving, copying; /* of the trace: since when */
 };
 
 /* -- slots (pointer.c) -- */

@@ -20,6 +20,13 @@ typedef struct oa_shape {
   int64_t *shape, *strides;
 } oa_shape;
 
+/* What the trace says of a copy; nothing else looks at it. */
+typedef struct oa_move_trace {
+  const char *why;
+  uint64_t region, checksum;
+  bool apart; /* what is copied is not the array's own memory */
+} oa_move_trace;
+
 typedef struct oa_move {
   void *host;                /* regular: the lowest byte; else the element at index 0 */
   uint64_t address;          /* of the first line on the device */
@@ -33,6 +40,7 @@ typedef struct oa_move {
   int64_t first, pieces, chunk; /* of a large one */
   int64_t drained;              /* pieces that reached the array; atomically */
   bool direct, torn;
+  oa_move_trace trace;
 } oa_move;
 
 /* What this much takes a stream of its own for, so that it overlaps with what the region computes. */

@@ -12,6 +12,7 @@ first used.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import _array, errors, library
@@ -19,7 +20,7 @@ from .arguments import In, InOut, Out, Scratch
 from .device import Device
 from .errors import *  # noqa: F403
 from .pointer import DevicePtr
-from .region import call, offload_args, update
+from .region import call, offload_args, trace, update
 
 if TYPE_CHECKING:
     from . import blas, cblas, cublas, testing
@@ -43,6 +44,7 @@ __all__ = [
     "library",
     "offload_args",
     "testing",
+    "trace",
     "update",
 ]
 __all__ += errors.__all__
@@ -56,3 +58,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):
+    from .tracing import start_from_environment
+
+    start_from_environment()

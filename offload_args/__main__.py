@@ -1,9 +1,10 @@
-"""The command line: `python -m offload_args info [--json]` and `python -m offload_args demo`."""
+"""The command line: `python -m offload_args info [--json]`, `... demo` and `... trace script.py [arguments]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -71,6 +72,30 @@ def _info(as_json: bool) -> int:
     return 0
 
 
+def _trace(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m offload_args trace",
+        description="Run a script, then say what it copied, called and waited for, and what to do about it.",
+    )
+    parser.add_argument("--save", metavar="FILE", help="write a timeline for ui.perfetto.dev, such as trace.json")
+    parser.add_argument("-m", dest="module", action="store_true", help="script is a module's name")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    options = parser.parse_args(given)
+    import runpy
+
+    from . import tracing
+
+    sys.argv = [options.script, *options.arguments]
+    if options.module:
+        sys.path.insert(0, os.getcwd())
+        return tracing.run(lambda: runpy.run_module(options.script, run_name="__main__", alter_sys=True), options.save)
+    if not os.path.exists(options.script):
+        parser.error(f"no file {options.script}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
+    return tracing.run(lambda: runpy.run_path(options.script, run_name="__main__"), options.save)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -78,11 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import demo
 
         return demo.main(given[1:])
+    if given[:1] == ["trace"]:
+        return _trace(given[1:])
     parser = argparse.ArgumentParser(prog="python -m offload_args", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
     info.add_argument("--json", action="store_true", help="as JSON")
     commands.add_parser("demo", help="principal components of a real data set, on the default device")
+    commands.add_parser("trace", help="run a script, and say what it copied and what to do about it")
     options = parser.parse_args(given)
     return _info(options.json)
 

@@ -48,7 +48,11 @@ static struct {
   PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
+  PyObject *entering; /* while traced: (region) -> (tag, a name for each argument as bytes) */
+  PyObject *left;     /* while traced: (tag) */
 } python;
+
+static atomic_int tracing; /* 1: the two are called */
 
 static PyObject *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array, *name_add_note;
 static atomic_int default_device = -1;
@@ -429,6 +433,7 @@ typedef struct {
   Py_ssize_t count;
   Held *held;
   oa_region *region;
+  long long tag; /* the trace's; 0: not traced */
 } Region;
 
 static PyMemberDef region_members[] = {
@@ -465,6 +470,38 @@ static int region_clear(PyObject *object) {
   return 0;
 }
 
+/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
+ * that a signal handler raised meanwhile stays set. */
+static void trace_left(Region *self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *none = PyObject_CallFunction(python.left, "L", self->tag);
+  self->tag = 0;
+  Py_XDECREF(none);
+  if (type == NULL) return;
+  if (none == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    PyErr_SetInterrupt(); /* once more, when the other exception is through */
+  else if (none == NULL)
+    PyErr_WriteUnraisable(python.left);
+  PyErr_Restore(type, value, traceback);
+}
+
+/* Asks the trace for the region's tag and its arrays' names, which live as long as what is returned. NULL if a signal
+ * handler raised meanwhile. */
+static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
+  PyObject *names = NULL, *found = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
+  if (found == NULL || !PyArg_ParseTuple(found, "LO!", &self->tag, &PyTuple_Type, &names)) {
+    Py_XDECREF(found);
+    return NULL;
+  }
+  options->tag = self->tag;
+  for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(names); i++) {
+    arrays[i].name = PyBytes_AsString(PyTuple_GetItem(names, i));
+    if (arrays[i].name == NULL) PyErr_Clear(); /* "argument 1" it is */
+  }
+  return found;
+}
+
 /* Ends the open region; its pointers die, the arrays are released. Returns the first failure's status. */
 static int region_end(Region *self, int outcome, int *warnings) {
   int status, waited;
@@ -491,6 +528,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
   self->held = NULL;
   self->region = NULL;
   release_held(held, self->count);
+  if (self->tag) trace_left(self);
   atomic_store(&self->state, CLOSED);
   return status;
 }
@@ -620,7 +658,7 @@ static PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
   oa_region_options options = {0};
-  PyObject *pointers = NULL;
+  PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL || !PyTuple_Check(self->arguments)) {
     PyErr_SetString(PyExc_TypeError, "offload_args: a region needs its arguments as a tuple");
@@ -645,6 +683,9 @@ static PyObject *region_enter_open(Region *self) {
     if (PyErr_Occurred()) goto done;
     options.has_stream = 1;
   }
+  if (__builtin_expect(atomic_load_explicit(&tracing, memory_order_relaxed), 0) &&
+      (names = trace_entering(self, arrays, &options)) == NULL)
+    goto done;
   if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, &options, arrays, (int)count, &self->region);
@@ -656,6 +697,7 @@ static PyObject *region_enter_open(Region *self) {
   pointers = make_pointers(self, arrays, device);
 
 done:
+  Py_XDECREF(names);
   for (size_t i = 0; i < count; i++) release_item(&items[i]);
   if (items != few_items) PyMem_Free(items);
   if (arrays != few_arrays) PyMem_Free(arrays);
@@ -672,6 +714,7 @@ done:
     self->region = NULL;
   }
   release_held(held, held == NULL ? 0 : self->count);
+  if (self->tag) trace_left(self);
   return NULL;
 }
 
@@ -716,6 +759,8 @@ static PyObject *region_exit(PyObject *object, PyObject *arguments) {
   if (status != OA_OK) {
     if (!failed) return NULL;
     add_note(body);
+  } else if (PyErr_Occurred()) { /* a signal handler's, while the trace was told */
+    return NULL;
   } else if (warnings > 0 && !failed &&
              PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
     return NULL;
@@ -1052,6 +1097,52 @@ static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argume
   return PyLong_FromLongLong(oa_sim_backend_calls(device));
 }
 
+/* -- the trace -------------------------------------------------------------------------------------------------------- */
+enum { REGIONS_ONLY = 4 }; /* added to oa_trace_flags: nothing of the core's */
+
+/* (flags, entering, left): who is called when a region is entered and left while flags is not 0 */
+static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int flags;
+  PyObject *entering, *left;
+  if (!PyArg_ParseTuple(arguments, "iOO", &flags, &entering, &left)) return NULL;
+  const int status = oa_trace_set(flags & ~REGIONS_ONLY);
+  if (status != OA_OK) return fail(status);
+  if (python.entering == NULL) { /* the same ones from now on: another thread may be calling them */
+    python.entering = Py_NewRef(entering);
+    python.left = Py_NewRef(left);
+  }
+  atomic_store(&tracing, flags != 0);
+  Py_RETURN_NONE;
+}
+
+/* () -> (events, how many were lost so far) */
+static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  enum { AT_ONCE = 64 };
+  oa_trace_event events[AT_ONCE];
+  int count = 0;
+  int64_t lost = 0;
+  PyObject *list = PyList_New(0);
+  do {
+    const int status = list == NULL ? OA_OK : oa_trace_read(events, AT_ONCE, &count, &lost);
+    if (status != OA_OK) {
+      Py_DECREF(list);
+      return fail(status);
+    }
+    for (int i = 0; list != NULL && i < count; i++) {
+      const oa_trace_event *e = &events[i];
+      PyObject *event = Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended,
+                                      (long long)e->nbytes, (long long)e->tag, (unsigned long long)e->region,
+                                      (unsigned long long)e->address, (unsigned long long)e->checksum, e->device,
+                                      e->thread, e->status, e->batch, e->packed,
+                                      PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
+                                      PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
+      if (event == NULL || PyList_Append(list, event) < 0) Py_CLEAR(list);
+      Py_XDECREF(event);
+    }
+  } while (list != NULL && count == AT_ONCE);
+  return list == NULL ? NULL : Py_BuildValue("NL", list, (long long)lost);
+}
+
 /* -- the module -------------------------------------------------------------------------------------------------------- */
 static PyObject *last_error(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   return PyUnicode_DecodeUTF8(oa_last_error(), (Py_ssize_t)strlen(oa_last_error()), "replace");
@@ -1066,6 +1157,7 @@ static PyObject *status_name(PyObject *Py_UNUSED(module), PyObject *argument) {
 /* In a forked child: the arrays of regions that are the parent's business are writable again, and no lock is taken. */
 static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   locked_mutex_init();
+  atomic_store(&tracing, 0);
   for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
     for (int i = 0; i < BUCKETS; i++)
       for (Held *held = locked[i]; held != NULL; held = held->next) set_writeable(held->array, 1);
@@ -1128,6 +1220,8 @@ static PyMethodDef functions[] = {
     {"device_synchronize", device_synchronize, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},
     {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
+    {"trace_set", trace_set, METH_VARARGS, NULL},
+    {"trace_read", trace_read, METH_NOARGS, NULL},
     {"last_error", last_error, METH_NOARGS, NULL},
     {"status_name", status_name, METH_O, NULL},
     {"after_fork", after_fork, METH_NOARGS, NULL},

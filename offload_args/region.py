@@ -27,7 +27,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["call", "offload_args", "update"]
+    from .tracing import Trace
+
+__all__ = ["call", "offload_args", "trace", "update"]
+
+
+def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
+    """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
+
+    The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
+    checksums: also find what went up unchanged, which reads what is copied once more. limit: events kept at most.
+    """
+    from .tracing import Trace
+
+    return Trace(checksums=checksums, limit=limit)
 
 
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
@@ -129,6 +142,7 @@ class offload_args(_array.Region):
     __slots__ = ()
 
     call = staticmethod(call)
+    trace = staticmethod(trace)
     update = staticmethod(update)
 
     def __init__(

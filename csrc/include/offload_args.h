@@ -117,6 +117,7 @@ typedef struct oa_region_options {
   int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
+  int64_t tag;         /* what the trace knows the region by; anything */
 } oa_region_options;
 
 typedef struct oa_pointer_info {
@@ -231,6 +232,50 @@ int oa_library_has_symbol(const char *library, const char *symbol);
 /* The calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer mode
  * is as before after each call. */
 int oa_use_handle(const char *library, void *handle);
+
+/* -- the trace ---------------------------------------------------------------------------------------------------- */
+enum oa_trace_flags {
+  OA_TRACE_ON = 1,
+  OA_TRACE_CHECKSUMS = 2 /* of what is copied: reads it once more */
+};
+
+enum oa_trace_kind {
+  OA_TRACE_ENTER = 1, /* a region was entered; nbytes: of the arrays it made a mapping for */
+  OA_TRACE_LEAVE,     /* from oa_region_finish to the end of oa_region_wait */
+  OA_TRACE_UP,
+  OA_TRACE_DOWN,
+  OA_TRACE_CALL, /* of a vendor's function: from oa_begin to oa_end, what it brings up included */
+  OA_TRACE_WAIT,
+  OA_TRACE_ALLOCATE,
+  OA_TRACE_RELEASE,
+  OA_TRACE_ACCESS /* what is no vendor's function, from oa_begin to oa_end: "oa_address", or a C program's own code */
+};
+
+/* Something that is over. Times are ns of CLOCK_MONOTONIC on the host: of a call, of issuing it where the device works
+ * on by itself; of a copy, until its host bytes were read (up) or are in the array (down). */
+typedef struct oa_trace_event {
+  int64_t begun, ended;
+  int64_t nbytes;
+  int64_t tag;       /* OA_TRACE_ENTER: of the region's options */
+  uint64_t region;   /* a number no other region has; of a copy: the region that lent the array first; 0: none */
+  uint64_t address;  /* of a copy: the host's; 0 where that is not the array's own (assign) */
+  uint64_t checksum; /* of a copy: of its bytes; 0: not taken */
+  int32_t kind;      /* oa_trace_kind */
+  int32_t device;
+  int32_t thread; /* the system's number */
+  int32_t status; /* oa_status; of a vendor's call: the vendor's */
+  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes */
+  int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */
+  char name[48];  /* the array's, or the function's */
+  char why[64];   /* of a copy or wait: "first read by cublas.sgemv" */
+} oa_trace_event;
+
+/* Sums of oa_trace_flags; 0 ends it. While it is on, oa_region_finish waits for the calls before it copies down, so that
+ * a copy's time is its own. */
+int oa_trace_set(int flags);
+/* Takes up to capacity events, oldest first; *lost (may be NULL): how many the queue had no room for so far. It holds
+ * 32,768. */
+int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
 /* [cffi end] */
 
 /* -- for shims: how a call declares what it touches -------------------------------------------------------------- */
@@ -294,6 +339,7 @@ typedef struct oa_call {
   void *saved; /* what was current before */
   int saved_mode;
   int open;
+  int64_t begun; /* of the trace; 0: it is off */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after

@@ -1,0 +1,246 @@
+/* The trace: complete, equal to the counters, nothing while it is off; many writers and a queue that is full. */
+#include "check.h"
+#include "offload_args.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+oa_library *const oa_libraries[] = {NULL}; /* calls below use no vendor's library */
+
+enum { MOST = 1 << 16 };
+static oa_trace_event events[MOST];
+static int event_count;
+static int device;
+
+static void read_all(void) {
+  event_count = 0;
+  int count = 0;
+  do {
+    CHECK_OK(oa_trace_read(events + event_count, 1000, &count, NULL));
+    event_count += count;
+  } while (count);
+}
+
+static int64_t lost(void) {
+  int64_t lost = 0;
+  int count;
+  CHECK_OK(oa_trace_read(NULL, 0, &count, &lost));
+  return lost;
+}
+
+static const oa_trace_event *nth(int kind, int n) {
+  for (int i = 0; i < event_count; i++)
+    if (events[i].kind == kind && n-- == 0) return &events[i];
+  return NULL;
+}
+
+static int64_t bytes_of(int kind, int64_t *number) {
+  int64_t bytes = 0;
+  *number = 0;
+  for (int i = 0; i < event_count; i++) {
+    if (events[i].kind != kind) continue;
+    bytes += events[i].nbytes;
+    ++*number;
+  }
+  return bytes;
+}
+
+struct add {
+  int64_t n;
+  const double *x;
+  double *y;
+};
+
+static void run_add(void *data) {
+  const struct add *a = data;
+  for (int64_t i = 0; i < a->n; i++) a->y[i] += a->x[i];
+}
+
+static int add(const oa_any *x, oa_any *y, int64_t n) {
+  oa_operand operands[] = {{.name = "x", .pointer = x, .access = OA_READ, .extent = OA_ELEMENTS(n)},
+                           {.name = "y", .pointer = y, .access = OA_READ_WRITE, .extent = OA_ELEMENTS(n)}};
+  oa_call call = {.function = "test.add", .operands = operands, .count = 2};
+  const int status = oa_begin(&call);
+  if (status) return status;
+  struct add a = {n, operands[0].address, operands[1].address};
+  return oa_submit(&call, run_add, &a, sizeof a);
+}
+
+static oa_array vector(double *data, const int64_t *n, const int64_t *step, const char *name) {
+  return (oa_array){.data = data, .shape = n, .strides = step, .ndim = 1, .dtype = OA_F64, .name = name};
+}
+
+/* y += x in a region tagged so. */
+static void one_region(double *x, double *y, int64_t n, int64_t step, int64_t tag) {
+  oa_array arrays[] = {vector(x, &n, &step, "x"), vector(y, &n, &step, NULL)};
+  const oa_region_options options = {.tag = tag};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, &options, arrays, 2, &region));
+  CHECK_OK(add(arrays[0].handle, arrays[1].handle, n));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+}
+
+static void nothing_while_off(void) {
+  double x[10] = {0}, y[10] = {0};
+  one_region(x, y, 10, sizeof *x, 1);
+  read_all();
+  CHECK(event_count == 0);
+}
+
+static void events_equal_counters(void) {
+  double x[200], y[200];
+  for (int i = 0; i < 200; i++) x[i] = i, y[i] = 1;
+  oa_counters before, after;
+  CHECK_OK(oa_device_get_counters(device, &before));
+  CHECK_OK(oa_trace_set(OA_TRACE_ON | OA_TRACE_CHECKSUMS));
+  one_region(x, y, 100, sizeof *x, 7);
+  one_region(x, y, 100, sizeof *x, 8);
+  one_region(x, y, 100, 2 * sizeof *x, 9); /* strided: packed */
+  CHECK_OK(oa_trace_set(0));
+  one_region(x, y, 100, sizeof *x, 10);
+  CHECK_OK(oa_device_get_counters(device, &after));
+  read_all();
+  int64_t number;
+  CHECK(bytes_of(OA_TRACE_UP, &number) == (after.bytes_up - before.bytes_up) * 3 / 4);
+  CHECK(number == 6);
+  CHECK(bytes_of(OA_TRACE_DOWN, &number) == (after.bytes_down - before.bytes_down) * 3 / 4);
+  CHECK(number == 3);
+  bytes_of(OA_TRACE_ACCESS, &number);
+  CHECK(number == 3);
+  bytes_of(OA_TRACE_ALLOCATE, &number);
+  CHECK(number == 6);
+  bytes_of(OA_TRACE_RELEASE, &number);
+  CHECK(number == 6);
+  for (int i = 0; i < 3; i++) {
+    const oa_trace_event *enter = nth(OA_TRACE_ENTER, i), *leave = nth(OA_TRACE_LEAVE, i),
+                         *down = nth(OA_TRACE_DOWN, i);
+    const oa_trace_event *call = nth(OA_TRACE_ACCESS, i), *up = nth(OA_TRACE_UP, 2 * i),
+                         *next = nth(OA_TRACE_UP, 2 * i + 1);
+    if (!CHECK(enter && leave && down && call && up && next)) return;
+    CHECK(enter->tag == 7 + i && enter->nbytes == 1600);
+    CHECK(enter->region == leave->region && enter->region == call->region && enter->region == up->region &&
+          enter->region == next->region && enter->region == down->region);
+    CHECK(enter->ended <= call->begun && call->ended <= leave->begun);
+    CHECK(call->begun <= up->begun && up->begun <= up->ended && up->ended == next->begun && next->ended <= call->ended);
+    CHECK(leave->begun <= down->begun && down->ended <= leave->ended);
+    CHECK(!strcmp(call->name, "test.add") && !strcmp(up->name, "x") && !strcmp(next->name, "argument 2"));
+    CHECK(!strcmp(up->why, "first read by test.add") && !strcmp(down->why, "written, leaving the region"));
+    CHECK(up->batch == 2 && up->packed == (i == 2) && up->thread == enter->thread);
+  }
+  /* x is the same again, y has changed; what comes down is what goes up next. */
+  CHECK(nth(OA_TRACE_UP, 0)->checksum == nth(OA_TRACE_UP, 2)->checksum);
+  CHECK(nth(OA_TRACE_UP, 1)->checksum != nth(OA_TRACE_UP, 3)->checksum);
+  CHECK(nth(OA_TRACE_DOWN, 0)->checksum == nth(OA_TRACE_UP, 3)->checksum);
+}
+
+static void a_byte_changes_the_checksum(void) {
+  double x[61], y[61] = {0};
+  int64_t number;
+  for (int i = 0; i < 61; i++) x[i] = i;
+  CHECK_OK(oa_trace_set(OA_TRACE_ON | OA_TRACE_CHECKSUMS));
+  one_region(x, y, 61, sizeof *x, 0);
+  for (int i = 0; i < 61; i++) { /* and one after another */
+    ((unsigned char *)&x[i])[i % 8] ^= 0x80;
+    one_region(x, y, 61, sizeof *x, 0);
+  }
+  CHECK_OK(oa_trace_set(0));
+  read_all();
+  bytes_of(OA_TRACE_UP, &number);
+  CHECK(number == 2 * 62);
+  for (int i = 0; i < 62; i++)
+    for (int j = 0; j < i; j++) CHECK(nth(OA_TRACE_UP, 2 * i)->checksum != nth(OA_TRACE_UP, 2 * j)->checksum);
+}
+
+static void a_full_queue_loses_and_counts(void) {
+  double x[1] = {0}, y[1] = {0};
+  const int64_t before = lost();
+  CHECK_OK(oa_trace_set(OA_TRACE_ON));
+  for (int i = 0; i < 6000; i++) one_region(x, y, 1, sizeof *x, i);
+  CHECK_OK(oa_trace_set(0));
+  read_all();
+  CHECK(event_count == 1 << 15);
+  CHECK(lost() > before);
+  CHECK(events[0].kind == OA_TRACE_ALLOCATE || events[0].kind == OA_TRACE_ENTER);
+  for (int i = 1; i < event_count; i++) CHECK(events[i - 1].ended <= events[i].ended);
+  CHECK_OK(oa_trace_set(OA_TRACE_ON)); /* there is room again */
+  one_region(x, y, 1, sizeof *x, 5);
+  CHECK_OK(oa_trace_set(0));
+  read_all();
+  CHECK(nth(OA_TRACE_ENTER, 0) && nth(OA_TRACE_ENTER, 0)->tag == 5);
+}
+
+enum { THREADS = 6, ROUNDS = 400 };
+
+static void *many_regions(void *data) {
+  double x[4] = {0}, y[4] = {0};
+  for (int i = 0; i < ROUNDS; i++) one_region(x, y, 4, sizeof *x, (int64_t)(intptr_t)data);
+  return NULL;
+}
+
+static atomic_int readers_done;
+static atomic_int seen[THREADS + 1];
+
+static void *reader(void *unused) {
+  oa_trace_event few[16];
+  int count;
+  do {
+    const int last = atomic_load(&readers_done);
+    CHECK_OK(oa_trace_read(few, 16, &count, NULL));
+    for (int i = 0; i < count; i++)
+      if (few[i].kind == OA_TRACE_ENTER) atomic_fetch_add(&seen[few[i].tag], 1);
+    if (last && !count) return unused;
+  } while (1);
+}
+
+static void threads_write_while_others_read(void) {
+  pthread_t writers[THREADS], readers[2];
+  const int64_t before = lost();
+  CHECK_OK(oa_trace_set(OA_TRACE_ON));
+  for (intptr_t i = 0; i < 2; i++) pthread_create(&readers[i], NULL, reader, NULL);
+  for (intptr_t i = 0; i < THREADS; i++) pthread_create(&writers[i], NULL, many_regions, (void *)(i + 1));
+  for (int i = 0; i < THREADS; i++) pthread_join(writers[i], NULL);
+  atomic_store(&readers_done, 1);
+  for (int i = 0; i < 2; i++) pthread_join(readers[i], NULL);
+  CHECK_OK(oa_trace_set(0));
+  int total = 0;
+  for (int i = 1; i <= THREADS; i++) total += atomic_load(&seen[i]);
+  if (lost() == before) CHECK(total == THREADS * ROUNDS);
+  atomic_store(&readers_done, 0);
+  for (int i = 0; i <= THREADS; i++) atomic_store(&seen[i], 0);
+}
+
+static void a_failure_is_noted_and_moves_nothing(void) {
+  double x[10] = {0}, y[10] = {0};
+  const int64_t n = 10, step = sizeof *x;
+  oa_array arrays[] = {vector(x, &n, &step, "x"), vector(y, &n, &step, "y")};
+  oa_region *region;
+  CHECK_OK(oa_trace_set(OA_TRACE_ON));
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK_OK(oa_sim_configure(device, 0, 1, 0));
+  CHECK_FAILS(add(arrays[0].handle, arrays[1].handle, n), OA_ERROR_BACKEND, "test.add");
+  CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+  CHECK_OK(oa_region_finish(region, OA_DISCARD, NULL));
+  CHECK_OK(oa_region_wait(region));
+  CHECK_OK(oa_trace_set(0));
+  read_all();
+  const oa_trace_event *up = nth(OA_TRACE_UP, 0);
+  CHECK(up && up->status == OA_ERROR_BACKEND);
+  CHECK(!nth(OA_TRACE_ACCESS, 0) && !nth(OA_TRACE_DOWN, 0) && nth(OA_TRACE_LEAVE, 0));
+}
+
+int main(void) {
+  CHECK_FAILS(oa_trace_set(64), OA_ERROR_ARGUMENT, "oa_trace_flags");
+  static const char *const names[] = {"host", "sim:0"};
+  for (int i = 0; i < 2; i++) {
+    CHECK_OK(oa_device_open(names[i], &device));
+    nothing_while_off();
+    events_equal_counters();
+    a_byte_changes_the_checksum();
+    a_full_queue_loses_and_counts();
+    threads_write_while_others_read();
+  }
+  a_failure_is_noted_and_moves_nothing();
+  return failures();
+}

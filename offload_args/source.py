@@ -1,0 +1,128 @@
+"""What a script's text says of the place where a region is entered: how its arrays are called, what loop it is in.
+
+Imported while somebody traces only. A text that can't be had or read answers nothing, and raises nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+__all__ = ["Loop", "Place", "loops_around", "names_as_written"]
+
+_DIRECTIONS = ("In", "Out", "InOut", "Scratch")
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Place(NamedTuple):
+    """A line of a function."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{shown(self.file)}:{self.line}"
+
+
+class Loop(NamedTuple):
+    """A loop around a place."""
+
+    line: int  #: where it begins
+    bound: frozenset[str]  #: names its body gives a value
+
+
+@lru_cache(maxsize=256)
+def shown(file: str) -> str:
+    """Return a file's name as people want to read it: from the working directory, if it is below that."""
+    if not os.path.isabs(file):
+        return file
+    relative = os.path.relpath(file)
+    return file if relative.startswith(os.pardir) else relative
+
+
+@lru_cache(maxsize=256)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
+    """Return the arguments of a call as they are written; None if they can't be told apart."""
+    if not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    names = []
+    for argument in call.args:
+        if isinstance(argument, ast.Call) and argument.args:
+            callee = argument.func
+            name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+            if name == "Scratch":
+                names.append("scratch")
+                continue
+            if name in _DIRECTIONS:
+                argument = argument.args[0]
+        names.append(ast.unparse(argument))
+    return tuple(names)
+
+
+@lru_cache(maxsize=1024)
+def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None:
+    """Return the arguments of the region that an instruction (its offset in bytes) enters, as they are written."""
+    tree = _tree(code.co_filename)
+    positions = list(code.co_positions())
+    if tree is None or not 0 <= instruction // 2 < len(positions):
+        return None
+    line, last, column, end = positions[instruction // 2]
+    for node in ast.walk(tree):
+        if getattr(node, "lineno", None) != line or getattr(node, "col_offset", None) != column:
+            continue
+        # Python 3.11 names the statement, later versions name the expression.
+        if isinstance(node, (ast.With, ast.AsyncWith)) and len(node.items) == 1:
+            return _lent(node.items[0].context_expr)
+        if isinstance(node, ast.Call) and (node.end_lineno, node.end_col_offset) == (last, end):
+            return _lent(node)
+    return None
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", None) or 0)
+
+
+def _bound(loop: ast.AST) -> frozenset[str]:
+    return frozenset(
+        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+
+
+@lru_cache(maxsize=1024)
+def loops_around(file: str, line: int) -> tuple[Loop, ...]:
+    """Return the loops of the same function in whose body a line is, innermost first."""
+    tree = _tree(file)
+    loops: list[Loop] = []
+
+    def descend(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if not _spans(child, line):
+                # a node without a position of its own, such as a comprehension's `for`, may have one that has
+                if not hasattr(child, "lineno"):
+                    descend(child)
+                continue
+            if isinstance(child, _FUNCTIONS):
+                loops.clear()  # the loop runs the definition, not the body
+            elif isinstance(child, (ast.For, ast.AsyncFor)):
+                if child.body[0].lineno <= line:
+                    loops.append(Loop(child.lineno, _bound(child)))
+            elif isinstance(child, (ast.While, *_COMPREHENSIONS)):
+                loops.append(Loop(child.lineno, _bound(child)))
+            descend(child)
+
+    if tree is not None:
+        descend(tree)
+    return tuple(reversed(loops))

@@ -1,0 +1,249 @@
+"""What a trace says: its events, their sums, and advice in plain words with file and line."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .source import Loop, Place, loops_around
+
+__all__ = ["Advice", "Copies", "Event", "Summary"]
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class Event(NamedTuple):
+    """Something that is over. Times are nanoseconds as time.monotonic_ns() counts them."""
+
+    kind: str  #: "region", "enter", "leave", "up", "down", "call", "wait", "allocate", "release" or "access"
+    begun: int
+    ended: int
+    name: str  #: the array's as its region's source has it, or the function's
+    why: str  #: of a copy or wait: "first read by cublas.sgemv"
+    nbytes: int
+    device: str
+    thread: int  #: the system's number for it
+    region: int  #: a number; of a copy that of the region that lent the array first; 0: none
+    places: tuple[Place, ...]  #: where that region is entered, and its callers
+    unchanged: bool  #: of a copy up: this device had the same bytes from the same memory last
+    packed: bool  #: of a copy: gathered or scattered on the host
+    batch: int  #: of a copy: how many went together, sharing its time in proportion to their bytes
+    failed: str  #: what failed, or ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.ended - self.begun) * 1e-9
+
+    @property
+    def place(self) -> Place | None:
+        """Where its region is entered."""
+        return self.places[0] if self.places else None
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second; 0 if it moved none."""
+        return self.nbytes / self.seconds if self.ended > self.begun else 0.0
+
+
+class Advice(NamedTuple):
+    """Something that can be done better."""
+
+    text: str
+    file: str  #: "" if it is not known
+    line: int
+    seconds: float  #: what it saves
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Copies(NamedTuple):
+    """The copies of one array from one place."""
+
+    name: str
+    nbytes: int  #: of one copy
+    device: str
+    way: str  #: "up" or "down"
+    places: tuple[Place, ...]
+    times: int
+    unchanged: int
+    seconds: float
+    seconds_unchanged: float
+    packed: bool
+
+
+class Summary:
+    """What came of a trace."""
+
+    copies_up: int
+    bytes_up: int
+    seconds_up: float
+    copies_down: int
+    bytes_down: int
+    seconds_down: float
+    regions: int
+    calls: int
+    waits: int
+    seconds_waiting: float
+
+    def __init__(self, events: Sequence[Event], seconds: float, left_out: int) -> None:
+        self.seconds = seconds
+        self.left_out = left_out
+        done = [event for event in events if not event.failed or event.kind == "call"]
+        self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
+        self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
+        self.regions, _, _ = _sum(done, "region")
+        self.calls, _, _ = _sum(done, "call")
+        self.waits, _, self.seconds_waiting = _sum(done, "wait")
+        self.devices = sorted({event.device for event in events})
+        self.functions = _functions(done)
+        self.copies = _copies(done)
+        self.advice = _advise(self.copies)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.regions} {plural('region', self.regions)}, {self.calls} {plural('call', self.calls)} on "
+            f"{', '.join(self.devices) or 'no device'} in {time_text(self.seconds)}"
+        ]
+        if self.left_out:
+            lines.append(f"{self.left_out} events are missing: there was no room for them")
+        for way, count, nbytes, seconds in (
+            ("up", self.copies_up, self.bytes_up, self.seconds_up),
+            ("down", self.copies_down, self.bytes_down, self.seconds_down),
+        ):
+            took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
+            lines.append(f"{way:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
+            these = sorted((one for one in self.copies if one.way == way), key=lambda one: -one.seconds)
+            for one in these[:10]:
+                times = f"{one.times} x {size_text(one.nbytes)}"
+                unchanged = f", unchanged {one.unchanged}" if one.unchanged else ""
+                at = f"  {one.places[0]}" if one.places else ""
+                rate = rate_text(one.times * one.nbytes, one.seconds)
+                lines.append(f"      {one.name}: {times}, {time_text(one.seconds)}{rate}{unchanged}{at}")
+            if len(these) > 10:
+                lines.append(f"      and {len(these) - 10} more")
+        lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
+        functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
+        for name, (count, seconds) in functions[:10]:
+            lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")
+        lines += [f"advice: {one}" for one in self.advice]
+        return "\n".join(lines)
+
+
+def _sum(events: Iterable[Event], kind: str) -> tuple[int, int, float]:
+    these = [event for event in events if event.kind == kind]
+    return len(these), sum(event.nbytes for event in these), sum(event.seconds for event in these)
+
+
+def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
+    functions: dict[str, tuple[int, float]] = {}
+    for event in events:
+        if event.kind == "call":
+            count, seconds = functions.get(event.name, (0, 0.0))
+            functions[event.name] = (count + 1, seconds + event.seconds)
+    return functions
+
+
+def _copies(events: Iterable[Event]) -> list[Copies]:
+    found: dict[tuple[Any, ...], Copies] = {}
+    for event in events:
+        if event.kind not in ("up", "down"):
+            continue
+        key = (event.kind, event.name, event.nbytes, event.device, event.places)
+        so_far = found.get(key)
+        if so_far is None:
+            so_far = Copies(event.name, event.nbytes, event.device, event.kind, event.places, 0, 0, 0.0, 0.0, False)
+        found[key] = so_far._replace(
+            times=so_far.times + 1,
+            unchanged=so_far.unchanged + event.unchanged,
+            seconds=so_far.seconds + event.seconds,
+            seconds_unchanged=so_far.seconds_unchanged + (event.seconds if event.unchanged else 0.0),
+            packed=so_far.packed or event.packed,
+        )
+    return list(found.values())
+
+
+def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
+    """Return a loop around the place, or around the nearest caller that has one.
+
+    It is the innermost one, or the outermost that does not make the array anew if that never changed.
+    """
+    for depth, place in enumerate(copies.places):
+        if depth and place.file.startswith(_LIBRARIES):
+            continue
+        loops = loops_around(place.file, place.line)
+        if loops:
+            name = copies.name.partition(".")[0].partition("[")[0]
+            never_changed = depth == 0 and copies.unchanged >= copies.times - 1
+            fixed = [loop for loop in loops if never_changed and name not in loop.bound]
+            return place, fixed[-1] if fixed else loops[0]
+    return None
+
+
+def _advise(copies: Iterable[Copies]) -> list[Advice]:
+    # Several paths may lead to one loop: they are told as one.
+    together: dict[tuple[str, int, str, int], list[Any]] = {}
+    advice = []
+    for one in copies:
+        if one.packed and one.places:
+            place = one.places[0]
+            advice.append(
+                Advice(
+                    f"{one.name} ({size_text(one.nbytes)}) is packed each time it goes {one.way}, {one.times} "
+                    f"{plural('time', one.times)}: lend a contiguous array at {place} (it took "
+                    f"{time_text(one.seconds)})",
+                    place.file,
+                    place.line,
+                    0.0,
+                )
+            )
+        if one.way != "up" or not one.unchanged or 2 * one.unchanged < one.times:  # else the host writes it
+            continue
+        loop = _loop_of(one)
+        if loop is not None:
+            file, line = loop[0].file, loop[1].line
+            remedy = f"open a region around the loop at {Place(file, line, '')}"
+        elif one.places:
+            file, line = one.places[0].file, one.places[0].line
+            remedy = f"open a region around all that uses it, the one at {one.places[0]} too"
+        else:
+            file, line, remedy = "", 0, "open a region around all that uses it"
+        entry = together.setdefault((one.name, one.nbytes, file, line), [0, 0, 0.0, remedy])
+        entry[0] += one.times
+        entry[1] += one.unchanged
+        entry[2] += one.seconds_unchanged
+    for (name, nbytes, file, line), (count, unchanged, seconds, remedy) in together.items():
+        advice.append(
+            Advice(
+                f"{name} ({size_text(nbytes)}) went up {count} {plural('time', count)}, unchanged {unchanged}: "
+                f"{remedy} (saves {time_text(seconds)})",
+                file,
+                line,
+                seconds,
+            )
+        )
+    return sorted(advice, key=lambda one: -one.seconds)[:10]
+
+
+def plural(word: str, count: int) -> str:
+    return word if count == 1 else word[:-1] + "ies" if word.endswith("y") else word + "s"
+
+
+def size_text(nbytes: int) -> str:
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= factor:
+            return f"{float(f'{nbytes / factor:.3g}'):g} {unit}"
+    return f"{nbytes} bytes"
+
+
+def time_text(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= factor:
+            return f"{float(f'{seconds / factor:.2g}'):g} {unit}"
+    return f"{float(f'{seconds * 1e6:.2g}'):g} µs"
+
+
+def rate_text(nbytes: int, seconds: float) -> str:
+    return f" ({float(f'{nbytes / seconds / 1e9:.2g}'):g} GB/s)" if seconds > 0 and nbytes else ""
