@@ -31,6 +31,7 @@ from .summary import Event, Summary, rate_text, size_text, time_text
 __all__ = ["Trace"]
 
 _KINDS = ("", "enter", "leave", "up", "down", "call", "wait", "allocate", "release", "access")
+_ENTER, _LEAVE, _CALL = 1, 2, 5
 _ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
 _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
@@ -67,7 +68,7 @@ class _Raw(NamedTuple):
 class _Listener(Protocol):
     flags: int
 
-    def take(self, raw: _Raw, site: _Site | None) -> None: ...
+    def take(self, event: tuple[Any, ...], site: _Site | None) -> None: ...  # the fields of _Raw
 
     def entering(self, tag: int, site: _Site) -> None: ...
 
@@ -143,16 +144,16 @@ class _Collector:
     def _collect(self) -> None:
         events, self.lost = _array.trace_read()
         for event in events if self._listeners else ():
-            raw = _Raw(*event)
-            if raw.kind == 1 and (entered := self._sites.pop(raw.tag, None)) is not None:
-                self._regions[raw.region] = entered
-            site = self._regions.get(raw.region)
-            if raw.kind == 2:
-                self._ended.append(raw.region)
+            kind, region = event[0], event[5]
+            if kind == _ENTER and (entered := self._sites.pop(event[4], None)) is not None:
+                self._regions[region] = entered
+            site = self._regions.get(region)
+            if kind == _LEAVE:
+                self._ended.append(region)
                 if len(self._ended) > 4096:
                     self._regions.pop(self._ended.popleft(), None)
             for listener in self._listeners:
-                listener.take(raw, site)
+                listener.take(event, site)
 
     # What regions call: on any thread, while any exception is on its way.
 
@@ -235,8 +236,12 @@ class Trace:
         self.left_out = 0
         self._limit = limit
         self._lost_before = 0
+        self._raw: list[tuple[tuple[Any, ...], _Site | None]] = []
+        self._open: set[int] = set()  # regions whose end is still to come
         self._events: list[Event] = []
-        self._open: dict[int, tuple[_Raw, _Site | None]] = {}  # regions by number
+        self._decoded = 0  # how much of _raw is in _events
+        self._spans: dict[int, Event] = {}  # regions without an end in _events
+        self._devices: dict[int, str] = {}
         self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
         self._threads: dict[int, str] = {}
 
@@ -269,19 +274,23 @@ class Trace:
 
     # _Listener
 
-    def take(self, raw: _Raw, site: _Site | None) -> None:
-        if raw.begun < self.begun:
+    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
+        # On the traced program's time: what can be done when it is over is done then.
+        kind, begun, region = event[0], event[1], event[5]
+        if begun < self.begun:
             return
-        if raw.kind == 1:
-            self._threads.setdefault(raw.thread, site.thread if site is not None else "")
-            if not raw.status:
-                self._open[raw.region] = (raw, site)
-        if raw.kind == 2:
-            entered = self._open.pop(raw.region, None)
-            if entered is None:  # it was entered before the trace began
-                return
-            self._keep(_region_event(*entered, raw.ended))
-        self._keep(self._event(raw, site))
+        if kind == _LEAVE and region in self._open:
+            self._open.discard(region)  # its other end is kept, so this one is
+        elif len(self._raw) >= self._limit:
+            self.left_out += 1
+            return
+        elif kind == _LEAVE:  # it was entered before the trace began
+            return
+        elif kind == _ENTER:
+            self._open.add(region)
+            if site is not None:
+                self._threads.setdefault(event[9], site.thread)
+        self._raw.append((event, site))
 
     def entering(self, tag: int, site: _Site) -> None:
         pass
@@ -289,35 +298,41 @@ class Trace:
     def left(self, tag: int) -> None:
         pass
 
-    def _keep(self, event: Event) -> None:
-        if len(self._events) < self._limit:
+    def _decode(self) -> None:
+        for fields, site in self._raw[self._decoded :]:
+            self._decoded += 1
+            raw = _Raw(*fields)
+            if raw.device not in self._devices:
+                self._devices[raw.device] = by_number(raw.device).name
+            event = Event(
+                kind=_KINDS[raw.kind],
+                begun=raw.begun,
+                ended=raw.ended,
+                name=raw.name,
+                why=raw.why,
+                nbytes=raw.nbytes,
+                device=self._devices[raw.device],
+                thread=raw.thread,
+                region=raw.region,
+                places=site.places if site is not None else (),
+                unchanged=self._unchanged(raw),
+                packed=bool(raw.packed),
+                batch=raw.batch,
+                failed=_failure(raw),
+            )
+            if raw.kind == _ENTER and not raw.status:
+                names = ", ".join(site.names) if site is not None else ""
+                self._spans[raw.region] = event._replace(kind="region", name=names)
             self._events.append(event)
-        else:
-            self.left_out += 1
+            if raw.kind == _LEAVE:
+                self._events.append(self._spans.pop(raw.region)._replace(ended=raw.ended))
 
-    def _event(self, raw: _Raw, site: _Site | None) -> Event:
-        kind = _KINDS[raw.kind]
-        unchanged = False
-        if raw.checksum and raw.address and not raw.status:
-            key = (raw.device, raw.address, raw.nbytes)
-            unchanged = kind == "up" and self._last.get(key) == raw.checksum
-            self._last[key] = raw.checksum
-        return Event(
-            kind,
-            raw.begun,
-            raw.ended,
-            raw.name,
-            raw.why,
-            raw.nbytes,
-            by_number(raw.device).name,
-            raw.thread,
-            raw.region,
-            site.places if site is not None else (),
-            unchanged,
-            bool(raw.packed),
-            raw.batch,
-            _failure(raw),
-        )
+    def _unchanged(self, raw: _Raw) -> bool:
+        if not raw.checksum or not raw.address or raw.status:
+            return False
+        key = (raw.device, raw.address, raw.nbytes)
+        last, self._last[key] = self._last.get(key), raw.checksum
+        return _KINDS[raw.kind] == "up" and last == raw.checksum
 
     # What came of it
 
@@ -326,8 +341,9 @@ class Trace:
         """What is over so far, and the regions that are still open as if they ended now; in the order of their ends."""
         if self.begun and not self.ended:
             _collector.collect()
+        self._decode()
         now = self.ended or time.monotonic_ns()
-        return self._events + [_region_event(*entered, now) for entered in list(self._open.values())]
+        return self._events + [span._replace(ended=now) for span in self._spans.values()]
 
     @property
     def summary(self) -> Summary:
@@ -349,27 +365,7 @@ class Trace:
 def _failure(raw: _Raw) -> str:
     if not raw.status:
         return ""
-    return f"status {raw.status}" if raw.kind == 5 else _array.status_name(raw.status)
-
-
-def _region_event(raw: _Raw, site: _Site | None, ended: int) -> Event:
-    names = ", ".join(site.names) if site is not None else ""
-    return Event(
-        "region",
-        raw.begun,
-        ended,
-        names,
-        "",
-        raw.nbytes,
-        by_number(raw.device).name,
-        raw.thread,
-        raw.region,
-        site.places if site is not None else (),
-        False,
-        False,
-        0,
-        "",
-    )
+    return f"status {raw.status}" if raw.kind == _CALL else _array.status_name(raw.status)
 
 
 # -- the timeline --------------------------------------------------------------------------------------------
@@ -481,7 +477,8 @@ class _Log:
         if self._logger.level == logging.NOTSET:
             self._logger.setLevel(logging.INFO)
 
-    def take(self, raw: _Raw, site: _Site | None) -> None:
+    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
+        raw = _Raw(*event)
         kind = _KINDS[raw.kind]
         device = by_number(raw.device).name
         took = (raw.ended - raw.begun) * 1e-9
@@ -541,7 +538,7 @@ class _Nvtx:
         if started is not None:
             self._nvtx.end_range(started)
 
-    def take(self, raw: _Raw, site: _Site | None) -> None:
+    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
         pass
 
 
