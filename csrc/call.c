@@ -557,8 +557,8 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_announce_change();
   oa_unlock();
   if (__builtin_expect(serial != 0, 0))
-    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL, 0,
-                  vendor_status);
+    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL,
+                  0, vendor_status);
   if (vendor_status && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);

@@ -299,9 +299,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
                       .address = address,
                       .lines = lines,
                       .name = mapping->parts[target->part].name,
-                      .trace = {.why = "assign",
-                                .region = mapping->serial,
-                                .apart = true}};
+                      .trace = {.why = "assign", .region = mapping->serial, .apart = true}};
       const int64_t begun = oa_trace_begin_up(&move, 1);
       status = oa_transfer_up(device, stream, &move, 1);
       if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
@@ -345,13 +343,12 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
   if (!status) {
-    oa_move move = {.host = (void *)value,
-                    .address = address,
-                    .lines = made->inside,
-                    .name = "a scalar",
-                      .trace = {.why = "for a call whose scalars are on the device",
-                              .region = region->serial,
-                              .apart = true}};
+    oa_move move = {
+        .host = (void *)value,
+        .address = address,
+        .lines = made->inside,
+        .name = "a scalar",
+        .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .apart = true}};
     const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);

@@ -751,7 +751,8 @@ static int moves_down(const oa_mapping *mapping, oa_move *moves) {
     const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
     if (covered) continue;
     move_of(mapping, part, &moves[count]);
-    moves[count++].trace.why = group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
+    moves[count++].trace.why =
+        group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
   return count;
 }
@@ -846,7 +847,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   }
   oa_unlock();
   if (down && order && oa_trace_begin()) {
-    status = oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+    status =
+        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
     remember(region, status);
     down = !status;
   }
@@ -1077,7 +1079,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
       status = oa_trace_synchronize(on, stream->native, mapping->serial, "calls, before an update");
       begun = oa_trace_now();
     }
-    if (!status) status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
+    if (!status)
+      status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
     const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
     if (!status) status = waited;
     if (from && !status) status = oa_transfer_settle(on, stream->native, &move, 1);

@@ -1130,12 +1130,12 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
     }
     for (int i = 0; list != NULL && i < count; i++) {
       const oa_trace_event *e = &events[i];
-      PyObject *event = Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended,
-                                      (long long)e->nbytes, (long long)e->tag, (unsigned long long)e->region,
-                                      (unsigned long long)e->address, (unsigned long long)e->checksum, e->device,
-                                      e->thread, e->status, e->batch, e->packed,
-                                      PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
-                                      PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
+      PyObject *event =
+          Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended, (long long)e->nbytes,
+                        (long long)e->tag, (unsigned long long)e->region, (unsigned long long)e->address,
+                        (unsigned long long)e->checksum, e->device, e->thread, e->status, e->batch, e->packed,
+                        PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
+                        PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
       if (event == NULL || PyList_Append(list, event) < 0) Py_CLEAR(list);
       Py_XDECREF(event);
     }
