@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _array, errors, library
 from .arguments import In, InOut, Out, Scratch
-from .device import Device
+from .device import Device, empty
 from .errors import *  # noqa: F403
 from .pointer import DevicePtr
 from .region import call, offload_args, trace, update
@@ -40,6 +40,7 @@ __all__ = [
     "call",
     "cblas",
     "cublas",
+    "empty",
     "errors",
     "library",
     "offload_args",

@@ -765,6 +765,8 @@ static PyObject *region_exit(PyObject *object, PyObject *arguments) {
              PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
     return NULL;
   }
+  const char *warning = failed ? NULL : oa_take_warning();
+  if (warning != NULL && PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) < 0) return NULL;
   Py_RETURN_FALSE;
 }
 
@@ -1068,9 +1070,10 @@ static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_device_get_counters(device, &now);
   if (status != OA_OK) return fail(status);
-  return Py_BuildValue("LLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
+  return Py_BuildValue("LLLLLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
                        (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
-                       (long long)now.mappings, (long long)now.regions, (long long)now.calls);
+                       (long long)now.mappings, (long long)now.regions, (long long)now.calls,
+                       (long long)now.memory_used, (long long)now.memory_peak, (long long)now.pinned_bytes);
 }
 
 static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, final
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
+
+import numpy as np
 
 from . import _array
-from .errors import ArgumentError
+from .errors import ArgumentError, SizeOverflowError
 
-__all__ = ["Counters", "Device", "Memory"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Counters", "Device", "Memory", "empty"]
 
 
 class Memory(NamedTuple):
@@ -32,6 +40,9 @@ class Counters(NamedTuple):
     mappings: int  #: live entries of the present table
     regions: int  #: live regions
     calls: int  #: vendor calls
+    memory_used: int  #: bytes of the device in use now
+    memory_peak: int  #: the most there ever were
+    pinned_bytes: int  #: of host memory pinned for the device
 
 
 @final
@@ -166,3 +177,40 @@ def as_device(device: Device | str) -> Device:
 def default_number() -> int:
     """Return the number of the default device; asked once a process."""
     return Device.default().number
+
+
+def empty(
+    shape: int | Sequence[int],
+    dtype: DTypeLike = np.float64,
+    *,
+    order: Literal["C", "F"] = "C",
+    device: Device | str | None = None,
+) -> NDArray[Any]:
+    """Make an uninitialised NumPy array in pinned memory: copies to and from the device go directly, at its full speed.
+
+    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the host
+    and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again. Bounded
+    by OFFLOAD_ARGS_PINNED_LIMIT.
+
+    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had.
+    """
+    from .library import pinned_memory
+
+    try:
+        extents = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+    except TypeError:
+        raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
+    if any(n < 0 for n in extents):
+        raise ArgumentError(f"empty: shape needs extents of at least 0, got {shape!r}")
+    nbytes = kind.itemsize
+    for n in extents:
+        nbytes *= n
+    if nbytes == 0:
+        return np.empty(extents, kind, order)
+    if nbytes > np.iinfo(np.intp).max:
+        raise SizeOverflowError(f"empty: an array of shape {extents} and dtype {kind} does not fit 64 bits")
+    memory = pinned_memory(default_number() if device is None else as_device(device).number, nbytes)
+    return np.frombuffer(memory, kind).reshape(extents, order=order)

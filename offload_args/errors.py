@@ -176,6 +176,7 @@ _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
     "oa_export": "DevicePtr",
+    "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",
     "oa_pointer_query": "DevicePtr",
     "oa_pointer_view": "DevicePtr",

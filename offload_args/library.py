@@ -10,6 +10,7 @@ A library is found in this order, and never in the working directory:
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -30,7 +31,7 @@ from .pointer import DTYPE_NAMES, DevicePtr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Binding", "Library", "load", "loaded"]
+__all__ = ["Binding", "Library", "load", "loaded", "pinned_memory"]
 
 _NAMES: Final = ("cublas", "cblas")
 _SYSTEM_NAMES: Final[Mapping[str, Sequence[str]]] = {
@@ -57,6 +58,34 @@ _ABBREVIATIONS: Final = {
     "complex64": "c64",
     "complex128": "c128",
 }
+_leaving = False  # the interpreter is going: its memory goes with the process
+
+
+def _leave() -> None:
+    global _leaving
+    _leaving = True
+
+
+atexit.register(_leave)
+
+
+def pinned_memory(device: int, nbytes: int) -> Any:
+    """Allocate host memory that the device copies from and to directly; a writable buffer, freed with its last user.
+
+    device: its number. Raises DeviceMemoryError.
+    """
+    address = ffi.new("void **")
+    status = lib.oa_pinned_allocate(device, nbytes, address)
+    if status:
+        raise_status(status)
+
+    def release(memory: Any) -> None:
+        if not _leaving:
+            lib.oa_pinned_release(device, memory, nbytes)
+
+    return ffi.buffer(ffi.gc(address[0], release, nbytes), nbytes)
+
+
 _DTYPE_OF: Final = {short: name for name, short in _ABBREVIATIONS.items()}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _array
 from .arguments import In, InOut, Out, Scratch, dtype_code, is_array, refuse, resolve
-from .device import Device, as_device, default_number
+from .device import Device, as_device, default_number, empty
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -143,6 +143,7 @@ class offload_args(_array.Region):
 
     call = staticmethod(call)
     trace = staticmethod(trace)
+    empty = staticmethod(empty)
     update = staticmethod(update)
 
     def __init__(

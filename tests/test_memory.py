@@ -1,0 +1,113 @@
+"""Pinned arrays and limits of memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from offload_args import Device, blas, empty, offload_args, testing
+from offload_args.errors import ArgumentError, DeviceMemoryError, SizeOverflowError
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_pinned_array_is_an_ordinary_array_that_can_be_lent(device: str, order: str) -> None:
+    A = empty((5, 3), np.float32, order=order, device=device)  # type: ignore[arg-type]
+    assert A.flags.writeable and A.flags[f"{order}_CONTIGUOUS"] and A.shape == (5, 3)
+    A[...] = np.arange(15, dtype=np.float32).reshape(5, 3)
+    x, y = np.ones(3, np.float32), empty(5, "f4", device=device)
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, A.sum(axis=1))
+
+
+def test_a_pinned_array_is_freed_with_its_last_view(device: str) -> None:
+    gc.collect()
+    before = Device(device).counters.pinned_bytes
+    view = empty(1000, device=device)[3:]
+    assert Device(device).counters.pinned_bytes >= before + 8000
+    del view
+    gc.collect()
+    assert Device(device).counters.pinned_bytes == before
+
+
+def test_t06_shapes_and_dtypes_that_no_array_has_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="empty: shape needs whole numbers"):
+        empty((2, 1.5), device="host")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="at least 0"):
+        empty(-1, device="host")
+    with pytest.raises(ArgumentError, match="Python objects"):
+        empty(3, object, device="host")
+    with pytest.raises(SizeOverflowError, match="64 bits"):
+        empty((2**40, 2**40), device="host")
+    assert empty((0, 4), device="host").shape == (0, 4)
+
+
+def test_t05_too_little_memory_is_told_in_numbers_and_harms_nothing() -> None:
+    sim = testing.sim_device(capacity=3000)
+    a, b, c = np.ones(100), np.ones(200_000), np.ones(50)
+    with pytest.raises(DeviceMemoryError, match=r"argument 2 .*1600000 bytes requested, \d+ free of 3000"):
+        offload_args(a, b, c, device=sim).__enter__()
+    testing.no_mappings_left()
+    assert a.flags.writeable and b.flags.writeable
+    with offload_args(a, device=sim) as (da,):
+        blas.scal(2.0, da)
+    assert a[0] == 2
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=120
+    )
+
+
+USE = """
+import numpy as np
+from offload_args import blas, offload_args
+from offload_args.errors import OffloadError
+try:
+    with offload_args(np.ones(1 << 18), device="{device}") as (dx,):
+        print(blas.asum(dx))
+except OffloadError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("limit", ["1MiB", "1048576", "0.01%"])
+def test_t07_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
+    use = run(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)
+    if limit == "0.01%" and not use.stdout.startswith("DeviceMemoryError"):
+        assert Device(device).memory.total // 10_000 >= 2 << 20  # that much is allowed here
+    else:
+        assert use.stdout.startswith("DeviceMemoryError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
+
+
+@pytest.mark.parametrize("limit", ["much", "-1", "200%", "1 parsec", "nan"])
+def test_t07_a_limit_that_is_none_is_refused_not_ignored(device: str, limit: str) -> None:
+    use = run(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)
+    assert use.stdout.startswith("ArgumentError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
+
+
+def test_t34_without_pinned_memory_the_copies_go_another_way_with_one_warning() -> None:
+    code = """
+import warnings
+import numpy as np
+from offload_args import blas, offload_args
+x = np.ones(1 << 20)
+for _ in range(2):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with offload_args(x, device="sim:0") as (dx,):
+            blas.scal(2.0, dx)
+    print(len(told), *(str(one.message) for one in told))
+print(x[0], x[-1])
+"""
+    use = run(code, OFFLOAD_ARGS_PINNED_LIMIT="1")
+    first, second, values = use.stdout.splitlines()
+    assert first.startswith("1 ") and "pinned" in first, use
+    assert second == "0"
+    assert values == "4.0 4.0"
