@@ -48,13 +48,30 @@ static void unlist(oa_mapping *mapping) {
   mapping->listed = false;
 }
 
+/* Gives back a mapping's part, whose users stream runs after; with the last one, the memory. */
+static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
+  int status = OA_OK;
+  const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
+  if (--arena->mappings) {
+    if (order) status = oa_stream_advance(stream);
+    if (order && !status) status = oa_uses_add(&arena->uses, stream, true);
+    return status;
+  }
+  if (order) status = oa_uses_order(&arena->uses, stream, true);
+  const int released = oa_device_release(device, stream->native, arena->address, arena->nbytes);
+  oa_uses_clear(&arena->uses);
+  free(arena);
+  return status ? status : released;
+}
+
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   int status = OA_OK;
   unlist(mapping);
   if (mapping->kind != OA_MAPS_BORROWED && mapping->address) {
     status = oa_uses_order(&mapping->uses, stream, true);
     const int released =
-        oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
+        mapping->arena ? leave_arena(mapping->device, mapping->arena, stream)
+                       : oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
     if (!status) status = released;
   }
   if (mapping->previous)
@@ -90,7 +107,10 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
                     .address = mapping->address + (uint64_t)part->lines.start,
                     .lines = part->lines,
                     .irregular = part->shape,
-                    .trace = {.name = part->name, .region = mapping->serial}};
+                    .name = part->name,
+                    .trace = {.region = mapping->serial}};
+  if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
+    move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
 }
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
@@ -169,6 +189,9 @@ static int check_entrant(entrant *e, int position) {
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
                    OA_MAX_DIMENSIONS);
+  if (a->ndim > 0 && (!a->shape || (!a->strides && a->direction != OA_SCRATCH)))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL", e->name,
+                   a->ndim);
   const int64_t itemsize = oa_itemsize(a->dtype);
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
@@ -189,8 +212,9 @@ static int check_entrant(entrant *e, int position) {
   e->out = a->direction == OA_OUT;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   if (must_write && (a->flags & OA_READ_ONLY))
-    return oa_fail(OA_ERROR_DIRECTION, "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy",
-                   e->name, direction_names[a->direction]);
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", e->name,
+                   direction_names[a->direction]);
   if (e->layout.overlapping) {
     if (must_write)
       return oa_fail(OA_ERROR_ARGUMENT,
@@ -213,7 +237,8 @@ static int check_entrant(entrant *e, int position) {
   for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= strides[i] == itemsize;
   e->packed = !e->layout.regular || e->layout.reversed || !named;
   if ((a->flags & OA_BORROWED) && !e->layout.regular)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
                    e->name);
   return OA_OK;
 }
@@ -267,10 +292,11 @@ static int share(entrant *e, oa_mapping *mapping) {
   e->lines.start = (int64_t)(e->low - mapping->at.low);
   if (first->shape) {
     if (!identical(first, a))
-      return oa_fail(OA_ERROR_PRESENT,
-                     "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
-                     "dimension); lend exactly the same view, or their parent in a region around both",
-                     e->name, first->name);
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+          "dimension); lend exactly the same view, or their parent in a region around both",
+          e->name, first->name);
     covering = first;
     e->part = 0;
     e->packed = true;
@@ -286,20 +312,23 @@ static int share(entrant *e, oa_mapping *mapping) {
     e->packed = false;
   }
   if (!covering)
-    return oa_fail(OA_ERROR_PRESENT,
-                   "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
-                   "region around both, and slice its pointer",
-                   e->name, first->name);
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+        "region around both, and slice its pointer",
+        e->name, first->name);
   const int direction = a->direction;
   if ((direction == OA_OUT || direction == OA_INOUT) && !covering->writes)
-    return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
-                   "InOut in the outer region",
-                   e->name, direction_names[direction], covering->name);
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
+        "InOut in the outer region",
+        e->name, direction_names[direction], covering->name);
   if (direction == OA_INOUT && !covering->goes_up)
-    return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
-                   e->name, covering->name);
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
+        e->name, covering->name);
   e->writes = e->writes && covering->writes;
   e->out = e->out || !covering->goes_up;
   return OA_OK;
@@ -338,10 +367,11 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
     entrant *e = cluster[i];
     const oa_array *a = e->array;
     if (!packed && !e->layout.regular)
-      return oa_fail(OA_ERROR_PRESENT,
-                     "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
-                     "lend their parent and slice its pointer, or lend a copy",
-                     e->name, cluster[i ? 0 : 1]->name);
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
+          "lend their parent and slice its pointer, or lend a copy",
+          e->name, cluster[i ? 0 : 1]->name);
     e->mapping = mapping;
     e->packed = packed;
     e->lines.start = (int64_t)(e->low - low);
@@ -378,19 +408,21 @@ static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr
     for (int i = 0; i < count; i++) {
       const int direction = cluster[i]->array->direction;
       if (found.written_elsewhere || direction == OA_OUT || direction == OA_INOUT)
-        return oa_fail(OA_ERROR_DIRECTION,
-                       "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
-                       "be on several devices for reading, or on one for writing: leave the other region first",
-                       cluster[i]->name);
+        return oa_fail(
+            OA_ERROR_DIRECTION,
+            "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
+            "be on several devices for reading, or on one for writing: leave the other region first",
+            cluster[i]->name);
     }
   }
   oa_mapping *here = found.here;
   if (!here) return map_cluster(region, cluster, count, low, high, found.elsewhere);
   if (low < here->at.low || high > here->at.high)
-    return oa_fail(OA_ERROR_PRESENT,
-                   "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
-                   "the outer region, and slice its pointer",
-                   cluster[0]->name, here->parts[0].name);
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
+        "the outer region, and slice its pointer",
+        cluster[0]->name, here->parts[0].name);
   int attached = 0;
   while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
   if (attached == region->mapping_count) {
@@ -441,8 +473,7 @@ static int place_arrays(oa_state *region, entrant *entrants, int count, entrant 
 static int place_apart(oa_state *region, entrant *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
-  oa_mapping *mapping =
-      oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  oa_mapping *mapping = oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
   if (!mapping) return OA_ERROR_MEMORY;
   if (oa_region_attach(region, mapping)) {
     oa_mapping_free(mapping, region->stream);
@@ -465,11 +496,52 @@ static int place_apart(oa_state *region, entrant *e) {
   return OA_OK;
 }
 
+static bool is_small(const oa_state *region, const entrant *e) {
+  const oa_mapping *mapping = e->mapping;
+  return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
+}
+
+/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. */
+static int allocate_small(oa_state *region, entrant *entrants, int count) {
+  size_t nbytes = 0;
+  int mappings = 0;
+  const oa_mapping *last = NULL;
+  for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
+    if (!is_small(region, &entrants[i]) || entrants[i].mapping == last) continue;
+    last = entrants[i].mapping;
+    nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
+    mappings++;
+  }
+  if (mappings < 2) return OA_OK;
+  oa_arena *arena = calloc(1, sizeof *arena);
+  if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  arena->nbytes = nbytes;
+  oa_unlock();
+  const int status = oa_device_allocate(region->device, region->stream->native, nbytes, &arena->address);
+  oa_lock();
+  if (status) {
+    free(arena);
+    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
+  }
+  uint64_t address = arena->address;
+  for (int i = 0; i < count; i++) {
+    if (!is_small(region, &entrants[i])) continue;
+    oa_mapping *mapping = entrants[i].mapping;
+    mapping->arena = arena;
+    mapping->address = address;
+    arena->mappings++;
+    address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
+  }
+  return OA_OK;
+}
+
 /* The memory of the mappings this enter made; the lock is free while the backend is asked. */
-static int allocate_mappings(oa_state *region) {
+static int allocate_mappings(oa_state *region, entrant *entrants, int count) {
+  const int small = allocate_small(region, entrants, count);
+  if (small) return small;
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    if (mapping->maker != region) continue;
+    if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
     oa_unlock();
     const int status = oa_device_allocate(region->device, region->stream->native, (size_t)mapping->nbytes, &address);
@@ -531,11 +603,17 @@ static int enter_locked(oa_device *device, const oa_region_options *options, ent
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region);
+  status = allocate_mappings(region, entrants, count);
   if (device->backend->flags & OA_SYNCHRONOUS) return status;
   oa_stream_advance(region->stream);
-  for (int i = 0; i < region->mapping_count && !status; i++)
-    if (region->mappings[i]->maker == region) status = oa_uses_add(&region->mappings[i]->uses, region->stream, true);
+  bool large = false;
+  for (int i = 0; i < region->mapping_count && !status; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    status = oa_uses_add(&mapping->uses, region->stream, true);
+    large |= mapping->nbytes >= OA_OVERLAP_BYTES;
+  }
+  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
   return status;
 }
 
@@ -553,8 +631,9 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
   if ((status = oa_device_usable(device)) || (status = oa_slots_start())) return status;
-  if (count < 0 || (count && !arrays))
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: arrays needs %d entries, got none", count);
+  if (count < 0 || (count && !arrays) || !handle)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
+                   handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
 
   entrant few[8];
   entrant *few_sorted[8];
@@ -625,6 +704,7 @@ static int let_go(oa_state *region) {
   }
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
+    while (mapping->moving) oa_wait_change(); /* an update on another thread */
     if (--mapping->references > 0) continue;
     unlist(mapping);
     if (mapping->exports) continue;
@@ -636,13 +716,13 @@ static int let_go(oa_state *region) {
     oa_stream_forget(region->foreign);
     region->foreign = next;
   }
+  if (region->copies) oa_stream_give_back(region->copies);
   if (region->stream) oa_stream_give_back(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
   if (own) oa_slot_release(own);
   region->device->counts.regions--;
   if (region->mappings != region->few) free(region->mappings);
-  oa_transfer_abandon(region->moves, region->move_count);
   free(region->moves);
   free(region);
   return status;
@@ -671,9 +751,18 @@ static int moves_down(const oa_mapping *mapping, oa_move *moves) {
     const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
     if (covered) continue;
     move_of(mapping, part, &moves[count]);
-    moves[count++].trace.why = group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
+    moves[count++].trace.why =
+        group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
   return count;
+}
+
+/* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
+static void come_down(oa_state *region, int status) {
+  remember(region, status);
+  region->move_count = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
@@ -685,7 +774,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (!own) {
     oa_unlock();
     if (status == OA_ERROR_STALE) return OA_OK;
-    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p", (void *)handle);
+    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
+                   (void *)handle);
   }
   oa_state *region = own->region;
   if (region->phase != OA_OPEN) {
@@ -710,7 +800,12 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   while (region->slots) oa_slot_release(region->slots);
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving) oa_wait_change();
+    while (mapping->moving || mapping->leaving) {
+      if (mapping->leaving)
+        oa_region_complete(mapping->leaving);
+      else
+        oa_wait_change();
+    }
     parts += mapping->part_count;
   }
   if (outcome != OA_DISCARD && parts) {
@@ -733,47 +828,44 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     const int count = moves_down(mapping, region->moves + region->move_count);
     if (!count) continue;
     region->move_count += count;
+    mapping->leaving = region;
     if (order) remember(region, oa_uses_order(&mapping->uses, region->stream, false));
     for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = false;
   }
   if (invalid[0])
-    remember(region, oa_fail(OA_ERROR_INVALID,
-                             "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
-                             "overwrite it whole, or don't use it",
-                             invalid));
+    remember(region,
+             oa_fail(OA_ERROR_INVALID,
+                     "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
+                     "overwrite it whole, or don't use it",
+                     invalid));
   bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   if (down && order) {
     remember(region, oa_stream_advance(region->stream));
     for (int i = 0; i < region->mapping_count; i++)
-      if (!region->mappings[i]->holders) remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
+      if (!region->mappings[i]->holders)
+        remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
   }
   oa_unlock();
   if (down && order && oa_trace_begin()) {
-    status = oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+    status =
+        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
     remember(region, status);
     down = !status;
   }
   if (down) {
     region->copying = oa_trace_begin();
     status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
-    if (status) {
-      if (status == OA_ERROR_LOST)
-        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                            region->move_count);
-      remember(region, status);
-    }
-  }
-  if (!down || status) {
-    oa_transfer_abandon(region->moves, region->move_count);
-    region->move_count = 0;
+    remember(region, status);
   }
   oa_lock();
+  if (!down || status) come_down(region, 0);
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
   if (unwritten_count) {
-    oa_warn("%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
-            unwritten);
+    oa_warn(
+        "%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
+        unwritten);
     if (warnings) *warnings = unwritten_count;
   }
   return OA_OK;
@@ -793,48 +885,61 @@ static oa_state *find(const char *function, oa_region *handle, int *status) {
   return NULL;
 }
 
+/* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
+ * which it frees meanwhile. */
+static void complete(oa_state *region) {
+  oa_device *device = region->device;
+  int status = OA_OK;
+  region->completing = true;
+  if (!(device->backend->flags & OA_SYNCHRONOUS)) {
+    for (int i = 0; i < region->mapping_count; i++)
+      if (region->mappings[i]->references == 1)
+        remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
+    for (oa_stream *s = region->foreign; s; s = s->next)
+      if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
+    oa_unlock();
+    status = oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
+  } else {
+    oa_unlock();
+  }
+  if (!status)
+    status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
+  else
+    oa_transfer_abandon(device, region->moves, region->move_count);
+  if (region->copying)
+    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  oa_lock();
+  come_down(region, status);
+  region->completing = false;
+  oa_announce_change();
+}
+
+void oa_region_complete(oa_state *region) {
+  if (region->phase == OA_FINISHED && !region->completing)
+    complete(region);
+  else
+    oa_wait_change();
+}
+
 int oa_region_wait(oa_region *handle) {
   int status;
   oa_state *region = find("oa_region_wait", handle, &status);
+  while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
+    oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
+    oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+    region = own ? own->region : NULL;
+    if (!region) oa_unlock();
+  }
   if (!region) return status == OA_ERROR_STALE ? OA_OK : status;
   if (region->phase == OA_OPEN) {
     oa_unlock();
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_wait: the region is still open; call oa_region_finish first");
   }
-  while (region->phase == OA_FINISHING) oa_wait_change();
-  if (region->phase == OA_WAITING) { /* another thread is at it: wait until it is through */
-    int ignored;
-    while (oa_slot_of(handle, OA_SLOT_REGION, &ignored)) oa_wait_change();
-    oa_unlock();
-    return OA_OK;
-  }
   region->phase = OA_WAITING;
-  oa_device *device = region->device;
-  if (!(device->backend->flags & OA_SYNCHRONOUS)) {
-    /* Everybody's work on what is about to be released is waited for, not only ours. */
-    for (int i = 0; i < region->mapping_count; i++)
-      if (region->mappings[i]->references == 1) remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
-    for (oa_stream *s = region->foreign; s; s = s->next)
-      if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
-    oa_unlock();
-    status = oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
-    if (status) {
-      if (region->move_count && status == OA_ERROR_LOST)
-        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                            region->move_count);
-      remember(region, status);
-      oa_transfer_abandon(region->moves, region->move_count);
-      region->move_count = 0;
-    }
-  } else {
-    oa_unlock();
-  }
-  oa_transfer_settle(region->moves, region->move_count);
-  if (region->copying)
-    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, OA_OK);
-  oa_lock();
+  complete(region);
   const int first = region->status;
   const oa_saved_error text = region->error;
+  oa_device *device = region->device;
   const int64_t leaving = region->leaving;
   const uint64_t serial = region->serial;
   status = let_go(region);
@@ -909,14 +1014,19 @@ static int update(const char *function, const oa_array *array, int device, bool 
   for (;;) {
     s.found = NULL;
     oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
-    if (!s.found || !s.found->moving) break;
-    oa_wait_change();
+    if (s.found && s.found->leaving)
+      oa_region_complete(s.found->leaving);
+    else if (s.found && s.found->moving)
+      oa_wait_change();
+    else
+      break;
   }
   oa_mapping *mapping = s.found;
   if (!mapping) {
     oa_unlock();
-    return oa_fail(OA_ERROR_PRESENT, s.partly ? "%s: %s is present only in part; update the array that was lent"
-                                              : "%s: %s is not present on the device; call it inside a region that lends it",
+    return oa_fail(OA_ERROR_PRESENT,
+                   s.partly ? "%s: %s is present only in part; update the array that was lent"
+                            : "%s: %s is not present on the device; call it inside a region that lends it",
                    function, e.name);
   }
   *after = mapping->device->number;
@@ -942,8 +1052,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
                             &move.lines, sizeof move.lines) == 0;
   if (from && group->invalid) {
     oa_unlock();
-    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first", function,
-                   e.name);
+    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
+                   function, e.name);
   }
   if (from ? !(group->dirty || (mapping->escaped && part->writes)) : !group->valid) {
     oa_unlock(); /* the device has no news; or it will fetch the host's bytes when it needs them */
@@ -962,18 +1072,20 @@ static int update(const char *function, const oa_array *array, int device, bool 
   if (!status && mapping->escaped)
     status = oa_trace_synchronize_device(on, mapping->serial, "whoever has an array's address");
   if (!status) {
-    move.trace = (oa_move_trace){.name = part->name, .why = "update", .region = mapping->serial};
+    move.name = part->name;
+    move.trace = (oa_move_trace){.why = "update", .region = mapping->serial};
     int64_t begun = from ? oa_trace_begin() : oa_trace_begin_up(&move, 1);
     if (begun && order) {
       status = oa_trace_synchronize(on, stream->native, mapping->serial, "calls, before an update");
       begun = oa_trace_now();
     }
-    if (!status) status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
+    if (!status)
+      status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
     const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
     if (!status) status = waited;
-    if (from && !status) oa_transfer_settle(&move, 1);
+    if (from && !status) status = oa_transfer_settle(on, stream->native, &move, 1);
     if (begun) oa_trace_copies(from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, on, &move, 1, NULL, status);
-    oa_transfer_abandon(&move, 1);
+    oa_transfer_abandon(on, &move, 1);
   }
   oa_lock();
   if (!status && from && whole) group->dirty = false;

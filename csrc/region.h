@@ -28,22 +28,33 @@ enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_
 
 typedef struct oa_state oa_state; /* of a region */
 
+/* One allocation that small mappings of one enter share, so that they travel in one copy. */
+typedef struct oa_arena {
+  uint64_t address;
+  size_t nbytes;
+  int mappings;
+  oa_uses uses; /* by mappings that are gone */
+} oa_arena;
+enum { OA_ARENA_MOST = 64 << 10, OA_ARENA_ALIGNMENT = 256 }; /* bytes of a mapping; and of where it lies */
+
 typedef struct oa_mapping {
   oa_present at; /* first: the table's element is the mapping */
   int kind;
   oa_device *device;
   uint64_t address; /* 0 until allocated */
+  oa_arena *arena;  /* it is a part of; NULL: it has its own memory */
   int64_t nbytes;
-  int holders;    /* regions not finished */
-  int references; /* regions not waited for; in the table until there are none */
-  int exports;    /* its memory lives until there are none either */
-  bool moving;    /* being allocated or copied without the lock */
-  oa_state *maker; /* the region that is allocating it */
-  bool failed;    /* its memory could not be had */
-  bool escaped;   /* its address was given away */
-  bool elsewhere; /* some of it is, or was, present on another device */
-  bool listed;    /* in the present table */
-  uint64_t serial; /* of the region that made it */
+  int holders;       /* regions not finished */
+  int references;    /* regions not waited for; in the table until there are none */
+  int exports;       /* its memory lives until there are none either */
+  bool moving;       /* being allocated or copied without the lock */
+  oa_state *maker;   /* the region that is allocating it */
+  oa_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
+  bool failed;       /* its memory could not be had */
+  bool escaped;      /* its address was given away */
+  bool elsewhere;    /* some of it is, or was, present on another device */
+  bool listed;       /* in the present table */
+  uint64_t serial;   /* of the region that made it */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -64,10 +75,10 @@ typedef struct oa_slot {
   bool owed;  /* lent as Out: somebody should write it */
   bool wrote; /* a call wrote through it or its slices; kept at the root */
   int32_t part;
-  uint32_t root; /* the slot it is a slice of; itself if none */
-  oa_mapping *mapping; /* NULL: it has no bytes */
+  uint32_t root;          /* the slot it is a slice of; itself if none */
+  oa_mapping *mapping;    /* NULL: it has no bytes */
   int64_t offset, nbytes; /* from the mapping's address; to the last byte */
-  oa_lines inside; /* the bytes that are its own, from the mapping's address */
+  oa_lines inside;        /* the bytes that are its own, from the mapping's address */
   oa_state *region;
   struct oa_slot *next, *previous; /* of the region; next: of the free list */
 } oa_slot;
@@ -76,15 +87,17 @@ struct oa_state {
   oa_region *handle;
   uint64_t serial; /* younger regions have higher ones */
   oa_device *device;
-  oa_stream *stream; /* borrowed */
-  oa_stream *calls;  /* where calls go: stream or a foreign one */
+  oa_stream *stream;  /* borrowed */
+  oa_stream *calls;   /* where calls go: stream or a foreign one */
   oa_stream *foreign; /* list */
+  oa_stream *copies;  /* borrowed for large copies up, which then overlap with calls; or NULL */
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;
   oa_slot *slots;
   int open_calls;
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
-  oa_move *moves; /* on their way down */
+  bool completing; /* somebody brings its moves down */
+  oa_move *moves;  /* on their way down */
   int move_count;
   int status; /* of what failed in finishing, told by wait */
   oa_saved_error error;
@@ -93,11 +106,30 @@ struct oa_state {
 };
 
 /* -- slots (pointer.c) -- */
+/* The reserved range and the slots it names. A handle is base + (slot << bits) + generation. */
+extern struct oa_slots {
+  uintptr_t base, size;
+  unsigned bits;
+  uint32_t last; /* generation */
+  uint32_t count, limit;
+  oa_slot *at;
+} oa_slots;
+
 /* The live slot of a handle; else NULL and *status OA_ERROR_NOT_HANDLE or OA_ERROR_STALE, no text. */
-oa_slot *oa_slot_of(const void *handle, int kind, int *status);
-void *oa_slot_handle(const oa_slot *slot);
+static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
+  const uintptr_t offset = (uintptr_t)handle - oa_slots.base;
+  if (__builtin_expect(offset >= oa_slots.size, 0)) {
+    *status = OA_ERROR_NOT_HANDLE;
+    return NULL;
+  }
+  oa_slot *slot = &oa_slots.at[offset >> oa_slots.bits];
+  if (__builtin_expect(slot->kind == kind && slot->generation == (uint32_t)(offset & oa_slots.last), 1)) return slot;
+  *status = OA_ERROR_STALE; /* a slot that was never taken is all zero: of no kind */
+  return NULL;
+}
 /* The slot that slot is a slice of, or itself. */
-oa_slot *oa_slot_root(const oa_slot *slot);
+static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[slot->root]; }
+void *oa_slot_handle(const oa_slot *slot);
 /* A new slot at the head of region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_state *region, int kind);
 void oa_slot_release(oa_slot *slot);
@@ -110,6 +142,9 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream);
 int oa_region_attach(oa_state *region, oa_mapping *mapping);
 /* Fills moves with what brings the group up; returns how many (at most part_count). */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
+/* Finishes what a region that was left has yet to bring down, or waits a while for who does: called with the lock, which it
+ * frees meanwhile; everything is to be looked up again. */
+void oa_region_complete(oa_state *region);
 /* Blocks until something changed. */
 void oa_wait_change(void);
 void oa_announce_change(void);

@@ -155,7 +155,7 @@ static uint64_t checksum(const oa_move *move) {
     const oa_shape *s = move->irregular;
     void *packed = malloc((size_t)lines.width);
     if (!packed) return 0; /* not known */
-    oa_gather(packed, move->host, s->ndim, s->shape, s->strides, s->itemsize);
+    oa_gather(packed, move->host, s->ndim, s->shape, s->strides, s->itemsize, 0, lines.width / s->itemsize);
     sum = mix(sum, packed, (size_t)lines.width);
     free(packed);
   } else {
@@ -198,7 +198,7 @@ void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *
     event.checksum = move->trace.checksum;
     event.address = move->trace.apart ? 0 : (uint64_t)(uintptr_t)move->host;
     event.packed = move->irregular != NULL;
-    copy_text(event.name, sizeof event.name, move->trace.name);
+    copy_text(event.name, sizeof event.name, move->name);
     snprintf(event.why, sizeof event.why, "%s%s%s", move->trace.why ? move->trace.why : "", function ? " " : "",
              function ? function : "");
     push(&event);

@@ -37,15 +37,15 @@ _Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the
 /* What Python gives once, in setup(). */
 static struct {
   PyObject *ndarray;
-  PyObject *pointer;         /* DevicePtr */
-  PyObject *declared[5];     /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;          /* by oa_dtype: cffi's `oa_f32 *` and so on */
-  PyObject *resolve;         /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
-  PyObject *refuse;          /* (array, position): raises DTypeError */
-  PyObject *dtype_code;      /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
-  PyObject *raise_status;    /* (status): raises */
-  PyObject *default_device;  /* () -> device number */
-  PyObject *packed_warning;  /* PerformanceWarning */
+  PyObject *pointer;        /* DevicePtr */
+  PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
+  PyObject *refuse;         /* (array, position): raises DTypeError */
+  PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *default_device; /* () -> device number */
+  PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
   PyObject *entering; /* while traced: (region) -> (tag, a name for each argument as bytes) */
@@ -80,7 +80,7 @@ typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
   _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned; /* 1: a view, whose slot goes with this object */
+  int owned;            /* 1: a view, whose slot goes with this object */
 } Pointer;
 
 static PyMemberDef pointer_members[] = {
@@ -170,10 +170,10 @@ static PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *sh
 /* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
 /* One argument of an open region. */
 typedef struct Held {
-  PyObject *array, *root; /* strong: the array and the one that owns its memory */
+  PyObject *array, *root;     /* strong: the array and the one that owns its memory */
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
-  struct Held *next; /* in its bucket */
-  int counted; /* 1: it is in `locked` */
+  struct Held *next;          /* in its bucket */
+  int counted;                /* 1: it is in `locked` */
 } Held;
 
 /* The arrays made read-only, each as often as it is lent; and those whose flag NumPy would not give back yet, because
@@ -425,8 +425,8 @@ enum { CLOSED, BUSY, OPEN };
 
 typedef struct {
   PyObject_HEAD PyObject *arguments; /* tuple, set by __init__ */
-  PyObject *stream; /* the handle of the caller's own stream as an int, or NULL */
-  int device; /* its number; -1: where borrowed arguments are, else the default */
+  PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
+  int device;                        /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
   int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
   atomic_int state;
@@ -1130,12 +1130,12 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
     }
     for (int i = 0; list != NULL && i < count; i++) {
       const oa_trace_event *e = &events[i];
-      PyObject *event = Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended,
-                                      (long long)e->nbytes, (long long)e->tag, (unsigned long long)e->region,
-                                      (unsigned long long)e->address, (unsigned long long)e->checksum, e->device,
-                                      e->thread, e->status, e->batch, e->packed,
-                                      PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
-                                      PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
+      PyObject *event =
+          Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended, (long long)e->nbytes,
+                        (long long)e->tag, (unsigned long long)e->region, (unsigned long long)e->address,
+                        (unsigned long long)e->checksum, e->device, e->thread, e->status, e->batch, e->packed,
+                        PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
+                        PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
       if (event == NULL || PyList_Append(list, event) < 0) Py_CLEAR(list);
       Py_XDECREF(event);
     }

@@ -108,13 +108,13 @@ typedef struct oa_array {
   int32_t direction; /* oa_direction */
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
-  int32_t packed;    /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+  int32_t packed; /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
 } oa_array;
 
 /* Options of a region; NULL stands for all zero. */
 typedef struct oa_region_options {
-  void *stream;   /* the caller's own stream (with has_stream); calls go there, copies back don't */
-  int has_stream; /* 1 if stream is given (NULL is a stream too: the legacy default one) */
+  void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
   int64_t tag;         /* what the trace knows the region by; anything */
@@ -137,9 +137,12 @@ typedef struct oa_counters {
   int64_t bytes_down;
   int64_t allocations;
   int64_t frees;
-  int64_t mappings; /* live entries of the present table */
-  int64_t regions;  /* live regions */
-  int64_t calls;    /* vendor calls made */
+  int64_t mappings;    /* live entries of the present table */
+  int64_t regions;     /* live regions */
+  int64_t calls;       /* vendor calls made */
+  int64_t memory_used; /* bytes of the device in use now, and the most there ever were */
+  int64_t memory_peak;
+  int64_t pinned_bytes; /* of host memory pinned for the device */
 } oa_counters;
 
 typedef struct oa_device_info {
@@ -158,6 +161,9 @@ typedef struct oa_device_info {
 /* -- errors ------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
+/* A warning that concerns the process (pinned memory can't be had): its text the first time it is asked for, then NULL.
+ * Costs next to nothing; to be asked after a region. */
+const char *oa_take_warning(void);
 const char *oa_status_name(int status);
 int oa_version(void);
 int64_t oa_itemsize(int dtype);
@@ -168,9 +174,16 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
+/* Host memory from which and to which the device's copies go directly (host, sim: plain memory). Bounded by
+ * OFFLOAD_ARGS_PINNED_LIMIT, or half of the machine's memory. */
+int oa_pinned_allocate(int device, size_t nbytes, void **memory);
+int oa_pinned_release(int device, void *memory, size_t nbytes);
+/* Threads for copies, the caller's own included: 0 for as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs
+ * this process may use and at most 12. */
+int oa_set_threads(int threads);
 
 /* Sets the properties of a sim device. capacity in bytes (0: no limit); fail_after: the k-th backend call from now
- * fails with a made-up driver error (0: none); delay_us: each operation of its streams takes so much longer. */
+ * fails with a made-up driver error (0: none; -k: it and all later ones, the device being lost); delay_us: each operation of its streams takes so much longer. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls made so far */
 
@@ -308,7 +321,7 @@ typedef struct oa_operand {
   /* set by oa_begin */
   void *address;
   void *slot;
-  int64_t width, pitch, lines; /* bytes */
+  int touched; /* 0: the call touches no element of it */
 } oa_operand;
 
 typedef struct oa_library oa_library;
