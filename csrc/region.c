@@ -898,7 +898,9 @@ static void complete(oa_state *region) {
     for (oa_stream *s = region->foreign; s; s = s->next)
       if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
     oa_unlock();
-    status = oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
+    status = region->copying /* then this is a part of copying down */
+                 ? device->backend->stream_synchronize(device, region->stream->native)
+                 : oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
   } else {
     oa_unlock();
   }

@@ -37,12 +37,22 @@ class Loop(NamedTuple):
     bound: frozenset[str]  #: names its body gives a value
 
 
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone
+        return os.sep
+
+
+_HERE = _working_directory()  # at first; the program may go elsewhere
+
+
 @lru_cache(maxsize=256)
 def shown(file: str) -> str:
     """Return a file's name as people want to read it: from the working directory, if it is below that."""
     if not os.path.isabs(file):
         return file
-    relative = os.path.relpath(file)
+    relative = os.path.relpath(file, _HERE)
     return file if relative.startswith(os.pardir) else relative
 
 

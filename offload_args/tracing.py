@@ -2,7 +2,7 @@
 
 Imported when somebody looks: by `offload_args.trace()`, `python -m offload_args trace`, or the package itself if one
 of OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX is set. The core notes events in a bounded queue;
-they are fetched when a region is left and 20 times a second.
+they are fetched when a region is left and 50 times a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENTER, _LEAVE, _CALL = 1, 2, 5
 _ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
 _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
-_INTERVAL = 0.05  # seconds
+_INTERVAL = 0.02  # seconds
 _NOT_THE_USERS = (region.__file__, contextlib.__file__)
 
 

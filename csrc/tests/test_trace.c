@@ -125,6 +125,8 @@ static void events_equal_counters(void) {
     CHECK(enter->ended <= call->begun && call->ended <= leave->begun);
     CHECK(call->begun <= up->begun && up->begun <= up->ended && up->ended == next->begun && next->ended <= call->ended);
     CHECK(leave->begun <= down->begun && down->ended <= leave->ended);
+    for (int w = 0; nth(OA_TRACE_WAIT, w); w++) /* nests: a wait is before a copy or within none */
+      CHECK(nth(OA_TRACE_WAIT, w)->ended <= down->begun || down->ended <= nth(OA_TRACE_WAIT, w)->begun);
     CHECK(!strcmp(call->name, "test.add") && !strcmp(up->name, "x") && !strcmp(next->name, "argument 2"));
     CHECK(!strcmp(up->why, "first read by test.add") && !strcmp(down->why, "written, leaving the region"));
     CHECK(up->batch == 2 && up->packed == (i == 2) && up->thread == enter->thread);
