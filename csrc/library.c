@@ -108,7 +108,10 @@ static int ensure_loaded(oa_library *library) {
     const size_t used = strlen(tried);
     snprintf(tried + used, sizeof tried - used, "%s%s", used ? ", " : "", library->sonames[i]);
   }
-  return oa_fail(OA_ERROR_LIBRARY, "%s: not found; tried %s. Name its file with oa_library_open", library->name, tried);
+  return oa_fail(
+      OA_ERROR_LIBRARY,
+      "%s: not found; tried %s. Name its file, and the prefix of its symbols if it has one, with oa_library_open",
+      library->name, tried);
 }
 
 void *oa_library_symbol(oa_library *library, int index) {

@@ -185,6 +185,20 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   return OA_OK;
 }
 
+/* Fills a group's bytes with zeros. */
+static int clear(const oa_mapping *mapping, int group, void *stream) {
+  int status = OA_OK;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_lines lines = mapping->parts[i].lines;
+    if (mapping->parts[i].group != group) continue;
+    for (int64_t line = 0; line < lines.count && !status; line++)
+      status = mapping->device->backend->fill(mapping->device, stream,
+                                              mapping->address + (uint64_t)(lines.start + line * lines.pitch), 0,
+                                              (size_t)lines.width);
+  }
+  return status;
+}
+
 /* Brings up what may be read and marks the mapping escaped; with keep, takes a share of the memory. */
 static int escape(const char *function, const oa_any *pointer, uint64_t *address, oa_mapping **keep) {
   int status;
@@ -208,9 +222,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   slot = operand.slot;
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
-  if (blank)
-    status =
-        mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
+  if (blank) status = clear(mapping, mapping->parts[slot->part].group, stream->native);
   if (!status) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
   if (!status) {
     oa_lock();
@@ -304,6 +316,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
       status = oa_transfer_up(device, stream, &move, 1);
       if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
     }
+    if (status) oa_fail_in(status, "%s: pointer", function);
     const int ended = oa_end(&call, status);
     if (!status) status = ended;
   }

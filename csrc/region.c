@@ -137,6 +137,10 @@ static void form_groups(oa_mapping *mapping) {
       for (int k = 0; k < count; k++)
         if (parts[k].group == from) parts[k].group = to;
     }
+  /* What is valid or written is known of the group as a whole: if some of it goes up, all of it does. */
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < count; j++)
+      if (parts[i].group == parts[j].group && parts[j].goes_up) parts[i].goes_up = true;
   mapping->group_count = count; /* some may be unused */
   for (int g = 0; g < count; g++) {
     mapping->groups[g] = (oa_group){.cover = -1};
@@ -307,8 +311,13 @@ static int share(entrant *e, oa_mapping *mapping) {
                    "dimension; slice the pointer of %s, or lend a copy",
                    e->name, first->name, first->name);
   } else {
-    for (int i = 0; i < mapping->part_count && !covering; i++)
-      if (oa_lines_contain(mapping->parts[i].lines, e->lines)) covering = &mapping->parts[e->part = i];
+    for (int i = 0; i < mapping->part_count; i++) { /* the one with the most rights */
+      const oa_part *part = &mapping->parts[i];
+      if (!oa_lines_contain(part->lines, e->lines)) continue;
+      if (covering && part->writes + part->goes_up <= covering->writes + covering->goes_up) continue;
+      covering = part;
+      e->part = i;
+    }
     e->packed = false;
   }
   if (!covering)
@@ -765,6 +774,14 @@ static void come_down(oa_state *region, int status) {
     if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
+/* A failure on the way down, with the names of what was to come down. */
+static int fail_coming_down(const oa_state *region, int status) {
+  char names[256] = "";
+  if (!status || status == OA_ERROR_TORN) return status; /* that one says it */
+  for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
+  return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
+}
+
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (warnings) *warnings = 0;
   int status = oa_core_start();
@@ -855,7 +872,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (down) {
     region->copying = oa_trace_begin();
     status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
-    remember(region, status);
+    remember(region, fail_coming_down(region, status));
   }
   oa_lock();
   if (!down || status) come_down(region, 0);
@@ -910,6 +927,7 @@ static void complete(oa_state *region) {
     oa_transfer_abandon(device, region->moves, region->move_count);
   if (region->copying)
     oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  status = fail_coming_down(region, status);
   oa_lock();
   come_down(region, status);
   region->completing = false;
@@ -949,7 +967,7 @@ int oa_region_wait(oa_region *handle) {
   oa_unlock();
   if (leaving) oa_trace_note(OA_TRACE_LEAVE, leaving, device, serial, 0, "leave", NULL, 0, first ? first : status);
   if (first) oa_error_restore(&text);
-  return first ? first : status;
+  return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
 }
 
 int oa_region_synchronize(oa_region *handle) {
@@ -1008,6 +1026,7 @@ int oa_is_present(const void *data, int64_t nbytes, int device) {
 static int update(const char *function, const oa_array *array, int device, bool from, int *after) {
   int status = oa_core_start();
   if (status) return status;
+  if (!array) return oa_fail(OA_ERROR_ARGUMENT, "%s: array needs an oa_array, got NULL", function);
   entrant e = {.array = (oa_array *)array};
   if ((status = check_entrant(&e, 0))) return oa_fail_in(status, "%s", function);
   if (!e.layout.size) return OA_OK;

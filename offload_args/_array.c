@@ -172,11 +172,12 @@ static PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *sh
 typedef struct Held {
   PyObject *array, *root;     /* strong: the array and the one that owns its memory */
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
+  uintptr_t low, high;        /* where the array's bytes are */
   struct Held *next;          /* in its bucket */
   int counted;                /* 1: it is in `locked` */
 } Held;
 
-/* The arrays made read-only, each as often as it is lent; and those whose flag NumPy would not give back yet, because
+/* The arrays made read-only, each as often as it is lent, by the array that owns their memory; and those whose flag NumPy would not give back yet, because
  * what they are views of is still lent. Guarded by a mutex of their own and not by the GIL. It is recursive: collecting
  * garbage while it is held may end a region. */
 enum { BUCKETS = 4096 };
@@ -200,23 +201,33 @@ static void lock(void) {
 
 static void unlock(void) { pthread_mutex_unlock(&locked_mutex); }
 
-static Held **bucket_of(PyObject *array) { return &locked[((uintptr_t)array >> 4) % BUCKETS]; }
+static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->root : held->array; }
 
-static int is_locked(PyObject *array) {
-  for (Held *held = *bucket_of(array); held != NULL; held = held->next)
-    if (held->array == array) return 1;
+static Held **bucket_of(const Held *held) { return &locked[((uintptr_t)owner_of(held) >> 4) % BUCKETS]; }
+
+static int is_locked(const Held *one) {
+  for (const Held *held = *bucket_of(one); held != NULL; held = held->next)
+    if (held->array == one->array) return 1;
+  return 0;
+}
+
+/* Whether all its bytes belong to an array that is lent and that the host could write before. NumPy names the owner of a
+ * view's memory as its base, not the view it was taken of: so the bytes tell. */
+static int is_lent(const Held *one) {
+  for (const Held *held = *bucket_of(one); held != NULL; held = held->next)
+    if (owner_of(held) == owner_of(one) && held->low <= one->low && one->high <= held->high) return 1;
   return 0;
 }
 
 static void count_in(Held *held) {
-  Held **bucket = bucket_of(held->array);
+  Held **bucket = bucket_of(held);
   held->next = *bucket;
   *bucket = held;
   held->counted = 1;
 }
 
 static void count_out(Held *held) {
-  Held **place = bucket_of(held->array);
+  Held **place = bucket_of(held);
   while (*place != held) place = &(*place)->next;
   *place = held->next;
   held->counted = 0;
@@ -259,7 +270,7 @@ static int hold(Held *held, int writeable) {
     set_writeable(held->array, 0);
     return 1;
   }
-  if (is_locked(held->array)) {
+  if (is_locked(held)) {
     count_in(held);
     return 1;
   }
@@ -269,15 +280,7 @@ static int hold(Held *held, int writeable) {
     count_in(held);
     return 1;
   }
-  /* A view taken while what it is a view of was lent: read-only for that reason, not by its nature. */
-  PyObject *base = base_of(held->array);
-  while (base != NULL && !is_locked(base)) {
-    PyObject *next = base_of(base);
-    Py_DECREF(base);
-    base = next;
-  }
-  Py_XDECREF(base);
-  return base != NULL;
+  return is_lent(held); /* a view taken meanwhile: read-only for that reason, not by its nature */
 }
 
 static void restore_deferred(void) {
@@ -285,6 +288,13 @@ static void restore_deferred(void) {
     PyObject *array = PyList_GetItem(deferred, i);
     if (array != NULL && set_writeable(array, 1) == 0) PyList_SetSlice(deferred, i, i + 1, NULL);
   }
+}
+
+static void release_one(Held *held) {
+  Py_XDECREF(held->weak);
+  Py_XDECREF(held->weak_root);
+  Py_XDECREF(held->root);
+  Py_XDECREF(held->array);
 }
 
 /* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
@@ -296,17 +306,12 @@ static void release_held(Held *held, Py_ssize_t count) {
   for (Py_ssize_t i = count - 1; i >= 0; i--) {
     if (!held[i].counted) continue;
     count_out(&held[i]);
-    if (is_locked(held[i].array) || set_writeable(held[i].array, 1) == 0) continue;
+    if (is_locked(&held[i]) || set_writeable(held[i].array, 1) == 0) continue;
     if (PyList_Append(deferred, held[i].array) < 0) PyErr_Clear();
   }
   if (PyList_Size(deferred) > 0) restore_deferred();
   unlock();
-  for (Py_ssize_t i = 0; i < count; i++) {
-    Py_XDECREF(held[i].weak);
-    Py_XDECREF(held[i].weak_root);
-    Py_XDECREF(held[i].root);
-    Py_XDECREF(held[i].array);
-  }
+  for (Py_ssize_t i = 0; i < count; i++) release_one(&held[i]);
   PyMem_Free(held);
   PyErr_Restore(type, value, traceback);
 }
@@ -364,6 +369,20 @@ static int read_ndarray(Item *item, oa_array *array, int *flags) {
   array->dtype = dtype;
   *flags = interface->flags;
   return 1;
+}
+
+/* Where the array's bytes are, gaps included. */
+static void find_bytes(Held *held, const oa_array *array) {
+  held->low = (uintptr_t)array->data;
+  held->high = held->low + (uintptr_t)oa_itemsize(array->dtype);
+  for (int i = 0; i < array->ndim; i++) {
+    if (array->shape[i] == 0) {
+      held->high = held->low;
+      return;
+    }
+    const int64_t reach = (array->shape[i] - 1) * array->strides[i];
+    *(reach < 0 ? &held->low : &held->high) += (uintptr_t)reach;
+  }
 }
 
 static int read_integers(PyObject *tuple, int64_t *values) {
@@ -598,6 +617,7 @@ static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *hel
     if (held[i].array == NULL) continue;
     int flags = 0;
     result = read_ndarray(&items[i], &arrays[i], &flags);
+    if (result > 0) find_bytes(&held[i], &arrays[i]);
     if (result > 0 && !hold(&held[i], flags & ARRAY_WRITEABLE)) arrays[i].flags |= OA_READ_ONLY;
     if (result == 0) refused = i;
   }
@@ -1020,11 +1040,21 @@ static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
 }
 static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
 
-static PyObject *locked_array(PyObject *Py_UNUSED(module), PyObject *array) {
-  lock();
-  int result = is_locked(array);
-  unlock();
-  return PyBool_FromLong(result);
+/* (array) -> bool: it is an array that is lent, or a part of one */
+static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
+  Held one = {0};
+  Item item = {.source = Py_NewRef(array)};
+  oa_array read = {0};
+  int flags, result = keep_alive(&one, array) < 0 ? -1 : read_ndarray(&item, &read, &flags);
+  if (result > 0) {
+    find_bytes(&one, &read);
+    lock();
+    result = is_lent(&one);
+    unlock();
+  }
+  release_item(&item);
+  release_one(&one);
+  return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
 /* -- devices ---------------------------------------------------------------------------------------------------------- */
@@ -1215,7 +1245,7 @@ static PyMethodDef functions[] = {
     {"dlpack", dlpack, METH_VARARGS, NULL},
     {"update_from", update_from, METH_VARARGS, NULL},
     {"update_to", update_to, METH_VARARGS, NULL},
-    {"is_locked", locked_array, METH_O, NULL},
+    {"is_lent", lent_array, METH_O, NULL},
     {"device_open", device_open, METH_O, NULL},
     {"device_count", device_count, METH_O, NULL},
     {"device_info", device_info, METH_O, NULL},

@@ -235,6 +235,8 @@ def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
             ) from None
         if len(pointer._shape) != ndim:
             remedy = f"; pass a row or column, such as {operand}[0]" if ndim == 1 else f"; pass {operand}[:, None]"
+            if len(pointer._shape) > 2:
+                remedy = f"; pass a part of it, such as {operand}[{'0, ' * (len(pointer._shape) - ndim - 1)}0]"
             raise ArgumentError(
                 f"{name}: {operand} has shape {pointer._shape}, needs {ndim} dimension{'s' * (ndim > 1)}{remedy}"
             ) from None

@@ -21,6 +21,7 @@ from ._native import ffi, lib
 from .errors import (
     ArgumentTypeError,
     DTypeError,
+    ExtentError,
     HostPointerError,
     LibraryError,
     SizeOverflowError,
@@ -420,6 +421,12 @@ class Binding:
                 _check_pointer(token, value, fail)
             elif isinstance(value, DevicePtr):
                 _check_pointer(token, value, fail)
+                if value.size != token.elements:
+                    fail(
+                        ExtentError,
+                        f"a pointer to {token.elements} element{'s' * (token.elements > 1)}",
+                        f"pass a part of it, such as {token.name}[:{token.elements}]",
+                    )
             elif token.kind == "scalar" or (token.kind == "update" and not results_on_device):
                 _check_scalar(token, value, fail)
             elif results_on_device:

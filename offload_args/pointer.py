@@ -167,6 +167,8 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
             return down // itemsize
         if rows <= 1 and across > 0 and across % itemsize == 0:
             return across // itemsize
+        if not rows or not columns:  # NumPy may give it strides of 0; this is enough in either order
+            return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
             "lend np.ascontiguousarray of the array"
@@ -180,6 +182,10 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
     # -- parts of it -----------------------------------------------------------------------------------------
 
     def _view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DevicePtr[T_co]:
+        # offset counts from the first element; the core's from the lowest byte, which differs along reversed axes.
+        if 0 not in shape:
+            reversed_axes = ((n, step) for n, step in zip(self._shape, self._strides, strict=True) if step < 0)
+            offset += sum((1 - n) * step for n, step in reversed_axes)
         pointer: DevicePtr[T_co] = _array.view(self, offset, shape, strides)
         return pointer
 

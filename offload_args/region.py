@@ -75,7 +75,7 @@ class Update:
         while isinstance(array, np.ndarray):
             chain.append(array)
             array = array.base
-        if any(_array.is_locked(one) for one in chain):
+        if _array.is_lent(self._array):
             # A view can only follow what it is a view of.
             for one in reversed(chain):
                 if not one.flags.writeable:
