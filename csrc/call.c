@@ -1,6 +1,7 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
 #include "library.h"
 #include "region.h"
+#include "residency.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -233,7 +234,8 @@ typedef struct arrival {
 /* Copies the groups up on stream; called with the lock, which it frees meanwhile. The mappings are pinned. */
 static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, const arrival *arrivals, int count) {
   int total = 0, moves = 0, status = OA_OK;
-  for (int i = 0; i < count; i++) total += arrivals[i].mapping->part_count;
+  for (int i = 0; i < count; i++)
+    total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
@@ -242,6 +244,8 @@ static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, c
     arrivals[i].mapping->moving = true;
   }
   oa_unlock();
+  for (int i = 0; i < count && !status; i++)
+    if (arrivals[i].mapping->kept) moves += oa_kept_moves_up(arrivals[i].mapping, batch + moves);
   if (!status) status = oa_transfer_up(device, stream->native, batch, moves);
   oa_lock();
   if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
@@ -249,6 +253,7 @@ static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, c
     oa_mapping *mapping = arrivals[i].mapping;
     if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
+    oa_kept_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();

@@ -250,12 +250,16 @@ int oa_device_synchronize(int number) {
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
+int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
+
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   const oa_backend *backend = device->backend;
   int status = backend->allocate(device, stream, nbytes, address);
-  if (status == OA_ERROR_MEMORY) {
+  for (bool again = true; status == OA_ERROR_MEMORY && again;) {
     status = backend->trim(device);
     if (status == OA_OK) status = backend->allocate(device, stream, nbytes, address);
+    int64_t (*pressure)(oa_device *, size_t) = atomic_load(&oa_device_pressure);
+    again = status == OA_ERROR_MEMORY && pressure && pressure(device, nbytes) > 0;
   }
   if (status == OA_OK) {
     atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);

@@ -1,6 +1,8 @@
 /* Regions: what enters, what is shared, what comes down. */
 #include "region.h"
 
+#include "residency.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +52,13 @@ static void unlist(oa_mapping *mapping) {
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   int status = OA_OK;
   unlist(mapping);
-  if (mapping->kind != OA_MAPS_BORROWED && mapping->address) {
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping)) {
     status = oa_uses_order(&mapping->uses, stream, true);
     const int released =
         oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
     if (!status) status = released;
   }
+  oa_kept_detach(mapping);
   if (mapping->previous)
     mapping->previous->next = mapping->next;
   else
@@ -93,7 +96,7 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
-  if (mapping->kind != OA_MAPS_HOST) return 0;
+  if (mapping->kind != OA_MAPS_HOST || mapping->kept) return 0; /* what is kept is looked at without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->part_count; i++) {
     const oa_part *part = &mapping->parts[i];
@@ -365,6 +368,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
   mapping->at.high = high;
   mapping->listed = true;
   oa_present_insert(&oa_table, &mapping->at);
+  oa_kept_attach(mapping, first->array, true);
   return OA_OK;
 }
 
@@ -401,6 +405,8 @@ static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr
     const int status = share(cluster[i], here);
     if (status) return status;
   }
+  if (low == here->at.low && high == here->at.high && cluster[0]->array->flags & OA_RESIDENT)
+    oa_kept_attach(here, cluster[0]->array, false);
   return OA_OK;
 }
 
@@ -465,7 +471,7 @@ static int place_apart(oa_state *region, entrant *e) {
 static int allocate_mappings(oa_state *region) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    if (mapping->maker != region) continue;
+    if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
     oa_unlock();
     const int status = oa_device_allocate(region->device, region->stream->native, (size_t)mapping->nbytes, &address);
@@ -540,7 +546,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   if (status) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
-  if ((status = oa_device_usable(device)) || (status = oa_slots_start())) return status;
+  if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start())) return status;
   if (count < 0 || (count && !arrays))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: arrays needs %d entries, got none", count);
 
@@ -595,6 +601,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   }
   oa_announce_change();
   oa_unlock();
+  oa_kept_tidy();
   free(many);
   return status;
 }
@@ -614,7 +621,10 @@ static int let_go(oa_state *region) {
     oa_mapping *mapping = region->mappings[i];
     if (--mapping->references > 0) continue;
     unlist(mapping);
-    if (mapping->exports) continue;
+    if (mapping->exports) {
+      oa_kept_detach(mapping);
+      continue;
+    }
     const int freed = oa_mapping_free(mapping, region->stream);
     if (!status) status = freed;
   }
@@ -714,6 +724,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
       remember(region, mapping->device->backend->synchronize(mapping->device));
       oa_lock();
     }
+    if (mapping->kept) oa_kept_before_down(mapping);
     const int count = moves_down(mapping, region->moves + region->move_count);
     if (!count) continue;
     region->move_count += count;
@@ -811,9 +822,11 @@ int oa_region_wait(oa_region *handle) {
   oa_lock();
   const int first = region->status;
   const oa_saved_error text = region->error;
+  oa_kept_after_down(region, !first);
   status = let_go(region);
   oa_announce_change();
   oa_unlock();
+  oa_kept_tidy();
   if (first) oa_error_restore(&text);
   return first ? first : status;
 }
@@ -832,6 +845,17 @@ int oa_region_synchronize(oa_region *handle) {
   void *native = region->stream->native;
   oa_unlock();
   return status ? status : device->backend->stream_synchronize(device, native);
+}
+
+int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
+  entrant e = {.array = (oa_array *)array};
+  const int status = check_entrant(&e, 0);
+  if (status) return oa_fail_in(status, "%s", function);
+  *low = e.low;
+  *high = e.high;
+  *lines = e.packed ? (oa_lines){0} : e.lines;
+  lines->start = 0;
+  return OA_OK;
 }
 
 /* -- update -- */

@@ -27,6 +27,7 @@ typedef struct oa_part {
 enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_STAGED };
 
 typedef struct oa_state oa_state; /* of a region */
+typedef struct oa_kept oa_kept;   /* residency.c's */
 
 typedef struct oa_mapping {
   oa_present at; /* first: the table's element is the mapping */
@@ -43,6 +44,7 @@ typedef struct oa_mapping {
   bool escaped;   /* its address was given away */
   bool elsewhere; /* some of it is, or was, present on another device */
   bool listed;    /* in the present table */
+  oa_kept *kept;  /* its memory is to stay, or may; NULL otherwise */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -108,6 +110,8 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream);
 int oa_region_attach(oa_state *region, oa_mapping *mapping);
 /* Fills moves with what brings the group up; returns how many (at most part_count). */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
+/* The bytes of a host array, and as lines from the lowest of them (none if it would be packed). Without the lock. */
+int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines);
 /* Blocks until something changed. */
 void oa_wait_change(void);
 void oa_announce_change(void);
