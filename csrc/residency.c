@@ -625,6 +625,8 @@ int oa_residency_query(int number, oa_residency *residency) {
   return OA_OK;
 }
 
+int oa_residency_current(void) { return oa_residency_start() ? -1 : atomic_load_explicit(&mode, memory_order_relaxed); }
+
 int oa_residency_configure(int wanted, int tracking) {
   int status = oa_core_start();
   if (status) return status;

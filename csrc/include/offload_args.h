@@ -240,6 +240,7 @@ int oa_owner_gone(const void *owner);
 /* 1 once for each owner of which something newly stays: see to it that oa_owner_gone is called. */
 int oa_owner_kept(const void *owner);
 int oa_residency_query(int device, oa_residency *residency);
+int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDENCY is none */
 /* For tests: sets the mode, instead of the environment's OFFLOAD_ARGS_RESIDENCY (-1: that again), and whether pages may
  * be watched; and gives up what stays on all devices. */
 int oa_residency_configure(int mode, int tracking);
