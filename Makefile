@@ -9,7 +9,9 @@ COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] c
   bindings/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
-.PHONY: demo test lint ctest wheel clean
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] offload_args/*.c tests/*.c benchmarks/*.c)
+
+.PHONY: demo test lint format ctest wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -21,7 +23,7 @@ test: $(VENV)/installed
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*.[ch] csrc/*/*.[ch] offload_args/*.c)
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
@@ -30,6 +32,11 @@ lint: $(VENV)/dev
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
 	cd build/types && for example in examples/*.py; do \
 	  ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy $$example || exit; done
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
 
 # The C tests, once for each set of sanitizers.
 ctest: $(VENV)/dev

@@ -1,5 +1,5 @@
-/* sgemv with nothing in between: what call_cost.py compares with. It is compiled into a cffi module on the spot; the vendors'
- * libraries are dlopen'ed and have their own prototypes here, so that no vendor header is needed. */
+/* sgemv with nothing in between: what call_cost.py compares with. It is compiled into a cffi module on the spot. The
+ * vendors' libraries are dlopen'ed and have prototypes of our own here, so that no vendor header is needed. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <time.h>

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const dtype_names[] = {"any",    "bool",    "int8",     "int16",   "int32",   "int64",
-                                          "uint8",  "uint16",  "uint32",   "uint64",  "float16", "bfloat16",
+static const char *const dtype_names[] = {"any",     "bool",    "int8",      "int16",     "int32",   "int64",
+                                          "uint8",   "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
                                           "float32", "float64", "complex64", "complex128"};
 
 /* -- extents -- */
@@ -36,12 +36,13 @@ static const char *extent_text(const oa_extent *e, char *text, size_t size) {
   return text;
 }
 
-static int fail_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value) {
+static __attribute__((cold, noinline)) int fail_negative(const oa_call *call, const oa_operand *o, const char *name,
+                                                         int64_t value) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld (the size of %s)", call->function, name,
                  (long long)value, o->name);
 }
 
-/* The lines, in bytes, of what the operand touches; 0 lines if nothing. */
+/* The lines, in bytes, of what the operand touches, but for their start; 0 lines if nothing. */
 static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
   int64_t span;
@@ -52,12 +53,13 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
       return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs an increment other than 0, got %lld (for %s)", call->function,
                      e->ld_name, (long long)e->ld, o->name);
     if (step == 1) {
-      *lines = (oa_lines){0, 0, 0, e->rows > 0};
       if (__builtin_mul_overflow(e->rows, itemsize, &lines->width)) goto overflow;
       lines->pitch = lines->width;
+      lines->count = e->rows > 0;
       return OA_OK;
     }
-    *lines = (oa_lines){0, itemsize, 0, e->rows};
+    lines->width = itemsize;
+    lines->count = e->rows;
     if (__builtin_mul_overflow(step, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->rows, &span))
       goto overflow;
     return OA_OK;
@@ -67,17 +69,16 @@ static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t ite
     if (e->rows == INT64_MAX || __builtin_mul_overflow(e->rows, e->rows + 1, &size) ||
         __builtin_mul_overflow(size / 2, itemsize, &size))
       goto overflow;
-    *lines = (oa_lines){0, size, size, size > 0};
+    lines->width = lines->pitch = size;
+    lines->count = size > 0;
     return OA_OK;
   }
   if (__builtin_expect(e->columns < 0, 0)) return fail_negative(call, o, e->columns_name, e->columns);
   if (__builtin_expect(e->ld < (e->rows > 1 ? e->rows : 1), 0))
     return oa_fail(OA_ERROR_EXTENT, "%s: %s needs at least %lld (the rows of %s as stored), got %lld", call->function,
                    e->ld_name, (long long)(e->rows > 1 ? e->rows : 1), o->name, (long long)e->ld);
-  if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) ||
-      __builtin_mul_overflow(lines->pitch, e->columns, &span))
+  if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->columns, &span))
     goto overflow;
-  lines->start = 0;
   lines->width = e->rows * itemsize;
   lines->count = e->rows ? e->columns : 0;
   if (lines->pitch == lines->width) {
@@ -93,7 +94,8 @@ overflow:;
 
 static int64_t span_of(const oa_lines *a) { return a->count ? a->pitch * (a->count - 1) + a->width : 0; }
 
-static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
+static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                       const oa_lines *lines) {
   char text[256];
   const int64_t itemsize = oa_itemsize(slot->dtype);
   extent_text(&o->extent, text, sizeof text);
@@ -109,22 +111,26 @@ static int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *
 
 /* -- checks -- */
 
-static int fail_handle(const oa_call *call, const oa_operand *o, int status) {
+static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
   if (status == OA_ERROR_STALE)
-    return oa_fail(status, "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
+    return oa_fail(status,
+                   "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
                    call->function, o->name);
   if (!o->pointer)
-    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function, o->name);
+    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function,
+                   o->name);
   return oa_fail(status, "%s: %s needs a device pointer, got the host address %p; lend the array in a region first",
                  call->function, o->name, o->pointer);
 }
 
-static int fail_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
+static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
+                                                       const oa_device *device) {
   const oa_library *library = call->library;
   if (library->backend)
     return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
                    call->function, o->name, device->name, library->backend, library->backend);
-  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
+  return oa_fail(OA_ERROR_DEVICE,
+                 "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
                  call->function, o->name, device->name, library->name);
 }
 
@@ -159,10 +165,11 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
   if (!other.present) mapping->elsewhere = false;
   const oa_mapping *conflict = writes ? other.present : other.dirty;
   if (!conflict) return OA_OK;
-  return oa_fail(OA_ERROR_DIRECTION,
-                 "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
-                 "that region first",
-                 call->function, o->name, conflict->device->name, writes ? "" : ", and was written there");
+  return oa_fail(
+      OA_ERROR_DIRECTION,
+      "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
+      "that region first",
+      call->function, o->name, conflict->device->name, writes ? "" : ", and was written there");
 }
 
 /* Rights and state. Sets *up if the group has to be brought up first. */
@@ -200,24 +207,33 @@ static inline int check_access(const oa_call *call, const oa_operand *o, const o
   return OA_OK;
 }
 
-static int check_alias(const oa_call *call, const oa_lines *lines) {
+static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
+  const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
+  return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
+                 written->name, other->name);
+}
+
+/* Two operands whose hulls meet. lines count from the mapping's address. */
+static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, int j, const oa_lines *lines) {
+  const oa_operand *a = &call->operands[i], *b = &call->operands[j];
+  oa_lines x = lines[i], y = lines[j];
+  x.start += (int64_t)((const oa_slot *)a->slot)->mapping->address;
+  y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
+  const bool same = memcmp(&x, &y, sizeof x) == 0;
+  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_lines_disjoint(x, y)) return OA_OK;
+  return fail_alias(call, a, b);
+}
+
+/* ends[i]: where operand i's last byte ends; its address if it touches none. */
+static inline int check_alias(const oa_call *call, const oa_lines *lines, const uintptr_t *ends) {
   for (int i = 1; i < call->count; i++) {
     const oa_operand *a = &call->operands[i];
-    if (!lines[i].count) continue;
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (!((a->access | b->access) & 2)) continue;
-      if (!lines[j].count) continue;
-      oa_lines x = lines[i], y = lines[j];
-      x.start += (int64_t)((const oa_slot *)a->slot)->mapping->address;
-      y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
-      if (x.start + span_of(&x) <= y.start || y.start + span_of(&y) <= x.start) continue;
-      const bool same = memcmp(&x, &y, sizeof x) == 0;
-      if (same && (a->access & b->access & OA_IN_PLACE)) continue;
-      if (oa_lines_disjoint(x, y)) continue;
-      const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
-      return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
-                     written->name, other->name);
+      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !((a->access | b->access) & 2))
+        continue;
+      const int status = check_overlap(call, i, j, lines);
+      if (status) return status;
     }
   }
   return OA_OK;
@@ -234,8 +250,7 @@ typedef struct arrival {
 /* Copies the groups up on stream; called with the lock, which it frees meanwhile. The mappings are pinned. */
 static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, const arrival *arrivals, int count) {
   int total = 0, moves = 0, status = OA_OK;
-  for (int i = 0; i < count; i++)
-    total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
+  for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
@@ -261,15 +276,13 @@ static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, c
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 
-/* The stream of a handle of the caller's own, as one of the region's foreign streams. */
-static int stream_of_handle(oa_call *call, oa_state *region, void *handle, oa_stream **stream) {
-  void *native = NULL;
-  int status = oa_library_handle_stream(call->library, handle, &native);
-  if (status) return status;
+/* A stream of the caller's own as one of the region's foreign streams. */
+static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
   oa_stream *s = region->foreign;
   while (s && s->native != native) s = s->next;
   if (!s) {
-    if ((status = oa_stream_foreign(region->device, native, &s))) return status;
+    const int status = oa_stream_foreign(region->device, native, &s);
+    if (status) return status;
     s->next = region->foreign;
     region->foreign = s;
   }
@@ -316,6 +329,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 int oa_begin(oa_call *call) {
   enum { MOST = 8 };
   oa_lines lines[MOST];
+  uintptr_t ends[MOST];
   bool ups[MOST];
   const int count = call->count;
   int status = OA_OK;
@@ -323,7 +337,9 @@ int oa_begin(oa_call *call) {
   if (count < 1 || count > MOST)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
   if ((status = oa_core_start())) return status;
-  void *used = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *used = call->library ? oa_library_used_handle(call->library) : NULL, *used_stream = NULL;
+  if (__builtin_expect(used != NULL, 0) && (status = oa_library_handle_stream(call->library, used, &used_stream)))
+    return status;
   oa_lock();
 again:;
   oa_state *region = NULL;
@@ -350,8 +366,9 @@ again:;
       region = its;
     } else if (its != region) {
       if (its->device != device) {
-        status = oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
-                         call->function, o->name, its->device->name, call->operands[0].name, device->name);
+        status =
+            oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+                    call->function, o->name, its->device->name, call->operands[0].name, device->name);
         goto failed;
       }
       if (its->serial > region->serial) region = its;
@@ -370,10 +387,12 @@ again:;
     }
     ups[i] = false;
     if (!lines[i].count) {
-      o->address = mapping ? (void *)(uintptr_t)(mapping->address + (uint64_t)slot->offset) : NULL;
+      ends[i] = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+      o->address = (void *)ends[i];
       continue;
     }
-    if (__builtin_expect(span_of(&lines[i]) > slot->nbytes, 0) ||
+    const int64_t span = span_of(&lines[i]);
+    if (__builtin_expect(span > slot->nbytes, 0) ||
         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) {
       status = fail_extent(call, o, slot, &lines[i]);
       goto failed;
@@ -387,31 +406,32 @@ again:;
                        call->function, o->name);
       goto failed;
     }
-    o->address = (void *)(uintptr_t)(mapping->address + (uint64_t)slot->offset);
+    const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+    o->address = (void *)address;
+    ends[i] = address + (uintptr_t)span;
     if ((status = check_access(call, o, slot, &lines[i], &ups[i]))) goto failed;
     arriving += ups[i];
   }
-  if (count > 1 && (status = check_alias(call, lines))) goto failed;
+  if (count > 1 && (status = check_alias(call, lines, ends))) goto failed;
 
   oa_stream *stream = region->calls;
-  if (__builtin_expect(used != NULL, 0) && (status = stream_of_handle(call, region, used, &stream))) goto failed;
+  if (__builtin_expect(used != NULL, 0) && (status = foreign_stream(region, used_stream, &stream))) goto failed;
   const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
   int capturing = 0;
   if (__builtin_expect(stream->number < 0, 0)) {
     if ((status = device->backend->stream_capturing(device, stream->native, &capturing))) goto failed;
     if (capturing && arriving) {
-      status = oa_fail(OA_ERROR_CAPTURE,
-                       "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
-                       "the capture begins",
-                       call->function);
+      status =
+          oa_fail(OA_ERROR_CAPTURE,
+                  "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
+                  "the capture begins",
+                  call->function);
       goto failed;
     }
   }
   for (int i = 0; i < count; i++) {
     ((oa_slot *)call->operands[i].slot)->region->open_calls++;
-    call->operands[i].width = lines[i].width;
-    call->operands[i].pitch = lines[i].pitch;
-    call->operands[i].lines = lines[i].count;
+    call->operands[i].touched = lines[i].count > 0;
   }
   if (__builtin_expect(arriving, 0)) {
     arrival arrivals[MOST];
@@ -480,7 +500,7 @@ int oa_end(oa_call *call, int vendor_status) {
     oa_operand *o = &call->operands[i];
     oa_slot *slot = o->slot;
     slot->region->open_calls--;
-    if (!o->lines) continue;
+    if (!o->touched) continue;
     oa_mapping *mapping = slot->mapping;
     const bool writes = o->access & 2;
     if (!synchronous && !capturing) {
@@ -507,14 +527,15 @@ int oa_end(oa_call *call, int vendor_status) {
   if (vendor_status && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined", call->function,
-                   text);
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+                   call->function, text);
   }
   return status;
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
-  if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
+  if (!call->open)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   if (device->backend->flags & OA_SYNCHRONOUS) {
     run(arguments);

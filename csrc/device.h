@@ -81,7 +81,7 @@ struct oa_device {
   void *state; /* the backend's own */
   struct oa_counts counts;
   oa_residency residency; /* residency.c's, under the core's lock */
-  atomic_int lost; /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
+  atomic_int lost;        /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
   char lost_reason[512];
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams;

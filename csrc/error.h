@@ -5,10 +5,10 @@
 #include "offload_args.h"
 
 /* Sets this thread's text and returns status. */
-int oa_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int oa_fail(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 /* Sets the text to "<format...>: <the text so far>", keeping status: who asked, before what went wrong. */
-int oa_fail_in(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void oa_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int oa_fail_in(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
+void oa_warn(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 /* Saves and restores the text around cleaning up, so that the first failure is the one told. */
 typedef struct oa_saved_error {

@@ -54,15 +54,17 @@ int oa_library_open(const char *name, const char *path, const char *prefix) {
   oa_library *library = library_named("oa_library_open", name);
   if (!library) return OA_ERROR_ARGUMENT;
   if (!path || path[0] != '/')
-    return oa_fail(OA_ERROR_LIBRARY, "%s: \"%s\" is no absolute path; libraries are never loaded from the working directory",
-                   name, path ? path : "NULL");
+    return oa_fail(OA_ERROR_LIBRARY,
+                   "%s: \"%s\" is no absolute path; libraries are never loaded from the working directory", name,
+                   path ? path : "NULL");
   pthread_mutex_lock(&loading);
   const bool there = library->loaded;
   const bool same = there && strcmp(library->path, path) == 0;
   if (!there) status = load(library, path, prefix ? prefix : "");
   pthread_mutex_unlock(&loading);
   if (there && !same)
-    return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", name, library->path, path);
+    return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", name, library->path,
+                   path);
   return status;
 }
 
@@ -118,8 +120,8 @@ void *oa_library_symbol(oa_library *library, int index) {
   snprintf(full, sizeof full, "%s%s", library->prefix, symbol->name);
   address = dlsym(library->loaded, full);
   if (!address)
-    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s; a newer version of the library is needed", library->name, library->path,
-            full);
+    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s; a newer version of the library is needed", library->name,
+            library->path, full);
   __atomic_store_n(&symbol->address, address, __ATOMIC_RELEASE);
   return address;
 }

@@ -30,7 +30,7 @@ bool oa_lines_disjoint(oa_lines a, oa_lines b);
 
 /* What an array of that shape and strides (bytes) touches, relative to the address of its index 0. */
 typedef struct oa_layout {
-  oa_lines lines; /* valid if `regular` */
+  oa_lines lines;    /* valid if `regular` */
   int64_t low, span; /* of all bytes touched; low <= 0 */
   int64_t size;      /* elements */
   bool regular;      /* it is lines */
@@ -42,7 +42,8 @@ typedef struct oa_layout {
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
 /* Copies between an array and its elements in C order. */
-void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize);
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides,
+               int64_t itemsize);
 void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize);
 

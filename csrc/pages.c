@@ -62,12 +62,12 @@ enum {
 };
 
 struct oa_watch {
-  oa_present at;    /* first: whole pages */
-  int64_t count;    /* pages watched, */
-  int64_t step;     /* so many pages apart, */
-  uintptr_t first;  /* beginning there */
-  bool lost;        /* the kernel no longer watches some of it */
-  uint64_t *bits;   /* by page: it was written, or is not known */
+  oa_present at;   /* first: whole pages */
+  int64_t count;   /* pages watched, */
+  int64_t step;    /* so many pages apart, */
+  uintptr_t first; /* beginning there */
+  bool lost;       /* the kernel no longer watches some of it */
+  uint64_t *bits;  /* by page: it was written, or is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -270,7 +270,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   }
   watch->bits = malloc((size_t)words_of(watch) * sizeof *watch->bits);
   pthread_mutex_lock(&watching);
-  const bool works = watch->bits && watch_count < MOST_WATCHES && is_own_memory(watch->at.low, watch->at.high) && enlist(watch);
+  const bool works =
+      watch->bits && watch_count < MOST_WATCHES && is_own_memory(watch->at.low, watch->at.high) && enlist(watch);
   if (works) {
     clear_bits(watch);
     set_bits(watch, 0, watch->count);

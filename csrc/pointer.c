@@ -6,10 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static uintptr_t range_base, range_size;
-static unsigned generation_bits;
-static uint32_t generation_last, slot_limit, slot_count;
-static oa_slot *slots, *free_slots;
+struct oa_slots oa_slots;
+static oa_slot *free_slots;
 
 static int slots_status;
 static oa_saved_error slots_error;
@@ -18,18 +16,20 @@ static int reserve(void) {
   for (unsigned bits = 45; bits >= 32; bits--) {
     void *range = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
-    range_base = (uintptr_t)range;
-    range_size = (uintptr_t)1 << bits;
-    generation_bits = bits - 21 > 24 ? 24 : bits >= 41 ? bits - 21 : 16;
+    oa_slots.base = (uintptr_t)range;
+    oa_slots.size = (uintptr_t)1 << bits;
+    oa_slots.bits = bits - 21 > 24 ? 24 : bits >= 41 ? bits - 21 : 16;
     break;
   }
-  if (!range_size) return oa_fail(OA_ERROR_MEMORY, "no address space for handles: 4 GiB of it (no memory) are needed");
-  generation_last = ((uint32_t)1 << generation_bits) - 1;
-  slot_limit = (uint32_t)(range_size >> generation_bits);
-  slots = mmap(NULL, (size_t)slot_limit * sizeof *slots, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (slots == MAP_FAILED) return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
-  return OA_OK;
+  if (!oa_slots.size)
+    return oa_fail(OA_ERROR_MEMORY, "no address space for handles: 4 GiB of it (no memory) are needed");
+  oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
+  oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
+  oa_slots.at = mmap(NULL, (size_t)oa_slots.limit * sizeof *oa_slots.at, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (oa_slots.at != MAP_FAILED) return OA_OK;
+  oa_slots.size = 0; /* nothing is a handle */
+  return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
 }
 
 static void start(void) {
@@ -44,25 +44,9 @@ int oa_slots_start(void) {
   return slots_status;
 }
 
-oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
-  const uintptr_t offset = (uintptr_t)handle - range_base;
-  if (offset >= range_size) {
-    *status = OA_ERROR_NOT_HANDLE;
-    return NULL;
-  }
-  const uint32_t number = (uint32_t)(offset >> generation_bits);
-  if (number < slot_count && slots[number].kind == kind &&
-      slots[number].generation == (uint32_t)(offset & generation_last))
-    return &slots[number];
-  *status = OA_ERROR_STALE;
-  return NULL;
-}
-
 void *oa_slot_handle(const oa_slot *slot) {
-  return (void *)(range_base + ((uintptr_t)(slot - slots) << generation_bits) + slot->generation);
+  return (void *)(oa_slots.base + ((uintptr_t)(slot - oa_slots.at) << oa_slots.bits) + slot->generation);
 }
-
-oa_slot *oa_slot_root(const oa_slot *slot) { return &slots[slot->root]; }
 
 oa_slot *oa_slot_take(oa_state *region, int kind) {
   oa_slot *slot = free_slots;
@@ -70,15 +54,15 @@ oa_slot *oa_slot_take(oa_state *region, int kind) {
   if (slot) {
     free_slots = slot->next;
     generation = slot->generation;
-  } else if (slot_count < slot_limit) {
-    slot = &slots[slot_count++];
+  } else if (oa_slots.count < oa_slots.limit) {
+    slot = &oa_slots.at[oa_slots.count++];
     generation = 1;
   } else {
-    oa_fail(OA_ERROR_MEMORY, "all %u handles are in use or used up; end regions you no longer need", slot_limit);
+    oa_fail(OA_ERROR_MEMORY, "all %u handles are in use or used up; end regions you no longer need", oa_slots.limit);
     return NULL;
   }
   *slot = (oa_slot){.generation = generation, .kind = (uint8_t)kind, .region = region};
-  slot->root = (uint32_t)(slot - slots);
+  slot->root = (uint32_t)(slot - oa_slots.at);
   if (kind == OA_SLOT_POINTER) {
     slot->next = region->slots;
     if (slot->next) slot->next->previous = slot;
@@ -96,7 +80,7 @@ void oa_slot_release(oa_slot *slot) {
     if (slot->next) slot->next->previous = slot->previous;
   }
   slot->kind = OA_SLOT_FREE;
-  if (slot->generation == generation_last) return; /* used up: never taken again */
+  if (slot->generation == oa_slots.last) return; /* used up: never taken again */
   slot->generation++;
   slot->next = free_slots;
   free_slots = slot;
@@ -113,8 +97,8 @@ static oa_slot *enter(const char *function, const void *pointer, int *status) {
   if (*status == OA_ERROR_STALE)
     oa_fail(*status, "%s: pointer belongs to a region that has ended; use it inside its region", function);
   else
-    oa_fail(*status, "%s: pointer needs a device pointer, got the address %p; lend the array in a region first", function,
-            pointer);
+    oa_fail(*status, "%s: pointer needs a device pointer, got the address %p; lend the array in a region first",
+            function, pointer);
   return NULL;
 }
 
@@ -224,7 +208,8 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
   if (blank)
-    status = mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
+    status =
+        mapping->device->backend->fill(mapping->device, stream->native, mapping->address, 0, (size_t)mapping->nbytes);
   if (!status) status = mapping->device->backend->stream_synchronize(mapping->device, stream->native);
   if (!status) {
     oa_lock();

@@ -54,8 +54,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   unlist(mapping);
   if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping)) {
     status = oa_uses_order(&mapping->uses, stream, true);
-    const int released =
-        oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
+    const int released = oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
     if (!status) status = released;
   }
   oa_kept_detach(mapping);
@@ -170,6 +169,9 @@ static int check_entrant(entrant *e, int position) {
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
                    OA_MAX_DIMENSIONS);
+  if (a->ndim > 0 && (!a->shape || (!a->strides && a->direction != OA_SCRATCH)))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL", e->name,
+                   a->ndim);
   const int64_t itemsize = oa_itemsize(a->dtype);
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
@@ -190,8 +192,9 @@ static int check_entrant(entrant *e, int position) {
   e->out = a->direction == OA_OUT;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   if (must_write && (a->flags & OA_READ_ONLY))
-    return oa_fail(OA_ERROR_DIRECTION, "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy",
-                   e->name, direction_names[a->direction]);
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", e->name,
+                   direction_names[a->direction]);
   if (e->layout.overlapping) {
     if (must_write)
       return oa_fail(OA_ERROR_ARGUMENT,
@@ -214,7 +217,8 @@ static int check_entrant(entrant *e, int position) {
   for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= strides[i] == itemsize;
   e->packed = !e->layout.regular || e->layout.reversed || !named;
   if ((a->flags & OA_BORROWED) && !e->layout.regular)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
                    e->name);
   return OA_OK;
 }
@@ -268,10 +272,11 @@ static int share(entrant *e, oa_mapping *mapping) {
   e->lines.start = (int64_t)(e->low - mapping->at.low);
   if (first->shape) {
     if (!identical(first, a))
-      return oa_fail(OA_ERROR_PRESENT,
-                     "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
-                     "dimension); lend exactly the same view, or their parent in a region around both",
-                     e->name, first->name);
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+          "dimension); lend exactly the same view, or their parent in a region around both",
+          e->name, first->name);
     covering = first;
     e->part = 0;
     e->packed = true;
@@ -287,20 +292,23 @@ static int share(entrant *e, oa_mapping *mapping) {
     e->packed = false;
   }
   if (!covering)
-    return oa_fail(OA_ERROR_PRESENT,
-                   "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
-                   "region around both, and slice its pointer",
-                   e->name, first->name);
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+        "region around both, and slice its pointer",
+        e->name, first->name);
   const int direction = a->direction;
   if ((direction == OA_OUT || direction == OA_INOUT) && !covering->writes)
-    return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
-                   "InOut in the outer region",
-                   e->name, direction_names[direction], covering->name);
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
+        "InOut in the outer region",
+        e->name, direction_names[direction], covering->name);
   if (direction == OA_INOUT && !covering->goes_up)
-    return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
-                   e->name, covering->name);
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
+        e->name, covering->name);
   e->writes = e->writes && covering->writes;
   e->out = e->out || !covering->goes_up;
   return OA_OK;
@@ -338,10 +346,11 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
     entrant *e = cluster[i];
     const oa_array *a = e->array;
     if (!packed && !e->layout.regular)
-      return oa_fail(OA_ERROR_PRESENT,
-                     "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
-                     "lend their parent and slice its pointer, or lend a copy",
-                     e->name, cluster[i ? 0 : 1]->name);
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
+          "lend their parent and slice its pointer, or lend a copy",
+          e->name, cluster[i ? 0 : 1]->name);
     e->mapping = mapping;
     e->packed = packed;
     e->lines.start = (int64_t)(e->low - low);
@@ -379,19 +388,21 @@ static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr
     for (int i = 0; i < count; i++) {
       const int direction = cluster[i]->array->direction;
       if (found.written_elsewhere || direction == OA_OUT || direction == OA_INOUT)
-        return oa_fail(OA_ERROR_DIRECTION,
-                       "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
-                       "be on several devices for reading, or on one for writing: leave the other region first",
-                       cluster[i]->name);
+        return oa_fail(
+            OA_ERROR_DIRECTION,
+            "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
+            "be on several devices for reading, or on one for writing: leave the other region first",
+            cluster[i]->name);
     }
   }
   oa_mapping *here = found.here;
   if (!here) return map_cluster(region, cluster, count, low, high, found.elsewhere);
   if (low < here->at.low || high > here->at.high)
-    return oa_fail(OA_ERROR_PRESENT,
-                   "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
-                   "the outer region, and slice its pointer",
-                   cluster[0]->name, here->parts[0].name);
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
+        "the outer region, and slice its pointer",
+        cluster[0]->name, here->parts[0].name);
   int attached = 0;
   while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
   if (attached == region->mapping_count) {
@@ -444,8 +455,7 @@ static int place_arrays(oa_state *region, entrant *entrants, int count, entrant 
 static int place_apart(oa_state *region, entrant *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
-  oa_mapping *mapping =
-      oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  oa_mapping *mapping = oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
   if (!mapping) return OA_ERROR_MEMORY;
   if (oa_region_attach(region, mapping)) {
     oa_mapping_free(mapping, region->stream);
@@ -546,9 +556,11 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   if (status) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
-  if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start())) return status;
-  if (count < 0 || (count && !arrays))
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: arrays needs %d entries, got none", count);
+  if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start()))
+    return status;
+  if (count < 0 || (count && !arrays) || !handle)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
+                   handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
 
   entrant few[8];
   entrant *few_sorted[8];
@@ -619,6 +631,7 @@ static int let_go(oa_state *region) {
   }
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
+    while (mapping->moving) oa_wait_change(); /* an update on another thread */
     if (--mapping->references > 0) continue;
     unlist(mapping);
     if (mapping->exports) {
@@ -680,7 +693,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (!own) {
     oa_unlock();
     if (status == OA_ERROR_STALE) return OA_OK;
-    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p", (void *)handle);
+    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
+                   (void *)handle);
   }
   oa_state *region = own->region;
   if (region->phase != OA_OPEN) {
@@ -732,23 +746,26 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = false;
   }
   if (invalid[0])
-    remember(region, oa_fail(OA_ERROR_INVALID,
-                             "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
-                             "overwrite it whole, or don't use it",
-                             invalid));
+    remember(region,
+             oa_fail(OA_ERROR_INVALID,
+                     "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
+                     "overwrite it whole, or don't use it",
+                     invalid));
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   if (down && order) {
     remember(region, oa_stream_advance(region->stream));
     for (int i = 0; i < region->mapping_count; i++)
-      if (!region->mappings[i]->holders) remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
+      if (!region->mappings[i]->holders)
+        remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
   }
   oa_unlock();
   if (down) {
     status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
     if (status) {
       if (status == OA_ERROR_LOST)
-        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                            region->move_count);
+        status =
+            oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
+                       region->move_count);
       remember(region, status);
     }
   }
@@ -761,8 +778,9 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   oa_announce_change();
   oa_unlock();
   if (unwritten_count) {
-    oa_warn("%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
-            unwritten);
+    oa_warn(
+        "%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
+        unwritten);
     if (warnings) *warnings = unwritten_count;
   }
   return OA_OK;
@@ -802,15 +820,17 @@ int oa_region_wait(oa_region *handle) {
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
     /* Everybody's work on what is about to be released is waited for, not only ours. */
     for (int i = 0; i < region->mapping_count; i++)
-      if (region->mappings[i]->references == 1) remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
+      if (region->mappings[i]->references == 1)
+        remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
     for (oa_stream *s = region->foreign; s; s = s->next)
       if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
     oa_unlock();
     status = device->backend->stream_synchronize(device, region->stream->native);
     if (status) {
       if (region->move_count && status == OA_ERROR_LOST)
-        status = oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                            region->move_count);
+        status =
+            oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
+                       region->move_count);
       remember(region, status);
       oa_transfer_abandon(region->moves, region->move_count);
       region->move_count = 0;
@@ -911,8 +931,9 @@ static int update(const char *function, const oa_array *array, int device, bool 
   oa_mapping *mapping = s.found;
   if (!mapping) {
     oa_unlock();
-    return oa_fail(OA_ERROR_PRESENT, s.partly ? "%s: %s is present only in part; update the array that was lent"
-                                              : "%s: %s is not present on the device; call it inside a region that lends it",
+    return oa_fail(OA_ERROR_PRESENT,
+                   s.partly ? "%s: %s is present only in part; update the array that was lent"
+                            : "%s: %s is not present on the device; call it inside a region that lends it",
                    function, e.name);
   }
   *after = mapping->device->number;
@@ -938,8 +959,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
                             &move.lines, sizeof move.lines) == 0;
   if (from && group->invalid) {
     oa_unlock();
-    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first", function,
-                   e.name);
+    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
+                   function, e.name);
   }
   if (from ? !(group->dirty || (mapping->escaped && part->writes)) : !group->valid) {
     oa_unlock(); /* the device has no news; or it will fetch the host's bytes when it needs them */

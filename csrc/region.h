@@ -35,16 +35,16 @@ typedef struct oa_mapping {
   oa_device *device;
   uint64_t address; /* 0 until allocated */
   int64_t nbytes;
-  int holders;    /* regions not finished */
-  int references; /* regions not waited for; in the table until there are none */
-  int exports;    /* its memory lives until there are none either */
-  bool moving;    /* being allocated or copied without the lock */
+  int holders;     /* regions not finished */
+  int references;  /* regions not waited for; in the table until there are none */
+  int exports;     /* its memory lives until there are none either */
+  bool moving;     /* being allocated or copied without the lock */
   oa_state *maker; /* the region that is allocating it */
-  bool failed;    /* its memory could not be had */
-  bool escaped;   /* its address was given away */
-  bool elsewhere; /* some of it is, or was, present on another device */
-  bool listed;    /* in the present table */
-  oa_kept *kept;  /* its memory is to stay, or may; NULL otherwise */
+  bool failed;     /* its memory could not be had */
+  bool escaped;    /* its address was given away */
+  bool elsewhere;  /* some of it is, or was, present on another device */
+  bool listed;     /* in the present table */
+  oa_kept *kept;   /* its memory is to stay, or may; NULL otherwise */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -65,10 +65,10 @@ typedef struct oa_slot {
   bool owed;  /* lent as Out: somebody should write it */
   bool wrote; /* a call wrote through it or its slices; kept at the root */
   int32_t part;
-  uint32_t root; /* the slot it is a slice of; itself if none */
-  oa_mapping *mapping; /* NULL: it has no bytes */
+  uint32_t root;          /* the slot it is a slice of; itself if none */
+  oa_mapping *mapping;    /* NULL: it has no bytes */
   int64_t offset, nbytes; /* from the mapping's address; to the last byte */
-  oa_lines inside; /* the bytes that are its own, from the mapping's address */
+  oa_lines inside;        /* the bytes that are its own, from the mapping's address */
   oa_state *region;
   struct oa_slot *next, *previous; /* of the region; next: of the free list */
 } oa_slot;
@@ -77,8 +77,8 @@ struct oa_state {
   oa_region *handle;
   uint64_t serial; /* younger regions have higher ones */
   oa_device *device;
-  oa_stream *stream; /* borrowed */
-  oa_stream *calls;  /* where calls go: stream or a foreign one */
+  oa_stream *stream;  /* borrowed */
+  oa_stream *calls;   /* where calls go: stream or a foreign one */
   oa_stream *foreign; /* list */
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;
@@ -93,11 +93,30 @@ struct oa_state {
 };
 
 /* -- slots (pointer.c) -- */
+/* The reserved range and the slots it names. A handle is base + (slot << bits) + generation. */
+extern struct oa_slots {
+  uintptr_t base, size;
+  unsigned bits;
+  uint32_t last; /* generation */
+  uint32_t count, limit;
+  oa_slot *at;
+} oa_slots;
+
 /* The live slot of a handle; else NULL and *status OA_ERROR_NOT_HANDLE or OA_ERROR_STALE, no text. */
-oa_slot *oa_slot_of(const void *handle, int kind, int *status);
-void *oa_slot_handle(const oa_slot *slot);
+static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
+  const uintptr_t offset = (uintptr_t)handle - oa_slots.base;
+  if (__builtin_expect(offset >= oa_slots.size, 0)) {
+    *status = OA_ERROR_NOT_HANDLE;
+    return NULL;
+  }
+  oa_slot *slot = &oa_slots.at[offset >> oa_slots.bits];
+  if (__builtin_expect(slot->kind == kind && slot->generation == (uint32_t)(offset & oa_slots.last), 1)) return slot;
+  *status = OA_ERROR_STALE; /* a slot that was never taken is all zero: of no kind */
+  return NULL;
+}
 /* The slot that slot is a slice of, or itself. */
-oa_slot *oa_slot_root(const oa_slot *slot);
+static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[slot->root]; }
+void *oa_slot_handle(const oa_slot *slot);
 /* A new slot at the head of region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_state *region, int kind);
 void oa_slot_release(oa_slot *slot);

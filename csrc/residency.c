@@ -7,11 +7,11 @@
 #include <string.h>
 
 enum {
-  LEAST = 128 << 10,      /* bytes: less is sent as fast as its pages are looked at */
-  LEAST_AUTO = 1 << 20,   /* bytes: less is not worth the risk of slower writes */
-  READS_TO_KEEP = 3,      /* from the same unchanged memory */
-  SAMPLES = 16,           /* pages armed first, to see whether it is worth arming all */
-  WRITTEN_LIMIT = 20,     /* one page in so many written: keeping costs more than sending */
+  LEAST = 128 << 10,    /* bytes: less is sent as fast as its pages are looked at */
+  LEAST_AUTO = 1 << 20, /* bytes: less is not worth the risk of slower writes */
+  READS_TO_KEEP = 3,    /* from the same unchanged memory */
+  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all */
+  WRITTEN_LIMIT = 20,   /* one page in so many written: keeping costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
@@ -24,23 +24,23 @@ struct oa_kept {
   oa_device *device;
   const void *owner;
   oa_lines lines;
-  bool owned;     /* its pages may be watched */
-  bool wanted;    /* it stays; else it is a candidate of automatic residency */
-  bool automatic; /* nobody asked for it */
-  bool announced; /* or nobody needs to know: oa_owner_kept told of it */
-  bool stale;     /* none of the device's bytes can be relied on */
-  bool broken;    /* a region that had it failed: the memory does not stay */
-  bool waited;    /* for everything that its mapping's regions issued */
-  bool promoted;  /* as of the moves under way */
-  bool coming;    /* on its way down */
+  bool owned;       /* its pages may be watched */
+  bool wanted;      /* it stays; else it is a candidate of automatic residency */
+  bool automatic;   /* nobody asked for it */
+  bool announced;   /* or nobody needs to know: oa_owner_kept told of it */
+  bool stale;       /* none of the device's bytes can be relied on */
+  bool broken;      /* a region that had it failed: the memory does not stay */
+  bool waited;      /* for everything that its mapping's regions issued */
+  bool promoted;    /* as of the moves under way */
+  bool coming;      /* on its way down */
   uint64_t address; /* 0: none */
   int64_t nbytes;
   oa_mapping *mapping;
   oa_watch *watch;  /* NULL: sent again always */
   oa_watch *sample; /* of a candidate */
   int reads, strikes;
-  int64_t skip;     /* reads to let pass before it is tried again */
-  int64_t armed;    /* pages, as counted in the device's figures */
+  int64_t skip;                    /* reads to let pass before it is tried again */
+  int64_t armed;                   /* pages, as counted in the device's figures */
   int64_t spared, resent, written; /* by the moves under way */
   struct oa_kept *next, *previous; /* of the list it is in: idle ones in the order of their last use, or candidates */
   struct list *in;
@@ -110,7 +110,8 @@ static void leave_news(oa_kept *kept) {
 }
 
 static void count_armed(oa_kept *kept) {
-  const int64_t now = (kept->watch ? oa_watch_pages(kept->watch) : 0) + (kept->sample ? oa_watch_pages(kept->sample) : 0);
+  const int64_t now =
+      (kept->watch ? oa_watch_pages(kept->watch) : 0) + (kept->sample ? oa_watch_pages(kept->sample) : 0);
   kept->device->residency.pages_armed += now - kept->armed;
   kept->armed = now;
 }
@@ -126,11 +127,15 @@ int oa_residency_start(void) {
   if (__builtin_expect(atomic_load_explicit(&mode, memory_order_relaxed) >= 0, 1)) return OA_OK;
   const char *text = getenv("OFFLOAD_ARGS_RESIDENCY");
   int found = -1;
-  if (!text || !text[0] || strcmp(text, "explicit") == 0) found = OA_RESIDENCY_EXPLICIT;
-  else if (strcmp(text, "auto") == 0) found = OA_RESIDENCY_AUTO;
-  else if (strcmp(text, "off") == 0) found = OA_RESIDENCY_OFF;
+  if (!text || !text[0] || strcmp(text, "explicit") == 0)
+    found = OA_RESIDENCY_EXPLICIT;
+  else if (strcmp(text, "auto") == 0)
+    found = OA_RESIDENCY_AUTO;
+  else if (strcmp(text, "off") == 0)
+    found = OA_RESIDENCY_OFF;
   if (found < 0)
-    return oa_fail(OA_ERROR_ARGUMENT, "OFFLOAD_ARGS_RESIDENCY needs \"auto\", \"explicit\" or \"off\", is \"%.64s\"", text);
+    return oa_fail(OA_ERROR_ARGUMENT, "OFFLOAD_ARGS_RESIDENCY needs \"auto\", \"explicit\" or \"off\", is \"%.64s\"",
+                   text);
   atomic_store(&mode, found);
   return OA_OK;
 }
@@ -256,8 +261,8 @@ static bool can_stay(const oa_mapping *mapping) {
 void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   const int now = atomic_load_explicit(&mode, memory_order_relaxed);
   const bool asked = array->flags & OA_RESIDENT;
-  const bool candidate = now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO &&
-                         mapping->parts[0].goes_up;
+  const bool candidate =
+      now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->parts[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->kept || !(asked || candidate || kept_count) || !can_stay(mapping)) return;
   const oa_lines lines = mapping->parts[0].lines;
   oa_kept *kept = find(mapping->device, mapping->at.low, mapping->at.high, lines);

@@ -80,9 +80,7 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   return OA_OK;
 }
 
-static oa_use *use_at(const oa_uses *uses, int i) {
-  return i == 0 ? (oa_use *)&uses->first : &uses->more[i - 1];
-}
+static oa_use *use_at(const oa_uses *uses, int i) { return i == 0 ? (oa_use *)&uses->first : &uses->more[i - 1]; }
 
 int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes) {
   for (int i = 0; i < uses->count; i++) {

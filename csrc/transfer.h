@@ -14,11 +14,11 @@ typedef struct oa_shape {
 } oa_shape;
 
 typedef struct oa_move {
-  void *host;          /* regular: the lowest byte; else the element at index 0 */
-  uint64_t address;    /* of the first line on the device */
-  oa_lines lines;      /* regular: on both sides (start is not used); else one line on the device */
+  void *host;                /* regular: the lowest byte; else the element at index 0 */
+  uint64_t address;          /* of the first line on the device */
+  oa_lines lines;            /* regular: on both sides (start is not used); else one line on the device */
   const oa_shape *irregular; /* how the host has it, if not as lines; NULL otherwise */
-  void *staging;       /* transfer's own */
+  void *staging;             /* transfer's own */
 } oa_move;
 
 /* The host bytes were read when it returns. */

@@ -37,21 +37,22 @@ _Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the
 /* What Python gives once, in setup(). */
 static struct {
   PyObject *ndarray;
-  PyObject *pointer;         /* DevicePtr */
-  PyObject *declared[5];     /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;          /* by oa_dtype: cffi's `oa_f32 *` and so on */
-  PyObject *resolve;         /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
-  PyObject *refuse;          /* (array, position): raises DTypeError */
-  PyObject *dtype_code;      /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
-  PyObject *raise_status;    /* (status): raises */
-  PyObject *default_device;  /* () -> device number */
-  PyObject *packed_warning;  /* PerformanceWarning */
+  PyObject *pointer;        /* DevicePtr */
+  PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
+  PyObject *refuse;         /* (array, position): raises DTypeError */
+  PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *default_device; /* () -> device number */
+  PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
-  PyObject *watch_owner;     /* (array): calls owner_gone once it dies */
+  PyObject *watch_owner; /* (array): calls owner_gone once it dies */
 } python;
 
-static PyObject *name_flags, *name_owndata, *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array, *name_add_note;
+static PyObject *name_flags, *name_owndata, *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array,
+    *name_add_note;
 static atomic_int default_device = -1;
 static atomic_int leaving_process; /* 1 once the interpreter is going: the driver may be gone */
 
@@ -77,7 +78,7 @@ typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
   _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned; /* 1: a view, whose slot goes with this object */
+  int owned;            /* 1: a view, whose slot goes with this object */
 } Pointer;
 
 static PyMemberDef pointer_members[] = {
@@ -167,11 +168,11 @@ static PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *sh
 /* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
 /* One argument of an open region. */
 typedef struct Held {
-  PyObject *array, *root; /* strong: the array and the one that owns its memory */
+  PyObject *array, *root;     /* strong: the array and the one that owns its memory */
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
-  PyObject *owner; /* borrowed, where something may stay on the device: root, or array if that has none */
-  struct Held *next; /* in its bucket */
-  int counted; /* 1: it is in `locked` */
+  PyObject *owner;            /* borrowed, where something may stay on the device: root, or array if that has none */
+  struct Held *next;          /* in its bucket */
+  int counted;                /* 1: it is in `locked` */
 } Held;
 
 /* The arrays made read-only, each as often as it is lent; and those whose flag NumPy would not give back yet, because
@@ -450,10 +451,10 @@ enum { CLOSED, BUSY, OPEN };
 
 typedef struct {
   PyObject_HEAD PyObject *arguments; /* tuple, set by __init__ */
-  PyObject *stream; /* the handle of the caller's own stream as an int, or NULL */
-  int device; /* its number; -1: where borrowed arguments are, else the default */
+  PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
+  int device;                        /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
-  int resident; /* 1: device memory of its arrays stays */
+  int resident;   /* 1: device memory of its arrays stays */
   int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
   atomic_int state;
   Py_ssize_t count;
@@ -1179,15 +1180,19 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {
-      "ndarray",    "pointer",      "declared",       "ctypes",         "resolve",           "refuse",
-      "dtype_code", "raise_status", "default_device", "packed_warning", "unwritten_warning", "entered_error",
-      "watch_owner", NULL};
+  static char *names[] = {"ndarray",           "pointer",
+                          "declared",          "ctypes",
+                          "resolve",           "refuse",
+                          "dtype_code",        "raise_status",
+                          "default_device",    "packed_warning",
+                          "unwritten_warning", "entered_error",
+                          "watch_owner",       NULL};
   PyObject *declared, *capsule;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOO", names, &python.ndarray, &python.pointer,
                                    &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
                                    &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
-                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error, &python.watch_owner))
+                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error,
+                                   &python.watch_owner))
     return NULL;
   PyObject *backend = PyImport_ImportModule("_cffi_backend");
   if (backend == NULL) return NULL;
@@ -1202,10 +1207,9 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,       python.resolve,
-                      python.refuse,         python.dtype_code,        python.raise_status, python.default_device,
-                      python.packed_warning, python.unwritten_warning, python.entered_error,
-                      python.watch_owner};
+  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
+                      python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
+                      python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
   Py_RETURN_NONE;
 }
@@ -1268,9 +1272,10 @@ PyMODINIT_FUNC PyInit__array(void) {
   name_add_note = PyUnicode_InternFromString("add_note");
   pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
   PyObject *region_type = PyType_FromSpec(&region_spec);
-  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_flags == NULL || name_owndata == NULL || name_setflags == NULL ||
-      name_array == NULL || name_as_array == NULL || name_add_note == NULL || pointer_type == NULL ||
-      region_type == NULL || PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
+  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_flags == NULL ||
+      name_owndata == NULL || name_setflags == NULL || name_array == NULL || name_as_array == NULL ||
+      name_add_note == NULL || pointer_type == NULL || region_type == NULL ||
+      PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
       PyModule_AddObjectRef(module, "Region", region_type) < 0 || add_version(module) < 0)
     Py_CLEAR(module);
   return module;

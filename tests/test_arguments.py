@@ -177,6 +177,11 @@ class Interfaced:
 @pytest.mark.parametrize("kind", [Shared, Interfaced])
 def test_t29_memory_of_other_packages_is_lent_with_no_copy(device: str, kind: Any) -> None:
     memory = ramp(4)
+    if kind is Shared and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        # Before that, NumPy took all such memory for read-only.
+        with pytest.raises(ValueError, match="argument 1 is read-only"):
+            lend(InOut(Shared(memory)), device=device)
+        return
     with offload_args(In(kind(memory)), kind(memory), device=device) as (first, second):
         blas.scal(2.0, second)
         assert blas.asum(first) == 2 * ramp(4).sum()

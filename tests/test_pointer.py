@@ -68,6 +68,16 @@ def test_pointers_are_equal_by_identity() -> None:
         assert len({a, b, a}) == 2
 
 
+def test_a_pointer_has_a_type_for_static_checkers() -> None:
+    def norm(x: DevicePtr[np.float32]) -> float:
+        return blas.nrm2(x)
+
+    with offload_args(ramp(3)) as (dx,):
+        assert isinstance(dx, DevicePtr)
+        assert norm(dx) > 0
+    assert DevicePtr[np.float32] != DevicePtr[np.float64]
+
+
 def test_ld_is_for_matrices_and_names_the_remedy() -> None:
     with offload_args(ramp(3), Scratch((2, 3, 4)), Scratch((4, 6))) as (dx, cube, matrix):
         with pytest.raises(ValueError, match="2 dimensions, has 1"):

@@ -138,6 +138,20 @@ def test_as_always_binds_a_tuple() -> None:
         assert len(one) == 1
 
 
+def test_rights_only_narrow_inwards(device: str) -> None:
+    x = ramp(8)
+    with offload_args(In(x), device=device) as (dx,):
+        with pytest.raises(DirectionError, match="argument 1"):
+            with offload_args(InOut(x), device=device):
+                pass
+    with offload_args(InOut(x), device=device) as (dx,):
+        with offload_args(In(x), device=device) as (inner,):
+            with pytest.raises(DirectionError):
+                blas.scal(2.0, inner)
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
 # -- what must survive ---------------------------------------------------------------------------------------
 
 

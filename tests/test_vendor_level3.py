@@ -7,7 +7,7 @@ from itertools import product
 import reference as ref
 import test_vendor_level1
 import test_vendor_level2
-from vendor import Cases, Operand, Routine, Turn, bound, check, ld, matrix, on_every_device
+from vendor import Cases, Operand, Routine, Turn, bound, check, ld, matrix, number, on_every_device
 
 from offload_args import cblas, cublas
 
@@ -98,8 +98,11 @@ def syr2k(r: Routine) -> None:
                 scale = r.random.integers(-4, 5, k).astype(r.real)
                 values = A.values * (scale if trans == "N" else scale[:, None])
             B = matrix(values, order, (t.way + 1) % 3)
+            alpha = t.given_alpha
+            if hermitian and one_product and isinstance(alpha, Operand):
+                alpha = number(t.alpha, r.dtype)  # real, or C were not Hermitian, and of the complex type
             C = output(r, t, n, uplo, order, hermitian)
-            given = (t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            given = (alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
             r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *given)
             function = ref.syrkx if one_product else ref.syr2k
             expected = function(t.alpha, A.wide, B.wide, t.beta, C.wide, trans, hermitian)

@@ -88,7 +88,7 @@ struct sim {
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
-  void *live; /* a tsearch tree of blocks */
+  void *live;             /* a tsearch tree of blocks */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;

@@ -110,14 +110,14 @@ typedef struct oa_array {
   int32_t direction; /* oa_direction */
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
-  int32_t packed;    /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+  int32_t packed; /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
   const void *owner; /* what dies with the memory (an address that is never looked into), for residency; may be NULL */
 } oa_array;
 
 /* Options of a region; NULL stands for all zero. */
 typedef struct oa_region_options {
-  void *stream;   /* the caller's own stream (with has_stream); calls go there, copies back don't */
-  int has_stream; /* 1 if stream is given (NULL is a stream too: the legacy default one) */
+  void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
 } oa_region_options;
@@ -148,18 +148,19 @@ enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDEN
 
 /* What stays on a device between regions, and what that has saved and cost so far. */
 typedef struct oa_residency {
-  int mode;               /* oa_residency_mode, of the process */
-  int tracking;           /* 1 if writes to host pages can be known here; else what stays is sent again */
-  int64_t kept;           /* pieces of memory that stay, and are in no region now */
+  int mode;     /* oa_residency_mode, of the process */
+  int tracking; /* 1 if writes to host pages can be known here; else what stays is sent again */
+  int64_t kept; /* pieces of memory that stay, and are in no region now */
   int64_t kept_bytes;
-  int64_t returns;        /* how often one was lent again and read */
-  int64_t bytes_spared;   /* not sent, because the host's were unchanged */
-  int64_t bytes_resent;   /* sent again, because they were written or might have been */
-  int64_t pages_armed;    /* by what stays or may soon */
-  int64_t pages_written;  /* armed pages that were then written: each such write costs the program a microsecond or two */
-  int64_t dropped;        /* pieces given up for want of device memory */
-  int64_t promoted;       /* arrays that automatic residency began to keep */
-  int64_t demoted;        /* and gave up, because they were written */
+  int64_t returns;      /* how often one was lent again and read */
+  int64_t bytes_spared; /* not sent, because the host's were unchanged */
+  int64_t bytes_resent; /* sent again, because they were written or might have been */
+  int64_t pages_armed;  /* by what stays or may soon */
+  int64_t
+      pages_written; /* armed pages that were then written: each such write costs the program a microsecond or two */
+  int64_t dropped;   /* pieces given up for want of device memory */
+  int64_t promoted;  /* arrays that automatic residency began to keep */
+  int64_t demoted;   /* and gave up, because they were written */
 } oa_residency;
 
 typedef struct oa_device_info {
@@ -302,7 +303,7 @@ typedef struct oa_operand {
   /* set by oa_begin */
   void *address;
   void *slot;
-  int64_t width, pitch, lines; /* bytes */
+  int touched; /* 0: the call touches no element of it */
 } oa_operand;
 
 typedef struct oa_library oa_library;

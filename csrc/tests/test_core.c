@@ -159,7 +159,7 @@ static void disjoint_panels_of_one_matrix_are_not_aliases(void) {
       {.data = a + 3, .shape = right, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = OA_INOUT}};
   oa_region *region;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
-  CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0)); /* column 3 += column 0 */
+  CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0));             /* column 3 += column 0 */
   CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT); /* would leave the panel */
   leave(region);
   for (int r = 0; r < ROWS; r++)

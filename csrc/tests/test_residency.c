@@ -47,7 +47,8 @@ static void test_a_watch_finds_what_was_written(void) {
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 2 && pages == 2);
   CHECK(runs[0].low == (uintptr_t)memory && runs[0].high == (uintptr_t)memory + PAGE);
   CHECK(runs[1].low == (uintptr_t)memory + 70 * PAGE && runs[1].high == (uintptr_t)memory + 71 * PAGE);
-  for (int i = 0; i < PAGES; i += 32) memory[i * PAGE] = 3; /* more than there is room for: the last run takes the rest */
+  for (int i = 0; i < PAGES; i += 32)
+    memory[i * PAGE] = 3; /* more than there is room for: the last run takes the rest */
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 3 && pages == 8);
   CHECK(runs[2].low == (uintptr_t)memory + 64 * PAGE && runs[2].high == (uintptr_t)memory + 225 * PAGE);
   memory[10 * PAGE] = memory[14 * PAGE] = 4; /* near each other */
@@ -60,10 +61,11 @@ static void test_a_watch_finds_what_was_written(void) {
   madvise(memory + 7 * PAGE, PAGE, MADV_DONTNEED); /* a hole is no clean page */
   CHECK(taken(watch) == 1);
   CHECK(memory[7 * PAGE] == 0);
-  CHECK(taken(watch) == 0); /* the hole was armed: reading it writes nothing */
+  CHECK(taken(watch) == 0);        /* the hole was armed: reading it writes nothing */
   munmap(memory + 8 * PAGE, PAGE); /* a page that is gone, and one put in its place */
   CHECK(taken(watch) == PAGES);
-  CHECK(mmap(memory + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+  CHECK(mmap(memory + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+        MAP_FAILED);
   CHECK(taken(watch) == PAGES);
   CHECK(taken(watch) == 0);
   oa_watch_free(watch);
@@ -173,8 +175,14 @@ static void test_huge_pages(void) {
 
 static oa_array array_of(void *data, const int64_t *n, int direction, int flags) {
   static const int64_t strides[1] = {1};
-  return (oa_array){.data = data, .shape = n, .strides = strides, .ndim = 1, .dtype = OA_U8, .direction = direction,
-                    .flags = flags, .owner = data};
+  return (oa_array){.data = data,
+                    .shape = n,
+                    .strides = strides,
+                    .ndim = 1,
+                    .dtype = OA_U8,
+                    .direction = direction,
+                    .flags = flags,
+                    .owner = data};
 }
 
 struct pair {
@@ -232,7 +240,8 @@ static int add_there(oa_array a, int64_t n, int add, int outcome) {
   oa_region *region;
   int status = oa_region_enter(device, NULL, &a, 1, &region);
   if (status) return status;
-  oa_operand operand = {.name = "a", .pointer = a.handle, .access = OA_READ_WRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(n)};
+  oa_operand operand = {
+      .name = "a", .pointer = a.handle, .access = OA_READ_WRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(n)};
   oa_call call = {.function = "test.add", .operands = &operand, .count = 1};
   status = oa_begin(&call);
   if (!status) {
@@ -256,14 +265,13 @@ static int64_t bytes_up(void) {
 }
 
 /* The sum is the host's, and so many bytes went up for it. */
-#define SUM_IS_TRUE(a, n, sent)                                      \
-  do {                                                               \
-    const int64_t before_ = bytes_up();                              \
-    unsigned sum_;                                                   \
-    CHECK_OK(sum_there(a, n, &sum_));                                \
-    CHECK(sum_ == host_sum((a).data, n));                           \
-    if (!CHECK(bytes_up() - before_ == (sent)))                      \
-      fprintf(stderr, "  sent %lld\n", (long long)(bytes_up() - before_)); \
+#define SUM_IS_TRUE(a, n, sent)                                                                                      \
+  do {                                                                                                               \
+    const int64_t before_ = bytes_up();                                                                              \
+    unsigned sum_;                                                                                                   \
+    CHECK_OK(sum_there(a, n, &sum_));                                                                                \
+    CHECK(sum_ == host_sum((a).data, n));                                                                            \
+    if (!CHECK(bytes_up() - before_ == (sent))) fprintf(stderr, "  sent %lld\n", (long long)(bytes_up() - before_)); \
   } while (0)
 
 static void test_only_what_was_written_is_sent_again(bool tracking) {
@@ -318,15 +326,24 @@ static void test_lines_and_parts(bool tracking) {
   enum { ROWS = 512, PITCH = 4000, WIDTH = 3000 };
   char *memory = pages_new(ROWS * PITCH, MAP_PRIVATE);
   const int64_t shape[2] = {ROWS, WIDTH}, strides[2] = {PITCH, 1};
-  oa_array a = {.data = memory, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_U8, .direction = OA_INOUT,
-                .flags = OA_RESIDENT | OA_OWNED, .owner = memory};
+  oa_array a = {.data = memory,
+                .shape = shape,
+                .strides = strides,
+                .ndim = 2,
+                .dtype = OA_U8,
+                .direction = OA_INOUT,
+                .flags = OA_RESIDENT | OA_OWNED,
+                .owner = memory};
   for (int round = 0; round < 4; round++) {
     oa_region *region;
     const int64_t before = bytes_up();
     if (round == 2) memory[300 * PITCH + 7] = 50;
     CHECK_OK(oa_region_enter(device, NULL, &a, 1, &region));
     uint64_t sum = 0;
-    oa_operand operand = {.name = "a", .pointer = a.handle, .access = OA_READ, .dtype = OA_U8,
+    oa_operand operand = {.name = "a",
+                          .pointer = a.handle,
+                          .access = OA_READ,
+                          .dtype = OA_U8,
                           .extent = OA_MATRIX(WIDTH, ROWS, PITCH, "m", "n", "lda")};
     oa_call call = {.function = "test.look", .operands = &operand, .count = 1};
     CHECK_OK(oa_begin(&call));
@@ -359,11 +376,12 @@ static void test_neighbours_on_one_page(bool tracking) {
   enum { N = 200000 };
   char *memory = pages_new(2 * BYTES, MAP_PRIVATE);
   const int64_t n = N;
-  oa_array a = array_of(memory, &n, OA_INOUT, OA_RESIDENT | OA_OWNED), b = array_of(memory + N, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
+  oa_array a = array_of(memory, &n, OA_INOUT, OA_RESIDENT | OA_OWNED),
+           b = array_of(memory + N, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
   SUM_IS_TRUE(a, n, n);
   SUM_IS_TRUE(b, n, n);
   for (int i = 0; i < 3; i++) {
-    memory[N - 1]++, memory[N]++; /* the page that both have */
+    memory[N - 1]++, memory[N]++;                        /* the page that both have */
     CHECK_OK(add_there(i % 2 ? a : b, n, 1, OA_COMMIT)); /* arms it, for both */
     unsigned sum;
     CHECK_OK(sum_there(a, n, &sum));
