@@ -26,9 +26,7 @@ def watch_owner(owner: NDArray[Any]) -> None:
 
 
 # The arguments are bound early: modules may be gone when the last arrays go.
-def _gone(
-    key: int, owners: dict[int, ref[NDArray[Any]]], tell: Callable[[int], None], dead: ref[NDArray[Any]]
-) -> None:
+def _gone(key: int, owners: dict[int, ref[NDArray[Any]]], tell: Callable[[int], None], dead: ref[NDArray[Any]]) -> None:
     if owners.get(key) is dead:
         del owners[key]
     tell(key)
