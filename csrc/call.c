@@ -247,20 +247,34 @@ typedef struct arrival {
   int group;
 } arrival;
 
-/* Copies the groups up on stream; called with the lock, which it frees meanwhile. The mappings are pinned. */
-static int bring_up(const oa_call *call, oa_device *device, oa_stream *stream, const arrival *arrivals, int count) {
+/* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
+ * meanwhile. The mappings are pinned. */
+static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
+  oa_device *device = region->device;
   int total = 0, moves = 0, status = OA_OK;
+  int64_t bytes = 0;
+  bool kept = false;
   for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
+  for (int i = 0; i < count; i++) kept |= arrivals[i].mapping->kept != NULL;
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
     moves += oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
-    if (!status) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
     arrivals[i].mapping->moving = true;
   }
+  if (kept) {
+    oa_unlock();
+    for (int i = 0; i < count; i++)
+      if (arrivals[i].mapping->kept) moves += oa_kept_moves_up(arrivals[i].mapping, batch + moves);
+    oa_lock();
+  }
+  for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
+  if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
+    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+    if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+  }
+  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
   oa_unlock();
-  for (int i = 0; i < count && !status; i++)
-    if (arrivals[i].mapping->kept) moves += oa_kept_moves_up(arrivals[i].mapping, batch + moves);
   if (!status) status = oa_transfer_up(device, stream->native, batch, moves);
   oa_lock();
   if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
@@ -401,6 +415,10 @@ again:;
       oa_wait_change();
       goto again;
     }
+    if (__builtin_expect(mapping->leaving != NULL, 0) && (o->access & 2)) {
+      oa_region_complete(mapping->leaving);
+      goto again;
+    }
     if (__builtin_expect(mapping->failed, 0)) {
       status = oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
                        call->function, o->name);
@@ -445,7 +463,7 @@ again:;
       arrivals[at] = a;
       groups += at == groups;
     }
-    if ((status = bring_up(call, device, stream, arrivals, groups))) goto unpinned;
+    if ((status = bring_up(call, region, stream, arrivals, groups))) goto unpinned;
   }
   if (!synchronous && !capturing) {
     for (int i = 0; i < count; i++) {

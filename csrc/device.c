@@ -1,5 +1,8 @@
 #include "device.h"
 
+#include "settings.h"
+#include "staging.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +116,15 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
   return OA_OK;
 }
 
+/* What the environment allows of the device's memory. */
+static int read_limit(oa_device *device) {
+  int64_t free_bytes, total_bytes;
+  int status = oa_settings_memory_limit(INT64_MAX, &device->memory_limit);
+  if (status || device->memory_limit == INT64_MAX) return status; /* no need to ask the backend */
+  if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
+  return oa_settings_memory_limit(total_bytes, &device->memory_limit);
+}
+
 /* Under `opening`. */
 static int open_device(const char *name, const oa_backend *backend, int index, oa_device **opened) {
   int available;
@@ -134,8 +146,11 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   device->number = number;
   /* There is one host only. */
   snprintf(device->name, sizeof device->name, backend == &oa_backend_host ? "%s" : "%s:%d", backend->name, index);
-  status = backend->open(device);
+  status = oa_staging_new(device);
+  if (!status) status = backend->open(device);
+  if (!status) status = read_limit(device);
   if (status) {
+    free(device->staging);
     free(device);
     return oa_fail_in(status, "oa_device_open(\"%s\")", name);
   }
@@ -152,6 +167,7 @@ int oa_device_open(const char *name, int *number) {
   const oa_backend *backend;
   int index;
   status = parse_name(name, &backend, &index);
+  if (!status && (status = oa_settings_check())) status = oa_fail_in(status, "oa_device_open(\"%s\")", name);
   if (status) return status;
   oa_device *device = NULL;
   pthread_mutex_lock(&opening);
@@ -238,6 +254,9 @@ int oa_device_get_counters(int number, oa_counters *counters) {
       .mappings = counts->mappings,
       .regions = counts->regions,
       .calls = counts->calls,
+      .memory_used = counts->memory_used,
+      .memory_peak = counts->memory_peak,
+      .pinned_bytes = counts->pinned_bytes,
   };
   return OA_OK;
 }
@@ -252,26 +271,49 @@ int oa_device_synchronize(int number) {
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
+/* Counts nbytes as used, if the limit allows. */
+static bool reserve(oa_device *device, size_t nbytes) {
+  int64_t used = atomic_load(&device->counts.memory_used);
+  do {
+    if (nbytes > INT64_MAX || used > device->memory_limit - (int64_t)nbytes) return false;
+  } while (!atomic_compare_exchange_weak(&device->counts.memory_used, &used, used + (int64_t)nbytes));
+  used += (int64_t)nbytes;
+  int64_t peak = atomic_load_explicit(&device->counts.memory_peak, memory_order_relaxed);
+  while (used > peak && !atomic_compare_exchange_weak(&device->counts.memory_peak, &peak, used)) continue;
+  return true;
+}
+
+static int allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
+  if (!reserve(device, nbytes)) return OA_ERROR_MEMORY;
+  const int status = device->backend->allocate(device, stream, nbytes, address);
+  if (status) atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
+  return status;
+}
+
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   const oa_backend *backend = device->backend;
-  int status = backend->allocate(device, stream, nbytes, address);
-  for (bool again = true; status == OA_ERROR_MEMORY && again;) {
+  int status = allocate(device, stream, nbytes, address);
+  for (bool again = true; status == OA_ERROR_MEMORY && again;) { /* who holds memory without need gives it back here */
     status = backend->trim(device);
-    if (status == OA_OK) status = backend->allocate(device, stream, nbytes, address);
+    if (status == OA_OK) status = allocate(device, stream, nbytes, address);
     int64_t (*pressure)(oa_device *, size_t) = atomic_load(&oa_device_pressure);
     again = status == OA_ERROR_MEMORY && pressure && pressure(device, nbytes) > 0;
   }
   if (status == OA_OK) {
     atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);
   } else if (status == OA_ERROR_MEMORY) {
+    char limit[96] = "";
     int64_t free_bytes, total_bytes;
-    oa_saved_error first;
-    oa_error_save(&first);
+    if (device->memory_limit != INT64_MAX)
+      snprintf(limit, sizeof limit, ", limit %" PRId64 " (OFFLOAD_ARGS_MEMORY_LIMIT)", device->memory_limit);
+    const int64_t used = atomic_load(&device->counts.memory_used);
     if (backend->memory(device, &free_bytes, &total_bytes) == OA_OK) {
-      oa_fail(status, "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64, device->name,
-              nbytes, free_bytes, total_bytes);
+      oa_fail(status,
+              "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64 ", %" PRId64 " used%s",
+              device->name, nbytes, free_bytes, total_bytes, used, limit);
     } else {
-      oa_error_restore(&first);
+      oa_fail(status, "%s: out of device memory: %zu bytes requested, %" PRId64 " used%s", device->name, nbytes, used,
+              limit);
     }
   }
   return status;
@@ -279,6 +321,7 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
 
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
+  atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
   return device->backend->release(device, stream, address, nbytes);
 }
 

@@ -44,6 +44,14 @@ typedef struct oa_backend {
                  size_t width, size_t lines);
   int (*copy_down)(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
                    size_t width, size_t lines);
+  /* copy_up from memory of pin, or that is pinned: the lines are read at any time until the stream has come that far. */
+  int (*copy_up_later)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                       size_t from_pitch, size_t width, size_t lines);
+  /* Host memory that copies reach at the speed of the bus; OA_ERROR_MEMORY when it can't be had. */
+  int (*pin)(oa_device *device, size_t nbytes, void **memory);
+  int (*unpin)(oa_device *device, void *memory, size_t nbytes);
+  /* Whether those bytes of the host are pinned, by whomever. */
+  bool (*pinned)(oa_device *device, const void *memory, size_t nbytes);
   int (*fill)(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes);
   int (*stream_create)(oa_device *device, void **stream);
   /* Reports asynchronous failures. Whatever it returns, nothing of this stream touches host memory any more. */
@@ -54,6 +62,8 @@ typedef struct oa_backend {
   int (*event_create)(oa_device *device, void **event);
   int (*event_record)(oa_device *device, void *event, void *stream);
   int (*event_destroy)(oa_device *device, void *event);
+  int (*event_done)(oa_device *device, void *event, int *done);
+  int (*event_synchronize)(oa_device *device, void *event);
   int (*synchronize)(oa_device *device); /* the whole device, other people's work too */
   /* Makes the device current for a vendor's call on this thread, and restores what was. NULL if there is no such thing. */
   int (*enter)(oa_device *device, void **saved);
@@ -69,6 +79,7 @@ extern const oa_backend oa_backend_cuda, oa_backend_host, oa_backend_sim;
 
 struct oa_counts { /* oa_counters, atomically */
   _Atomic int64_t copies_up, bytes_up, copies_down, bytes_down, allocations, frees, mappings, regions, calls;
+  _Atomic int64_t memory_used, memory_peak, pinned_bytes;
 };
 
 struct oa_device {
@@ -83,6 +94,8 @@ struct oa_device {
   oa_residency residency; /* residency.c's, under the core's lock */
   atomic_int lost;        /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
   char lost_reason[512];
+  int64_t memory_limit;       /* bytes in use at once; INT64_MAX: none was set */
+  struct oa_staging *staging; /* owned by staging.c */
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams;
   struct oa_stream *streams;
@@ -93,8 +106,8 @@ struct oa_device {
 oa_device *oa_device_of(int number);
 /* Who can give device memory back when there is no room for nbytes; answers how much it was. NULL: nobody. */
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
-/* The address of a tracked allocation, counted; when there is no room, tries again after trim, and after what
- * oa_device_pressure gave back. Without the core's lock. */
+/* The address of a tracked allocation, counted. When there is no room, or the limit would be passed, idle memory is given
+ * back, then what oa_device_pressure can spare, and it is tried again. Without the core's lock. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes);
 /* memcpy of lines; one where they are contiguous. For backends whose memory is this process's. */

@@ -1,6 +1,8 @@
 #include "error.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +38,30 @@ void oa_warn(const char *format, ...) {
   va_start(arguments, format);
   set_text(last_warning, format, arguments);
   va_end(arguments);
+}
+
+/* The first warning of its kind is the one told; there is one kind so far. */
+static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char process_warning[1024];
+static atomic_int process_state; /* 0: none yet, 1: to be told, 2: told */
+
+void oa_warn_process(const char *format, ...) {
+  va_list arguments;
+  if (atomic_load(&process_state)) return;
+  va_start(arguments, format);
+  pthread_mutex_lock(&process_mutex);
+  if (!process_state) {
+    set_text(process_warning, format, arguments);
+    atomic_store(&process_state, 1);
+  }
+  pthread_mutex_unlock(&process_mutex);
+  va_end(arguments);
+}
+
+const char *oa_take_warning(void) {
+  int telling = 1;
+  if (__builtin_expect(atomic_load_explicit(&process_state, memory_order_relaxed) != 1, 1)) return NULL;
+  return atomic_compare_exchange_strong(&process_state, &telling, 2) ? process_warning : NULL;
 }
 
 void oa_error_save(oa_saved_error *saved) { memcpy(saved->text, last_error, sizeof last_error); }

@@ -9,6 +9,8 @@ int oa_fail(int status, const char *format, ...) __attribute__((cold, format(pri
 /* Sets the text to "<format...>: <the text so far>", keeping status: who asked, before what went wrong. */
 int oa_fail_in(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 void oa_warn(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
+/* A warning of the process as a whole, told once: by the next oa_take_warning of any thread. */
+void oa_warn_process(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 /* Saves and restores the text around cleaning up, so that the first failure is the one told. */
 typedef struct oa_saved_error {

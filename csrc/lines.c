@@ -99,34 +99,63 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   return OA_OK;
 }
 
-/* Walks all but the last axis; moves that one element by element. */
+/* count elements, step bytes apart in the array and next to each other packed. Constant sizes become plain moves. */
+static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
+#define RUN(size)                                                                                           \
+  case size:                                                                                                \
+    if (gather)                                                                                             \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(packed, element, size); \
+    else                                                                                                    \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(element, packed, size); \
+    break
+  if (step == itemsize) {
+    if (gather)
+      memcpy(packed, element, (size_t)(count * itemsize));
+    else
+      memcpy(element, packed, (size_t)(count * itemsize));
+    return;
+  }
+  switch (itemsize) { /* oa_itemsize gives no other */
+    RUN(1);
+    RUN(2);
+    RUN(4);
+    RUN(8);
+    RUN(16);
+  }
+#undef RUN
+}
+
+/* Walks the elements [first, first + count) in C order, a run of the last axis at a time. */
 static void walk(char *packed, char *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
-                 bool gather) {
+                 int64_t first, int64_t count, bool gather) {
   int64_t index[OA_MAX_DIMENSIONS] = {0};
-  const int64_t inner = ndim ? shape[ndim - 1] : 1, step = ndim ? strides[ndim - 1] : 0;
-  for (int i = 0; i < ndim; i++)
-    if (shape[i] == 0) return;
+  const int64_t inner = ndim ? shape[ndim - 1] : 1, step = ndim ? strides[ndim - 1] : itemsize;
+  if (count == 0) return;
+  int64_t skipped = first % inner;
+  first /= inner;
+  for (int i = ndim - 2; i >= 0; i--) {
+    index[i] = first % shape[i];
+    first /= shape[i];
+  }
   for (;;) {
-    char *element = data;
+    char *element = data + skipped * step;
     for (int i = 0; i < ndim - 1; i++) element += index[i] * strides[i];
-    for (int64_t j = 0; j < inner; j++, packed += itemsize, element += step) {
-      if (gather)
-        memcpy(packed, element, (size_t)itemsize);
-      else
-        memcpy(element, packed, (size_t)itemsize);
-    }
+    const int64_t run = count < inner - skipped ? count : inner - skipped;
+    run_of(packed, element, step, itemsize, run, gather);
+    packed += run * itemsize;
+    skipped = 0;
+    if ((count -= run) == 0) return;
     int axis = ndim - 2;
-    while (axis >= 0 && ++index[axis] == shape[axis]) index[axis--] = 0;
-    if (axis < 0) return;
+    while (++index[axis] == shape[axis]) index[axis--] = 0; /* there are more: an axis is left that has room */
   }
 }
 
-void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides,
-               int64_t itemsize) {
-  walk(packed, (char *)data, ndim, shape, strides, itemsize, true);
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+               int64_t first, int64_t count) {
+  walk(packed, (char *)data, ndim, shape, strides, itemsize, first, count, true);
 }
 
 void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
-                int64_t itemsize) {
-  walk((char *)packed, data, ndim, shape, strides, itemsize, false);
+                int64_t itemsize, int64_t first, int64_t count) {
+  walk((char *)packed, data, ndim, shape, strides, itemsize, first, count, false);
 }

@@ -41,10 +41,11 @@ typedef struct oa_layout {
 /* OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; no text set. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
-/* Copies between an array and its elements in C order. */
-void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides,
-               int64_t itemsize);
+/* Copies between an array and its elements [first, first + count) in C order, packed. No dimension may be 0 unless
+ * count is. */
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+               int64_t first, int64_t count);
 void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
-                int64_t itemsize);
+                int64_t itemsize, int64_t first, int64_t count);
 
 #endif

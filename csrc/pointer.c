@@ -291,7 +291,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
       lines = (oa_lines){0, layout.span, layout.span, 1};
     }
     if (!status) {
-      oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize);
+      oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
       oa_move move = {.host = image, .address = address, .lines = lines};
       status = oa_transfer_up(device, stream, &move, 1);
     }

@@ -49,12 +49,30 @@ static void unlist(oa_mapping *mapping) {
   mapping->listed = false;
 }
 
+/* Gives back a mapping's part, whose users stream runs after; with the last one, the memory. */
+static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
+  int status = OA_OK;
+  const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
+  if (--arena->mappings) {
+    if (order) status = oa_stream_advance(stream);
+    if (order && !status) status = oa_uses_add(&arena->uses, stream, true);
+    return status;
+  }
+  if (order) status = oa_uses_order(&arena->uses, stream, true);
+  const int released = oa_device_release(device, stream->native, arena->address, arena->nbytes);
+  oa_uses_clear(&arena->uses);
+  free(arena);
+  return status ? status : released;
+}
+
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   int status = OA_OK;
   unlist(mapping);
   if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping)) {
     status = oa_uses_order(&mapping->uses, stream, true);
-    const int released = oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
+    const int released =
+        mapping->arena ? leave_arena(mapping->device, mapping->arena, stream)
+                       : oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
     if (!status) status = released;
   }
   oa_kept_detach(mapping);
@@ -90,7 +108,10 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
   *move = (oa_move){.host = part->shape ? part->data : part->host,
                     .address = mapping->address + (uint64_t)part->lines.start,
                     .lines = part->lines,
-                    .irregular = part->shape};
+                    .irregular = part->shape,
+                    .name = part->name};
+  if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
+    move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
 }
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
@@ -477,8 +498,49 @@ static int place_apart(oa_state *region, entrant *e) {
   return OA_OK;
 }
 
+static bool is_small(const oa_state *region, const entrant *e) {
+  const oa_mapping *mapping = e->mapping;
+  return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
+}
+
+/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. */
+static int allocate_small(oa_state *region, entrant *entrants, int count) {
+  size_t nbytes = 0;
+  int mappings = 0;
+  const oa_mapping *last = NULL;
+  for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
+    if (!is_small(region, &entrants[i]) || entrants[i].mapping == last) continue;
+    last = entrants[i].mapping;
+    nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
+    mappings++;
+  }
+  if (mappings < 2) return OA_OK;
+  oa_arena *arena = calloc(1, sizeof *arena);
+  if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  arena->nbytes = nbytes;
+  oa_unlock();
+  const int status = oa_device_allocate(region->device, region->stream->native, nbytes, &arena->address);
+  oa_lock();
+  if (status) {
+    free(arena);
+    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
+  }
+  uint64_t address = arena->address;
+  for (int i = 0; i < count; i++) {
+    if (!is_small(region, &entrants[i])) continue;
+    oa_mapping *mapping = entrants[i].mapping;
+    mapping->arena = arena;
+    mapping->address = address;
+    arena->mappings++;
+    address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
+  }
+  return OA_OK;
+}
+
 /* The memory of the mappings this enter made; the lock is free while the backend is asked. */
-static int allocate_mappings(oa_state *region) {
+static int allocate_mappings(oa_state *region, entrant *entrants, int count) {
+  const int small = allocate_small(region, entrants, count);
+  if (small) return small;
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region || mapping->address) continue;
@@ -543,11 +605,17 @@ static int enter_locked(oa_device *device, const oa_region_options *options, ent
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region);
+  status = allocate_mappings(region, entrants, count);
   if (device->backend->flags & OA_SYNCHRONOUS) return status;
   oa_stream_advance(region->stream);
-  for (int i = 0; i < region->mapping_count && !status; i++)
-    if (region->mappings[i]->maker == region) status = oa_uses_add(&region->mappings[i]->uses, region->stream, true);
+  bool large = false;
+  for (int i = 0; i < region->mapping_count && !status; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    status = oa_uses_add(&mapping->uses, region->stream, true);
+    large |= mapping->nbytes >= OA_OVERLAP_BYTES;
+  }
+  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
   return status;
 }
 
@@ -646,13 +714,13 @@ static int let_go(oa_state *region) {
     oa_stream_forget(region->foreign);
     region->foreign = next;
   }
+  if (region->copies) oa_stream_give_back(region->copies);
   if (region->stream) oa_stream_give_back(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
   if (own) oa_slot_release(own);
   region->device->counts.regions--;
   if (region->mappings != region->few) free(region->mappings);
-  oa_transfer_abandon(region->moves, region->move_count);
   free(region->moves);
   free(region);
   return status;
@@ -682,6 +750,14 @@ static int moves_down(const oa_mapping *mapping, oa_move *moves) {
     if (!covered) move_of(mapping, part, &moves[count++]);
   }
   return count;
+}
+
+/* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
+static void come_down(oa_state *region, int status) {
+  remember(region, status);
+  region->move_count = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
@@ -718,7 +794,12 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   while (region->slots) oa_slot_release(region->slots);
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving) oa_wait_change();
+    while (mapping->moving || mapping->leaving) {
+      if (mapping->leaving)
+        oa_region_complete(mapping->leaving);
+      else
+        oa_wait_change();
+    }
     parts += mapping->part_count;
   }
   if (outcome != OA_DISCARD && parts) {
@@ -742,6 +823,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     const int count = moves_down(mapping, region->moves + region->move_count);
     if (!count) continue;
     region->move_count += count;
+    mapping->leaving = region;
     if (order) remember(region, oa_uses_order(&mapping->uses, region->stream, false));
     for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = false;
   }
@@ -761,19 +843,10 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   oa_unlock();
   if (down) {
     status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
-    if (status) {
-      if (status == OA_ERROR_LOST)
-        status =
-            oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                       region->move_count);
-      remember(region, status);
-    }
-  }
-  if (!down || status) {
-    oa_transfer_abandon(region->moves, region->move_count);
-    region->move_count = 0;
+    remember(region, status);
   }
   oa_lock();
+  if (!down || status) come_down(region, 0);
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
@@ -800,25 +873,13 @@ static oa_state *find(const char *function, oa_region *handle, int *status) {
   return NULL;
 }
 
-int oa_region_wait(oa_region *handle) {
-  int status;
-  oa_state *region = find("oa_region_wait", handle, &status);
-  if (!region) return status == OA_ERROR_STALE ? OA_OK : status;
-  if (region->phase == OA_OPEN) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_wait: the region is still open; call oa_region_finish first");
-  }
-  while (region->phase == OA_FINISHING) oa_wait_change();
-  if (region->phase == OA_WAITING) { /* another thread is at it: wait until it is through */
-    int ignored;
-    while (oa_slot_of(handle, OA_SLOT_REGION, &ignored)) oa_wait_change();
-    oa_unlock();
-    return OA_OK;
-  }
-  region->phase = OA_WAITING;
+/* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
+ * which it frees meanwhile. */
+static void complete(oa_state *region) {
   oa_device *device = region->device;
+  int status = OA_OK;
+  region->completing = true;
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
-    /* Everybody's work on what is about to be released is waited for, not only ours. */
     for (int i = 0; i < region->mapping_count; i++)
       if (region->mappings[i]->references == 1)
         remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
@@ -826,20 +887,42 @@ int oa_region_wait(oa_region *handle) {
       if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
     oa_unlock();
     status = device->backend->stream_synchronize(device, region->stream->native);
-    if (status) {
-      if (region->move_count && status == OA_ERROR_LOST)
-        status =
-            oa_fail_in(OA_ERROR_TORN, "while %d arrays were copied back, which may hold old bytes, new ones or both",
-                       region->move_count);
-      remember(region, status);
-      oa_transfer_abandon(region->moves, region->move_count);
-      region->move_count = 0;
-    }
   } else {
     oa_unlock();
   }
-  oa_transfer_settle(region->moves, region->move_count);
+  if (!status)
+    status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
+  else
+    oa_transfer_abandon(device, region->moves, region->move_count);
   oa_lock();
+  come_down(region, status);
+  region->completing = false;
+  oa_announce_change();
+}
+
+void oa_region_complete(oa_state *region) {
+  if (region->phase == OA_FINISHED && !region->completing)
+    complete(region);
+  else
+    oa_wait_change();
+}
+
+int oa_region_wait(oa_region *handle) {
+  int status;
+  oa_state *region = find("oa_region_wait", handle, &status);
+  while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
+    oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
+    oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+    region = own ? own->region : NULL;
+    if (!region) oa_unlock();
+  }
+  if (!region) return status == OA_ERROR_STALE ? OA_OK : status;
+  if (region->phase == OA_OPEN) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_wait: the region is still open; call oa_region_finish first");
+  }
+  region->phase = OA_WAITING;
+  complete(region);
   const int first = region->status;
   const oa_saved_error text = region->error;
   oa_kept_after_down(region, !first);
@@ -925,8 +1008,12 @@ static int update(const char *function, const oa_array *array, int device, bool 
   for (;;) {
     s.found = NULL;
     oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
-    if (!s.found || !s.found->moving) break;
-    oa_wait_change();
+    if (s.found && s.found->leaving)
+      oa_region_complete(s.found->leaving);
+    else if (s.found && s.found->moving)
+      oa_wait_change();
+    else
+      break;
   }
   oa_mapping *mapping = s.found;
   if (!mapping) {
@@ -981,8 +1068,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
     status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
     const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
     if (!status) status = waited;
-    if (from && !status) oa_transfer_settle(&move, 1);
-    oa_transfer_abandon(&move, 1);
+    if (from && !status) status = oa_transfer_settle(on, stream->native, &move, 1);
+    oa_transfer_abandon(on, &move, 1);
   }
   oa_lock();
   if (!status && from && whole) group->dirty = false;

@@ -29,22 +29,33 @@ enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_
 typedef struct oa_state oa_state; /* of a region */
 typedef struct oa_kept oa_kept;   /* residency.c's */
 
+/* One allocation that small mappings of one enter share, so that they travel in one copy. */
+typedef struct oa_arena {
+  uint64_t address;
+  size_t nbytes;
+  int mappings;
+  oa_uses uses; /* by mappings that are gone */
+} oa_arena;
+enum { OA_ARENA_MOST = 64 << 10, OA_ARENA_ALIGNMENT = 256 }; /* bytes of a mapping; and of where it lies */
+
 typedef struct oa_mapping {
   oa_present at; /* first: the table's element is the mapping */
   int kind;
   oa_device *device;
   uint64_t address; /* 0 until allocated */
+  oa_arena *arena;  /* it is a part of; NULL: it has its own memory */
   int64_t nbytes;
-  int holders;     /* regions not finished */
-  int references;  /* regions not waited for; in the table until there are none */
-  int exports;     /* its memory lives until there are none either */
-  bool moving;     /* being allocated or copied without the lock */
-  oa_state *maker; /* the region that is allocating it */
-  bool failed;     /* its memory could not be had */
-  bool escaped;    /* its address was given away */
-  bool elsewhere;  /* some of it is, or was, present on another device */
-  bool listed;     /* in the present table */
-  oa_kept *kept;   /* its memory is to stay, or may; NULL otherwise */
+  int holders;       /* regions not finished */
+  int references;    /* regions not waited for; in the table until there are none */
+  int exports;       /* its memory lives until there are none either */
+  bool moving;       /* being allocated or copied without the lock */
+  oa_state *maker;   /* the region that is allocating it */
+  oa_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
+  bool failed;       /* its memory could not be had */
+  bool escaped;      /* its address was given away */
+  bool elsewhere;    /* some of it is, or was, present on another device */
+  bool listed;       /* in the present table */
+  oa_kept *kept;     /* its memory is to stay, or may; NULL otherwise */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -80,12 +91,14 @@ struct oa_state {
   oa_stream *stream;  /* borrowed */
   oa_stream *calls;   /* where calls go: stream or a foreign one */
   oa_stream *foreign; /* list */
+  oa_stream *copies;  /* borrowed for large copies up, which then overlap with calls; or NULL */
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;
   oa_slot *slots;
   int open_calls;
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
-  oa_move *moves; /* on their way down */
+  bool completing; /* somebody brings its moves down */
+  oa_move *moves;  /* on their way down */
   int move_count;
   int status; /* of what failed in finishing, told by wait */
   oa_saved_error error;
@@ -131,6 +144,9 @@ int oa_region_attach(oa_state *region, oa_mapping *mapping);
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
 /* The bytes of a host array, and as lines from the lowest of them (none if it would be packed). Without the lock. */
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines);
+/* Finishes what a region that was left has yet to bring down, or waits a while for who does: called with the lock, which it
+ * frees meanwhile; everything is to be looked up again. */
+void oa_region_complete(oa_state *region);
 /* Blocks until something changed. */
 void oa_wait_change(void);
 void oa_announce_change(void);

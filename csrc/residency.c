@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-  LEAST = 128 << 10,    /* bytes: less is sent as fast as its pages are looked at */
+  LEAST = 128 << 10,    /* bytes: less is sent, with others in one copy, as fast as its pages are looked at */
   LEAST_AUTO = 1 << 20, /* bytes: less is not worth the risk of slower writes */
   READS_TO_KEEP = 3,    /* from the same unchanged memory */
   SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all */
@@ -255,7 +255,8 @@ static oa_kept *find(const oa_device *device, uintptr_t low, uintptr_t high, oa_
 /* -- lending again -------------------------------------------------------------------------------------------------- */
 
 static bool can_stay(const oa_mapping *mapping) {
-  return mapping->kind == OA_MAPS_HOST && mapping->part_count == 1 && !mapping->parts[0].shape;
+  return mapping->kind == OA_MAPS_HOST && mapping->nbytes >= LEAST && mapping->part_count == 1 &&
+         !mapping->parts[0].shape;
 }
 
 void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
@@ -264,6 +265,7 @@ void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   const bool candidate =
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->parts[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->kept || !(asked || candidate || kept_count) || !can_stay(mapping)) return;
+  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or may yet get none */
   const oa_lines lines = mapping->parts[0].lines;
   oa_kept *kept = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!kept && !asked && !candidate) return;
@@ -388,7 +390,8 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
   }
   *move = (oa_move){.host = (char *)part->host + from,
                     .address = mapping->address + (uint64_t)(part->lines.start + from),
-                    .lines = lines};
+                    .lines = lines,
+                    .name = part->name};
   return true;
 }
 
@@ -404,7 +407,7 @@ int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves) {
   if (!part->goes_up) return 0;
   const bool keep = kept->wanted || promote(kept);
   bool whole = true;
-  if (keep && kept->owned && kept->nbytes >= LEAST) {
+  if (keep && kept->owned) {
     const bool known = kept->watch != NULL;
     if (!known) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
     if (kept->watch) {
@@ -486,7 +489,7 @@ void oa_kept_after_down(oa_state *region, bool well) {
     kept->waited = true;
     if (!well || !kept->coming) continue;
     kept->coming = false;
-    if (!kept->wanted || !kept->owned || kept->nbytes < LEAST) continue;
+    if (!kept->wanted || !kept->owned) continue;
     mapping->moving = true;
     oa_unlock();
     if (!kept->watch) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
@@ -544,7 +547,7 @@ int oa_keep(const oa_array *array, int number) {
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
   if ((status = oa_array_bytes("oa_keep", array, &low, &high, &lines))) return status;
-  if (atomic_load(&mode) == OA_RESIDENCY_OFF || low == high || !lines.count) return OA_OK;
+  if (atomic_load(&mode) == OA_RESIDENCY_OFF || high - low < LEAST || !lines.count) return OA_OK;
   oa_lock();
   oa_kept *kept = find(device, low, high, lines);
   if (!kept && !(kept = make(device, low, high, lines, array)))

@@ -56,6 +56,8 @@ static int record(oa_stream *stream) {
   return status;
 }
 
+int oa_stream_mark(oa_stream *stream) { return record(stream); }
+
 int oa_stream_advance(oa_stream *stream) {
   stream->ticket++;
   return stream->number < 0 ? record(stream) : OA_OK;

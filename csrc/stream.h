@@ -42,6 +42,8 @@ void oa_stream_forget(oa_stream *stream);
 
 /* Notes an operation just issued on the stream; records the event at once on foreign ones. */
 int oa_stream_advance(oa_stream *stream);
+/* Records an event after what was issued so far, for others to wait for no more than that. */
+int oa_stream_mark(oa_stream *stream);
 /* Makes stream run after other's operations up to ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 

@@ -1,65 +1,606 @@
 #include "transfer.h"
 
-#include <stdlib.h>
+#include "staging.h"
+#include "threads.h"
 
-static int staging(oa_device *device, oa_move *move) {
-  move->staging = malloc((size_t)move->lines.width);
-  if (move->staging) return OA_OK;
-  return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to pack %lld bytes", device->name, (long long)move->lines.width);
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
+struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
+                              .chunk_least = 256 << 10,
+                              .chunk_most = OA_LARGE_BYTES,
+                              .split_least = 1 << 20,
+                              .past_least = 512 << 10,
+                              .past_most = 64 << 20};
+
+/* -- pieces: what passes through one block at a time ---------------------------------------------------------------- */
+
+typedef struct piece {
+  oa_move *move;
+  int64_t line, offset; /* the first line; from its start. Irregular: line 0, offset from the packed array's start */
+  int64_t width, lines;
+} piece;
+
+static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+static piece whole(oa_move *move) { return (piece){move, 0, 0, move->lines.width, move->lines.count}; }
+
+/* Whole lines, or parts of one where a line is more than a chunk. */
+static int64_t pieces_of(const oa_move *move, int64_t chunk) {
+  const oa_lines *l = &move->lines;
+  if (l->width > chunk) return l->count * ((l->width + chunk - 1) / chunk);
+  const int64_t each = chunk / l->width;
+  return (l->count + each - 1) / each;
+}
+
+static piece piece_of(oa_move *move, int64_t number) {
+  const oa_lines *l = &move->lines;
+  const int64_t chunk = move->chunk;
+  if (l->width > chunk) {
+    const int64_t parts = (l->width + chunk - 1) / chunk, offset = number % parts * chunk;
+    return (piece){move, number / parts, offset, l->width - offset < chunk ? l->width - offset : chunk, 1};
+  }
+  const int64_t each = chunk / l->width, line = number * each;
+  return (piece){move, line, 0, l->width, l->count - line < each ? l->count - line : each};
+}
+
+static uint64_t address_of(const piece *p) {
+  return p->move->address + (uint64_t)(p->line * p->move->lines.pitch + p->offset);
+}
+
+static char *host_of(const piece *p) { return (char *)p->move->host + p->line * p->move->lines.pitch + p->offset; }
+
+/* memcpy that leaves what it writes out of the caches: a chunk is read next by the device, which else has to fetch it from
+ * this core's, and this core to ask for it back the next time. */
+static void copy_past(char *to, const char *from, size_t nbytes) {
+#ifdef __SSE2__
+  size_t head = -(uintptr_t)to & 63;
+  if (head > nbytes) head = nbytes;
+  memcpy(to, from, head);
+  to += head, from += head, nbytes -= head;
+  for (; nbytes >= 64; nbytes -= 64, to += 64, from += 64) {
+    const __m128i *in = (const __m128i *)from;
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                  d = _mm_loadu_si128(in + 3);
+    __m128i *out = (__m128i *)to;
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();
+#endif
+  memcpy(to, from, nbytes);
+}
+
+static void fill(const piece *p, void *to) {
+  const oa_shape *s = p->move->irregular;
+  if (s)
+    oa_gather(to, p->move->host, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
+              p->width / s->itemsize);
+  else
+    oa_copy_lines(to, (size_t)p->width, host_of(p), (size_t)p->move->lines.pitch, (size_t)p->width, (size_t)p->lines);
+}
+
+static void drain(const piece *p, const void *from) {
+  const oa_shape *s = p->move->irregular;
+  if (s)
+    oa_scatter(p->move->host, from, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
+               p->width / s->itemsize);
+  else
+    oa_copy_lines(host_of(p), (size_t)p->move->lines.pitch, from, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
+}
+
+/* -- one batch ---------------------------------------------------------------------------------------------------- */
+
+typedef struct batch {
+  oa_device *device;
+  void *stream;
+  oa_move *moves;
+  int count;
+  bool up;
+  bool past; /* chunks are written past the caches */
+  int64_t pieces;
+  _Atomic int64_t next;
+  atomic_bool stop;
+  /* the first failure, under the mutex */
+  pthread_mutex_t mutex;
+  int status;
+  oa_saved_error error;
+} batch;
+
+static void note_failure(batch *b, int status, bool stop) {
+  pthread_mutex_lock(&b->mutex);
+  if (!b->status) {
+    b->status = status;
+    oa_error_save(&b->error);
+  }
+  pthread_mutex_unlock(&b->mutex);
+  if (stop) atomic_store(&b->stop, true);
+}
+
+static bool next_piece(batch *b, piece *p) {
+  if (atomic_load_explicit(&b->stop, memory_order_relaxed)) return false;
+  const int64_t number = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed);
+  if (number >= b->pieces) return false;
+  int low = 0, high = b->count; /* the last move that starts no later: one without pieces starts with the next */
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (b->moves[middle].first <= number)
+      low = middle;
+    else
+      high = middle;
+  }
+  *p = piece_of(&b->moves[low], number - b->moves[low].first);
+  return true;
+}
+
+static void drained(const piece *p) { __atomic_fetch_add(&p->move->drained, 1, __ATOMIC_RELAXED); }
+
+enum { LITTLE = 16 << 10 }; /* bytes that go over the stack */
+
+/* The backend's own way: from and to memory that it does not know. */
+static int plain_up(batch *b, const piece *p) {
+  const oa_backend *backend = b->device->backend;
+  const size_t pitch = (size_t)p->move->lines.pitch;
+  if (!p->move->irregular)
+    return backend->copy_up(b->device, b->stream, address_of(p), pitch, host_of(p), pitch, (size_t)p->width,
+                            (size_t)p->lines);
+  _Alignas(16) char little[LITTLE];
+  int status = OA_OK;
+  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
+    fill(&part, little);
+    status = backend->copy_up(b->device, b->stream, address_of(&part), (size_t)part.width, little, (size_t)part.width,
+                              (size_t)part.width, 1);
+  }
+  return status;
+}
+
+static int plain_down(batch *b, const piece *p) {
+  const oa_backend *backend = b->device->backend;
+  const size_t pitch = (size_t)p->move->lines.pitch;
+  int status = OA_OK;
+  if (!p->move->irregular) {
+    status = backend->copy_down(b->device, b->stream, host_of(p), pitch, address_of(p), pitch, (size_t)p->width,
+                                (size_t)p->lines);
+    const int waited = backend->stream_synchronize(b->device, b->stream);
+    return status ? status : waited;
+  }
+  _Alignas(16) char little[LITTLE];
+  for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
+    const piece part = {p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
+    status = backend->copy_down(b->device, b->stream, little, (size_t)part.width, address_of(&part), (size_t)part.width,
+                                (size_t)part.width, 1);
+    const int waited = backend->stream_synchronize(b->device, b->stream);
+    if (!status) status = waited;
+    if (!status) drain(&part, little);
+  }
+  return status;
+}
+
+/* Makes the device current for all that a thread does, rather than for each call. */
+static bool enter(batch *b, void **saved) {
+  const oa_backend *backend = b->device->backend;
+  return backend->enter && backend->enter(b->device, saved) == OA_OK;
+}
+
+/* What one thread does for a batch up. */
+static void work_up(void *data) {
+  batch *b = data;
+  piece p;
+  void *saved;
+  const bool entered = enter(b, &saved);
+  while (next_piece(b, &p)) {
+    oa_block *block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
+    int status;
+    if (block) {
+      if (b->past && p.lines == 1 && !p.move->irregular)
+        copy_past(block->memory, host_of(&p), (size_t)p.width);
+      else
+        fill(&p, block->memory);
+      status = b->device->backend->copy_up_later(b->device, b->stream, address_of(&p), (size_t)p.move->lines.pitch,
+                                                 block->memory, (size_t)p.width, (size_t)p.width, (size_t)p.lines);
+      if (status)
+        oa_block_give(b->device, block);
+      else
+        status = oa_block_give_after(b->device, block, b->stream);
+    } else {
+      status = plain_up(b, &p);
+    }
+    if (status) note_failure(b, status, true);
+  }
+  if (entered) b->device->backend->leave(b->device, saved);
+}
+
+/* A piece on its way down into a block. */
+typedef struct arrival {
+  piece p;
+  oa_block *block; /* NULL: there is none */
+} arrival;
+
+/* Once some bytes of an array are new the others should be too: what failed is tried the plain way before it is given up,
+ * and the other pieces go on unless the device is gone. */
+static void again(batch *b, const piece *p, int status) {
+  if (status != OA_ERROR_LOST && (status = plain_down(b, p))) __atomic_store_n(&p->move->torn, true, __ATOMIC_RELAXED);
+  if (status)
+    note_failure(b, status, status == OA_ERROR_LOST);
+  else
+    drained(p);
+}
+
+static void arrive(batch *b, arrival *a) {
+  const int status = oa_block_await(b->device, a->block);
+  if (!status) {
+    drain(&a->p, a->block->memory);
+    drained(&a->p);
+  } else { /* the block stays busy, until its event can be waited for */
+    again(b, &a->p, status);
+  }
+  oa_block_give(b->device, a->block);
+  a->block = NULL;
+}
+
+/* What one thread does for a batch down: one piece is on its way while the one before is drained. */
+static void work_down(void *data) {
+  batch *b = data;
+  arrival before = {.block = NULL}, now;
+  void *saved;
+  const bool entered = enter(b, &saved);
+  while (next_piece(b, &now.p)) {
+    now.block = oa_block_take(b->device, OA_BLOCK_LARGE, before.block ? OA_BLOCK_NOW : OA_BLOCK_WAIT);
+    if (!now.block && before.block) {
+      arrive(b, &before);
+      now.block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
+    }
+    if (!now.block) {
+      again(b, &now.p, OA_OK);
+      continue;
+    }
+    const oa_lines *l = &now.p.move->lines;
+    int status =
+        b->device->backend->copy_down(b->device, b->stream, now.block->memory, (size_t)now.p.width, address_of(&now.p),
+                                      (size_t)l->pitch, (size_t)now.p.width, (size_t)now.p.lines);
+    if (!status && (status = oa_block_mark(b->device, now.block, b->stream))) {
+      oa_saved_error first;
+      oa_error_save(&first);
+      b->device->backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
+      oa_error_restore(&first);
+    }
+    if (status) {
+      oa_block_give(b->device, now.block);
+      again(b, &now.p, status);
+      continue;
+    }
+    if (before.block) arrive(b, &before);
+    before = now;
+  }
+  if (before.block) arrive(b, &before);
+  if (entered) b->device->backend->leave(b->device, saved);
+}
+
+/* What one thread does where the device's memory is this process's and every operation is complete when it returns. */
+static void work_here(void *data) {
+  batch *b = data;
+  const oa_backend *backend = b->device->backend;
+  piece p;
+  while (next_piece(b, &p)) {
+    const size_t pitch = (size_t)p.move->lines.pitch, width = (size_t)p.width, lines = (size_t)p.lines;
+    const uint64_t address = address_of(&p);
+    int status = OA_OK;
+    if (p.move->irregular && b->up)
+      fill(&p, (void *)(uintptr_t)address);
+    else if (p.move->irregular)
+      drain(&p, (const void *)(uintptr_t)address);
+    else if (b->up)
+      status = backend->copy_up(b->device, b->stream, address, pitch, host_of(&p), pitch, width, lines);
+    else
+      status = backend->copy_down(b->device, b->stream, host_of(&p), pitch, address, pitch, width, lines);
+    if (status)
+      note_failure(b, status, b->up);
+    else
+      drained(&p);
+  }
+}
+
+/* Small enough for every thread to start soon and to have several, large enough for few copies. */
+static int64_t chunk_of(int64_t bytes, int threads) {
+  int64_t chunk = bytes / threads < 512 << 10 ? bytes / threads : 512 << 10;
+  if (chunk < bytes / (4 * threads)) chunk = bytes / (4 * threads);
+  chunk = round_up(chunk, 4096);
+  return chunk < oa_tuning.chunk_least  ? oa_tuning.chunk_least
+         : chunk > oa_tuning.chunk_most ? oa_tuning.chunk_most
+                                        : chunk;
+}
+
+/* Cuts the moves that are neither staged nor direct into pieces, and works them off. */
+static void work_off(batch *b, int64_t bytes) {
+  const bool here = b->device->backend->flags & OA_SYNCHRONOUS;
+  const int threads = oa_threads_count();
+  const int64_t chunk = chunk_of(bytes, threads);
+  b->pieces = 0;
+  for (int i = 0; i < b->count; i++) {
+    oa_move *move = &b->moves[i];
+    const bool mine = !move->staged && !move->direct && oa_lines_bytes(move->lines);
+    move->first = b->pieces;
+    move->chunk = chunk;
+    move->pieces = mine ? pieces_of(move, chunk) : 0;
+    b->pieces += move->pieces;
+  }
+  int participants = b->pieces < threads ? (int)b->pieces : threads;
+  if (here) {
+    if (bytes < oa_tuning.split_least) participants = 1;
+  } else {
+    const int blocks = oa_staging_expect(b->device, bytes);
+    if (participants > blocks) participants = blocks;
+    b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+  }
+  oa_threads_run(here ? work_here : b->up ? work_up : work_down, b, participants);
+}
+
+/* -- packing: small arrays, one block and as few copies as can be ----------------------------------------------------- */
+
+typedef struct packing {
+  oa_block *block;
+  int64_t used;
+  /* the run that is being formed: bytes that lie in the block as they do on the device */
+  uint64_t address;
+  int64_t at, bytes, padding;
+} packing;
+
+static int copy_packed(batch *b, const packing *k, uint64_t address, int64_t at, oa_lines lines) {
+  const oa_backend *backend = b->device->backend;
+  char *memory = (char *)k->block->memory + at;
+  const size_t width = (size_t)lines.width, count = (size_t)lines.count, pitch = (size_t)lines.pitch;
+  return b->up ? backend->copy_up_later(b->device, b->stream, address, pitch, memory, width, width, count)
+               : backend->copy_down(b->device, b->stream, memory, width, address, pitch, width, count);
+}
+
+static int end_run(batch *b, packing *k) {
+  const int64_t bytes = k->bytes;
+  k->bytes = 0;
+  return bytes ? copy_packed(b, k, k->address, k->at, (oa_lines){0, bytes, bytes, 1}) : OA_OK;
+}
+
+/* Up, the block is free again after its copies; down, it is the moves'. */
+static int end_block(batch *b, packing *k) {
+  int status = end_run(b, k);
+  oa_block *block = k->block;
+  *k = (packing){.block = NULL};
+  if (!block || !b->up) return status;
+  const int given = oa_block_give_after(b->device, block, b->stream);
+  return status ? status : given;
+}
+
+/* Finds room for a move and fills it, or has it filled; leaves move->staged NULL if there is no pinned memory. */
+static int pack(batch *b, packing *k, oa_move *move) {
+  const int64_t bytes = oa_lines_bytes(move->lines);
+  const bool joins = k->bytes && move->lines.count == 1 &&
+                     move->address == k->address + (uint64_t)(k->bytes + k->padding) &&
+                     k->at + k->bytes + k->padding + bytes <= (int64_t)k->block->nbytes;
+  int64_t at;
+  int status = OA_OK;
+  if (joins) {
+    at = k->at + k->bytes + k->padding;
+    k->bytes = at + bytes - k->at;
+  } else {
+    if ((status = end_run(b, k))) return status;
+    at = round_up(k->used, 64);
+    if (k->block && at + bytes > (int64_t)k->block->nbytes && (status = end_block(b, k))) return status;
+    if (!k->block) {
+      at = 0;
+      k->block = oa_block_take(b->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
+      if (!k->block) return OA_OK;
+      if (!b->up) move->block = k->block;
+    }
+    if (move->lines.count == 1) {
+      k->address = move->address;
+      k->at = at;
+      k->bytes = bytes;
+    }
+  }
+  k->padding = move->padding;
+  k->used = at + bytes;
+  move->staged = (char *)k->block->memory + at;
+  if (b->up) {
+    const piece p = whole(move);
+    fill(&p, (char *)k->block->memory + at);
+  }
+  return move->lines.count == 1 ? OA_OK : copy_packed(b, k, move->address, at, move->lines);
+}
+
+static int pack_small(batch *b) {
+  packing k = {.block = NULL};
+  int status = OA_OK;
+  for (int i = 0; i < b->count && !status; i++) {
+    const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
+    if (bytes && bytes <= oa_tuning.small) status = pack(b, &k, &b->moves[i]);
+  }
+  if (!status) return end_block(b, &k);
+  k.bytes = 0; /* what failed is not tried again */
+  oa_saved_error first;
+  oa_error_save(&first);
+  end_block(b, &k);
+  oa_error_restore(&first);
+  return status;
+}
+
+/* -- the three ways together -------------------------------------------------------------------------------------- */
+
+static int by_address(const void *a, const void *b) {
+  const oa_move *x = a, *y = b;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
+/* Neighbours on the device come one after the other. */
+static void sort(oa_move *moves, int count) {
+  for (int i = 1; i < count; i++) {
+    if (by_address(&moves[i - 1], &moves[i]) <= 0) continue;
+    qsort(moves, (size_t)count, sizeof *moves, by_address);
+    return;
+  }
+}
+
+static bool is_pinned(const oa_device *device, const oa_move *move) {
+  return !move->irregular && oa_lines_bytes(move->lines) > oa_tuning.small &&
+         device->backend->pinned((oa_device *)device, move->host, (size_t)oa_lines_span(move->lines));
+}
+
+static int copy_direct(batch *b, const oa_move *move) {
+  const oa_backend *backend = b->device->backend;
+  const oa_lines l = move->lines;
+  const size_t pitch = (size_t)l.pitch, width = (size_t)l.width, count = (size_t)l.count;
+  return b->up ? backend->copy_up_later(b->device, b->stream, move->address, pitch, move->host, pitch, width, count)
+               : backend->copy_down(b->device, b->stream, move->host, pitch, move->address, pitch, width, count);
+}
+
+/* Bytes of what is to be cut into pieces. */
+static int64_t rest_of(const batch *b) {
+  int64_t bytes = 0;
+  for (int i = 0; i < b->count; i++)
+    if (!b->moves[i].staged && !b->moves[i].direct) bytes += oa_lines_bytes(b->moves[i].lines);
+  return bytes;
+}
+
+static void count_moves(const batch *b) {
+  struct oa_counts *counts = &b->device->counts;
+  int64_t bytes = 0;
+  for (int i = 0; i < b->count; i++) bytes += oa_lines_bytes(b->moves[i].lines);
+  atomic_fetch_add_explicit(b->up ? &counts->copies_up : &counts->copies_down, b->count, memory_order_relaxed);
+  atomic_fetch_add_explicit(b->up ? &counts->bytes_up : &counts->bytes_down, bytes, memory_order_relaxed);
 }
 
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
+  batch b = {.device = device,
+             .stream = stream,
+             .moves = moves,
+             .count = count,
+             .up = true,
+             .mutex = PTHREAD_MUTEX_INITIALIZER};
+  bool direct = false;
   int status = OA_OK;
-  for (int i = 0; i < count && !status; i++) {
-    oa_move *move = &moves[i];
-    const oa_lines lines = move->lines;
-    const void *from = move->host;
-    if (move->irregular) {
-      const oa_shape *s = move->irregular;
-      if ((status = staging(device, move))) break;
-      oa_gather(move->staging, move->host, s->ndim, s->shape, s->strides, s->itemsize);
-      from = move->staging;
+  if (!(device->backend->flags & OA_SYNCHRONOUS)) {
+    sort(moves, count);
+    for (int i = 0; i < count && !status; i++) {
+      if (!is_pinned(device, &moves[i])) continue;
+      moves[i].direct = direct = true;
+      status = copy_direct(&b, &moves[i]);
     }
-    status = device->backend->copy_up(device, stream, move->address, (size_t)lines.pitch, from, (size_t)lines.pitch,
-                                      (size_t)lines.width, (size_t)lines.count);
-    free(move->staging);
-    move->staging = NULL;
-    if (status) break;
-    device->counts.copies_up++;
-    device->counts.bytes_up += oa_lines_bytes(lines);
+    if (!status) status = pack_small(&b);
   }
+  const int64_t rest = status ? 0 : rest_of(&b);
+  if (rest) {
+    work_off(&b, rest);
+    if ((status = b.status)) oa_error_restore(&b.error);
+  }
+  if (!status) {
+    if (direct) status = device->backend->stream_synchronize(device, stream);
+  } else { /* what was issued must not go on when the caller frees the memory on another stream, or the host's bytes change */
+    oa_saved_error first;
+    oa_error_save(&first);
+    device->backend->stream_synchronize(device, stream);
+    oa_error_restore(&first);
+  }
+  if (!status) count_moves(&b);
   return status;
 }
 
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {
-  int status = OA_OK;
-  for (int i = 0; i < count && !status; i++) { /* before the first byte comes down: what can fail without harm */
-    if (moves[i].irregular) status = staging(device, &moves[i]);
-  }
-  for (int i = 0; i < count && !status; i++) {
-    oa_move *move = &moves[i];
-    const oa_lines lines = move->lines;
-    void *to = move->irregular ? move->staging : move->host;
-    status = device->backend->copy_down(device, stream, to, (size_t)lines.pitch, move->address, (size_t)lines.pitch,
-                                        (size_t)lines.width, (size_t)lines.count);
-    if (status) break;
-    device->counts.copies_down++;
-    device->counts.bytes_down += oa_lines_bytes(lines);
+  if (device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
+  batch b = {.device = device, .stream = stream, .moves = moves, .count = count};
+  sort(moves, count);
+  const int status = pack_small(&b);
+  if (status) {
+    oa_saved_error first;
+    oa_error_save(&first);
+    device->backend->stream_synchronize(device, stream);
+    oa_transfer_abandon(device, moves, count);
+    oa_error_restore(&first);
   }
   return status;
 }
 
-void oa_transfer_settle(oa_move *moves, int count) {
+static bool is_new(const oa_move *move) { return move->staged || (move->drained && move->drained == move->pieces); }
+static bool is_torn(const oa_move *move) { return move->torn || (move->drained && move->drained < move->pieces); }
+
+/* "; a, b: new" and so on, of those that answer to `is`. */
+static bool name_moves(char *text, size_t size, const oa_move *moves, int count, int kind, const char *word) {
+  bool any = false;
   for (int i = 0; i < count; i++) {
-    const oa_shape *s = moves[i].irregular;
-    if (s) oa_scatter(moves[i].host, moves[i].staging, s->ndim, s->shape, s->strides, s->itemsize);
+    const int its = is_torn(&moves[i]) ? 2 : is_new(&moves[i]) ? 1 : 0;
+    const size_t used = strlen(text);
+    if (its != kind) continue;
+    snprintf(text + used, size - used, "%s%s", any ? ", " : "; ", moves[i].name ? moves[i].name : "an array");
+    any = true;
   }
-  oa_transfer_abandon(moves, count);
+  const size_t used = strlen(text);
+  if (any) snprintf(text + used, size - used, ": %s", word);
+  return any;
 }
 
-void oa_transfer_abandon(oa_move *moves, int count) {
+/* After a failure: whether the arrays are still old, or what became of them. */
+static int tell_torn(const batch *b, int status) {
+  char text[768] = "";
+  const bool torn = name_moves(text, sizeof text, b->moves, b->count, 2, "torn, old bytes and new");
+  const bool new = name_moves(text, sizeof text, b->moves, b->count, 1, "new");
+  const bool old = name_moves(text, sizeof text, b->moves, b->count, 0, "as before");
+  if (!torn && !(new && old)) return status;
+  oa_saved_error first;
+  oa_error_save(&first);
+  return oa_fail(OA_ERROR_TORN, "copying back failed%s; %s", text, first.text);
+}
+
+int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
+  const oa_backend *backend = device->backend;
+  const bool here = backend->flags & OA_SYNCHRONOUS;
+  batch b = {.device = device, .stream = stream, .moves = moves, .count = count, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  bool direct = false;
   for (int i = 0; i < count; i++) {
-    free(moves[i].staging);
-    moves[i].staging = NULL;
+    oa_move *move = &moves[i];
+    if (move->staged) {
+      const piece p = whole(move);
+      drain(&p, move->staged);
+    } else if (!here && is_pinned(device, move) && copy_direct(&b, move) == OA_OK) {
+      move->direct = direct = true; /* else piece by piece */
+    }
+  }
+  const int64_t rest = rest_of(&b);
+  if (rest) work_off(&b, rest);
+  if (direct) {
+    const int status = backend->stream_synchronize(device, stream);
+    for (int i = 0; i < count; i++) {
+      oa_move *move = &moves[i];
+      if (!move->direct) continue;
+      const piece p = whole(move);
+      move->pieces = 1;
+      if (!status) {
+        drained(&p);
+      } else {
+        move->torn = status == OA_ERROR_LOST;
+        again(&b, &p, status);
+      }
+    }
+  }
+  int status = b.status;
+  if (status) {
+    oa_error_restore(&b.error);
+    status = tell_torn(&b, status);
+  } else {
+    count_moves(&b);
+  }
+  oa_transfer_abandon(device, moves, count);
+  return status;
+}
+
+void oa_transfer_abandon(oa_device *device, oa_move *moves, int count) {
+  for (int i = 0; i < count; i++) {
+    if (moves[i].block) oa_block_give(device, moves[i].block);
+    moves[i].block = NULL;
+    moves[i].staged = NULL;
   }
 }

@@ -206,7 +206,7 @@ def test_arrays_of_all_sizes(device: str, n: int) -> None:
         sent(x, device, resident=True)
         x[n // 2] = -i
         sent(x, device)
-    assert Device(device).residency.kept == 1
+    assert Device(device).residency.kept == (4 * n >= 128 << 10)  # small ones are sent as fast as they are looked at
 
 
 def test_memory_never_written_counts_as_what_it_is(device: str) -> None:
@@ -455,7 +455,7 @@ def test_memory_is_given_up_when_it_is_wanted() -> None:
 
 
 def test_many_arrays_stay_and_memory_is_flat(device: str) -> None:
-    arrays = [np.full(100, i, np.float32) for i in range(500)]
+    arrays = [np.full(40_000 if i % 2 else 100, i, np.float32) for i in range(300)]
     for _ in range(3):
         with offload_args(*arrays, device=device, resident=True) as pointers:
             for d in pointers[::50]:
@@ -467,7 +467,7 @@ def test_many_arrays_stay_and_memory_is_flat(device: str) -> None:
                 blas.scal(1.0, d)
         Device(device).keep(np.zeros(50_000))
     assert resident_set() - before < 8 << 20
-    assert Device(device).residency.kept == len(arrays)
+    assert Device(device).residency.kept == len(arrays) // 2
     del arrays, pointers, d
     gc.collect()
     assert Device(device).residency.kept == 0

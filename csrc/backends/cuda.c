@@ -56,6 +56,8 @@ enum { /* the driver's constants that are used here */
        POOL_USED = 7,
        STREAM_NON_BLOCKING = 1,
        EVENT_DISABLE_TIMING = 2,
+       HOST_PORTABLE = 1, /* pinned memory of all contexts */
+       NOT_READY = 600,
        MAXIMUM_PITCH = 0x7fffffff /* of a 2-D copy */
 };
 
@@ -374,8 +376,8 @@ static bool read_later(const struct cuda *cuda, const void *memory) {
          type != 0;
 }
 
-static int cuda_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
-                        size_t from_pitch, size_t width, size_t lines) {
+static int send(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,
+                size_t width, size_t lines, bool later) {
   struct cuda *cuda = device->state;
   if (width == 0 || lines == 0) return OA_OK;
   void *saved;
@@ -395,11 +397,42 @@ static int cuda_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_
                                           .width = width,
                                           .lines = lines});
   }
-  if (status == OA_OK && read_later(cuda, from)) {
+  if (status == OA_OK && !later && read_later(cuda, from)) {
     int code = driver.cuStreamSynchronize(stream);
     if (code) status = failed(device, code, "cuStreamSynchronize");
   }
   return done(device, saved, status);
+}
+
+static int cuda_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                        size_t from_pitch, size_t width, size_t lines) {
+  return send(device, stream, to, to_pitch, from, from_pitch, width, lines, false);
+}
+
+static int cuda_copy_up_later(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                              size_t from_pitch, size_t width, size_t lines) {
+  return send(device, stream, to, to_pitch, from, from_pitch, width, lines, true);
+}
+
+/* Portable: all contexts of this process copy from it fast. */
+static int cuda_pin(oa_device *device, size_t nbytes, void **memory) {
+  CALL(device, driver.cuMemHostAlloc(memory, nbytes, HOST_PORTABLE), "cuMemHostAlloc of %zu bytes", nbytes);
+}
+
+static int cuda_unpin(oa_device *device, void *memory, size_t nbytes) {
+  CALL(device, driver.cuMemFreeHost(memory), "cuMemFreeHost of %zu bytes", nbytes);
+}
+
+/* Its first byte and its last: a registered range may end inside an array. */
+static bool cuda_pinned(oa_device *device, const void *memory, size_t nbytes) {
+  (void)device;
+  const uintptr_t first = (uintptr_t)memory, bytes[] = {first + nbytes - 1, first};
+  for (int i = 0; i < 2; i++) {
+    int type = 0, attribute = POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *values[] = {&type};
+    if (driver.cuPointerGetAttributes(1, &attribute, values, bytes[i]) != SUCCESS || type != MEMORY_HOST) return false;
+  }
+  return true;
 }
 
 static int cuda_copy_down(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
@@ -467,6 +500,20 @@ static int cuda_event_destroy(oa_device *device, void *event) {
   CALL(device, driver.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
+static int cuda_event_done(oa_device *device, void *event, int *finished) {
+  void *saved;
+  int status = cuda_enter(device, &saved);
+  if (status) return status;
+  const int code = driver.cuEventQuery(event);
+  *finished = code == SUCCESS;
+  if (code && code != NOT_READY) status = failed(device, code, "cuEventQuery");
+  return done(device, saved, status);
+}
+
+static int cuda_event_synchronize(oa_device *device, void *event) {
+  CALL(device, driver.cuEventSynchronize(event), "cuEventSynchronize");
+}
+
 static int cuda_synchronize(oa_device *device) { CALL(device, driver.cuCtxSynchronize(), "cuCtxSynchronize"); }
 
 const oa_backend oa_backend_cuda = {
@@ -479,6 +526,10 @@ const oa_backend oa_backend_cuda = {
     .trim = cuda_trim,
     .copy_up = cuda_copy_up,
     .copy_down = cuda_copy_down,
+    .copy_up_later = cuda_copy_up_later,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+    .pinned = cuda_pinned,
     .fill = cuda_fill,
     .stream_create = cuda_stream_create,
     .stream_synchronize = cuda_stream_synchronize,
@@ -487,6 +538,8 @@ const oa_backend oa_backend_cuda = {
     .event_create = cuda_event_create,
     .event_record = cuda_event_record,
     .event_destroy = cuda_event_destroy,
+    .event_done = cuda_event_done,
+    .event_synchronize = cuda_event_synchronize,
     .synchronize = cuda_synchronize,
     .enter = cuda_enter,
     .leave = cuda_leave,

@@ -70,6 +70,30 @@ static int host_copy_down(oa_device *device, void *stream, void *to, size_t to_p
   return OA_OK;
 }
 
+static int host_pin(oa_device *device, size_t nbytes, void **memory) {
+  uint64_t address = 0;
+  const int status = host_allocate(device, NULL, nbytes, &address);
+  *memory = (void *)(uintptr_t)address;
+  return status;
+}
+
+static int host_unpin(oa_device *device, void *memory, size_t nbytes) {
+  (void)device, (void)nbytes;
+  free(memory);
+  return OA_OK;
+}
+
+static bool host_pinned(oa_device *device, const void *memory, size_t nbytes) {
+  (void)device, (void)memory, (void)nbytes;
+  return false; /* there is no difference */
+}
+
+static int host_event_done(oa_device *device, void *event, int *finished) {
+  (void)device, (void)event;
+  *finished = 1;
+  return OA_OK;
+}
+
 static int host_fill(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes) {
   (void)device, (void)stream;
   memset((void *)(uintptr_t)address, byte, nbytes);
@@ -121,6 +145,10 @@ const oa_backend oa_backend_host = {
     .trim = nothing,
     .copy_up = host_copy_up,
     .copy_down = host_copy_down,
+    .copy_up_later = host_copy_up,
+    .pin = host_pin,
+    .unpin = host_unpin,
+    .pinned = host_pinned,
     .fill = host_fill,
     .stream_create = no_object,
     .stream_synchronize = nothing_with,
@@ -129,6 +157,8 @@ const oa_backend oa_backend_host = {
     .event_create = no_object,
     .event_record = nothing_between,
     .event_destroy = nothing_with,
+    .event_done = host_event_done,
+    .event_synchronize = nothing_with,
     .synchronize = nothing,
     .submit = host_submit,
 };

@@ -84,11 +84,12 @@ struct stream {
 
 struct sim {
   oa_device *device;
-  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls */
+  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at negative: all from then on, as lost */
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
+  void *pins;             /* and of pinned memory of the host */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -100,12 +101,18 @@ struct sim {
 __attribute__((format(printf, 2, 3))) static int called(oa_device *device, const char *format, ...) {
   struct sim *sim = device->state;
   int64_t number = atomic_fetch_add_explicit(&sim->calls, 1, memory_order_relaxed) + 1;
-  if (__builtin_expect(number != atomic_load_explicit(&sim->fail_at, memory_order_relaxed), 1)) return OA_OK;
+  const int64_t fail_at = atomic_load_explicit(&sim->fail_at, memory_order_relaxed);
+  if (__builtin_expect(number != fail_at && (fail_at >= 0 || number < -fail_at), 1)) return OA_OK;
   char what[256];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
+  if (fail_at < 0) {
+    char reason[320];
+    snprintf(reason, sizeof reason, "%s failed: SIM_ERROR_LOST", what);
+    return oa_device_lost(device, reason);
+  }
   return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INJECTED (call %" PRId64 ")", device->name, what,
                  number - atomic_load_explicit(&sim->fail_base, memory_order_relaxed));
 }
@@ -513,6 +520,82 @@ static int sim_copy_down(oa_device *device, void *pointer, void *to, size_t to_p
   return OA_OK;
 }
 
+/* Reads the host's lines when its turn comes. */
+static int sim_copy_up_later(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, const void *from,
+                             size_t from_pitch, size_t width, size_t lines) {
+  struct stream *stream = NULL;
+  int status = called(device, "copy_up_later of %zu bytes", width * lines);
+  if (status == OA_OK) status = find_stream(device, "copy_up_later", pointer, &stream);
+  if (status || width == 0 || lines == 0) return status;
+  status = check_range(device, "copy_up_later", to, to_pitch, width, lines);
+  if (status) return status;
+  struct operation *copy = operation_new(COPY, 0);
+  if (!copy) return no_host_memory(device, "copy_up_later");
+  copy->copy.to = bytes_at(to);
+  copy->copy.from = from;
+  copy->copy.to_pitch = to_pitch;
+  copy->copy.from_pitch = from_pitch;
+  copy->copy.width = width;
+  copy->copy.lines = lines;
+  issue(stream, copy);
+  return OA_OK;
+}
+
+static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
+  struct sim *sim = device->state;
+  int status = called(device, "pin of %zu bytes", nbytes);
+  if (status) return status;
+  struct block *block = calloc(1, sizeof *block);
+  void *made = NULL;
+  bool in_tree = false;
+  if (block && nbytes <= PTRDIFF_MAX && posix_memalign(&made, RED_ZONE, nbytes) == 0) {
+    block->address = (uintptr_t)made;
+    block->nbytes = nbytes;
+    pthread_mutex_lock(&sim->mutex);
+    in_tree = tsearch(block, &sim->pins, compare) != NULL;
+    pthread_mutex_unlock(&sim->mutex);
+  }
+  if (!in_tree) {
+    free(made);
+    free(block);
+    return no_host_memory(device, "pin");
+  }
+  *memory = made;
+  return OA_OK;
+}
+
+/* A made-up failure comes after the deed. */
+static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
+  struct sim *sim = device->state;
+  int failure = called(device, "unpin of %zu bytes", nbytes);
+  struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes}, *block = NULL;
+  pthread_mutex_lock(&sim->mutex);
+  struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
+  if (found && (*found)->address == key.address && (*found)->nbytes == nbytes) {
+    block = *found;
+    tdelete(block, &sim->pins, compare);
+  }
+  pthread_mutex_unlock(&sim->mutex);
+  if (!block) {
+    return oa_fail(OA_ERROR_BACKEND, "%s: unpin failed: SIM_ERROR_INVALID_VALUE: no %zu bytes are pinned at %p",
+                   device->name, nbytes, memory);
+  }
+  free(memory);
+  free(block);
+  return failure;
+}
+
+static bool sim_pinned(oa_device *device, const void *memory, size_t nbytes) {
+  struct sim *sim = device->state;
+  struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes};
+  pthread_mutex_lock(&sim->mutex);
+  struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
+  const bool inside =
+      found && (*found)->address <= key.address && key.address + nbytes <= (*found)->address + (*found)->nbytes;
+  pthread_mutex_unlock(&sim->mutex);
+  return inside;
+}
+
 static int sim_fill(oa_device *device, void *pointer, uint64_t address, int byte, size_t nbytes) {
   struct stream *stream = NULL;
   int status = called(device, "fill of %zu bytes", nbytes);
@@ -648,6 +731,33 @@ static int sim_event_destroy(oa_device *device, void *destroyed) {
   return failure;
 }
 
+static int sim_event_done(oa_device *device, void *asked, int *done) {
+  struct event *event = asked;
+  int status = called(device, "event_done");
+  if (status) return status;
+  pthread_mutex_lock(&event->mutex);
+  struct mark *mark = mark_share(event->last);
+  pthread_mutex_unlock(&event->mutex);
+  *done = 1;
+  if (!mark) return OA_OK;
+  pthread_mutex_lock(&mark->mutex);
+  *done = mark->reached;
+  pthread_mutex_unlock(&mark->mutex);
+  mark_drop(mark);
+  return OA_OK;
+}
+
+/* Waits even if it is to fail. */
+static int sim_event_synchronize(oa_device *device, void *awaited) {
+  struct event *event = awaited;
+  int failure = called(device, "event_synchronize");
+  pthread_mutex_lock(&event->mutex);
+  struct mark *mark = mark_share(event->last);
+  pthread_mutex_unlock(&event->mutex);
+  if (mark) mark_wait(mark);
+  return failure;
+}
+
 static int sim_synchronize(oa_device *device) {
   int failure = called(device, "synchronize");
   wait_for_all(device->state);
@@ -678,6 +788,10 @@ const oa_backend oa_backend_sim = {
     .trim = sim_trim,
     .copy_up = sim_copy_up,
     .copy_down = sim_copy_down,
+    .copy_up_later = sim_copy_up_later,
+    .pin = sim_pin,
+    .unpin = sim_unpin,
+    .pinned = sim_pinned,
     .fill = sim_fill,
     .stream_create = sim_stream_create,
     .stream_synchronize = sim_stream_synchronize,
@@ -686,6 +800,8 @@ const oa_backend oa_backend_sim = {
     .event_create = sim_event_create,
     .event_record = sim_event_record,
     .event_destroy = sim_event_destroy,
+    .event_done = sim_event_done,
+    .event_synchronize = sim_event_synchronize,
     .synchronize = sim_synchronize,
     .submit = sim_submit,
 };
@@ -708,11 +824,10 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   struct sim *sim;
   int status = find_sim(number, "oa_sim_configure", &sim);
   if (status) return status;
-  if (capacity < 0 || fail_after < 0 || delay_us < 0) {
+  if (capacity < 0 || delay_us < 0) {
     return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_sim_configure: needs values of 0 or more, got capacity %" PRId64 ", fail_after %" PRId64
-                   ", delay_us %" PRId64,
-                   capacity, fail_after, delay_us);
+                   "oa_sim_configure: needs values of 0 or more, got capacity %" PRId64 ", delay_us %" PRId64, capacity,
+                   delay_us);
   }
   pthread_mutex_lock(&sim->mutex);
   sim->capacity = capacity;
@@ -720,7 +835,7 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);
-  atomic_store(&sim->fail_at, fail_after ? calls + fail_after : 0);
+  atomic_store(&sim->fail_at, fail_after > 0 ? calls + fail_after : fail_after ? fail_after - calls : 0);
   return OA_OK;
 }
 

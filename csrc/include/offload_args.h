@@ -139,9 +139,12 @@ typedef struct oa_counters {
   int64_t bytes_down;
   int64_t allocations;
   int64_t frees;
-  int64_t mappings; /* live entries of the present table */
-  int64_t regions;  /* live regions */
-  int64_t calls;    /* vendor calls made */
+  int64_t mappings;    /* live entries of the present table */
+  int64_t regions;     /* live regions */
+  int64_t calls;       /* vendor calls made */
+  int64_t memory_used; /* bytes of the device in use now, and the most there ever were */
+  int64_t memory_peak;
+  int64_t pinned_bytes; /* of host memory pinned for the device */
 } oa_counters;
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
@@ -179,6 +182,9 @@ typedef struct oa_device_info {
 /* -- errors ------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
+/* A warning that concerns the process (pinned memory can't be had): its text the first time it is asked for, then NULL.
+ * Costs next to nothing; to be asked after a region. */
+const char *oa_take_warning(void);
 const char *oa_status_name(int status);
 int oa_version(void);
 int64_t oa_itemsize(int dtype);
@@ -189,9 +195,16 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
+/* Host memory from which and to which the device's copies go directly (host, sim: plain memory). Bounded by
+ * OFFLOAD_ARGS_PINNED_LIMIT, or half of the machine's memory. */
+int oa_pinned_allocate(int device, size_t nbytes, void **memory);
+int oa_pinned_release(int device, void *memory, size_t nbytes);
+/* Threads for copies, the caller's own included: 0 for as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs
+ * this process may use and at most 12. */
+int oa_set_threads(int threads);
 
 /* Sets the properties of a sim device. capacity in bytes (0: no limit); fail_after: the k-th backend call from now
- * fails with a made-up driver error (0: none); delay_us: each operation of its streams takes so much longer. */
+ * fails with a made-up driver error (0: none; -k: it and all later ones, the device being lost); delay_us: each operation of its streams takes so much longer. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls made so far */
 
@@ -231,8 +244,9 @@ int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 /* -- residency ---------------------------------------------------------------------------------------------------- */
 /* From now on the device memory of this array stays when its regions end, until oa_release, oa_owner_gone or want of
  * memory. When the array is lent again and read, only pages written since are sent, where that can be known (OA_OWNED,
- * private anonymous memory, and a kernel that lets pages be watched), else all of it. Arrays that are packed, or lent
- * together with others they overlap, don't stay. A region that lends with OA_RESIDENT does the same. Nothing moves now. */
+ * private anonymous memory, and a kernel that lets pages be watched), else all of it. Arrays of less than
+ * 128 KiB, and those that are packed or lent together with others they overlap, don't stay: they are sent each time. A
+ * region that lends with OA_RESIDENT does the same. Nothing moves now. */
 int oa_keep(const oa_array *array, int device);
 /* Undoes oa_keep; device -1: everywhere. Memory in use by a region goes with that. Not kept: OA_OK. */
 int oa_release(const oa_array *array, int device);

@@ -312,8 +312,8 @@ static void every_failing_backend_call_is_survived(void) {
     }
     const bool reached = oa_sim_backend_calls(device) - calls >= k;
     CHECK_OK(oa_sim_configure(device, 0, 0, 0));
-    CHECK(reached == (status != OA_OK));
-    CHECK(y[0] == y[5] && (y[0] == 2 || y[0] == 3));
+    CHECK(reached || status == OA_OK); /* some failures have a way around them */
+    CHECK(y[0] == y[5] && (y[0] == 3 || (status && y[0] == 2)));
     check_empty();
     if (!reached) return;
   }

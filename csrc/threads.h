@@ -1,0 +1,12 @@
+/* The core's threads: started when first needed, idle on a condition, detached, never joined: they keep no process from
+ * ending, and a forked child has none and asks for none. */
+#ifndef OA_THREADS_H
+#define OA_THREADS_H
+
+/* How many threads work on one task at most, the caller's included. */
+int oa_threads_count(void);
+/* Calls run(data) on this thread and on up to participants - 1 others, as many as are free; returns when all have
+ * returned. What there is to do they share out among themselves. */
+void oa_threads_run(void (*run)(void *), void *data, int participants);
+
+#endif
