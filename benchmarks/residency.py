@@ -83,9 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     d = Device(options.device)
     print(f"{d} ({d.model}), Linux {platform.release()}, tracking {d.residency.tracking}")
-    print(
-        f"y = A x, n = {options.size} ({options.size**2 * 4 >> 20} MiB), {options.steps} steps: ms, MiB, faults\n"
-    )
+    print(f"y = A x, n = {options.size} ({options.size**2 * 4 >> 20} MiB), {options.steps} steps: ms, MiB, faults\n")
     print("| A is | " + " | ".join(MODES) + " | hoisted |\n|---|" + "---|" * (len(MODES) + 1))
     for name, change in PATTERNS:
         cells = [measure(options.size, options.steps, options.device, mode, change, False) for mode in MODES]

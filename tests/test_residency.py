@@ -361,8 +361,6 @@ def test_resize_is_refused_while_something_stays(device: str) -> None:
 
 
 def test_fork_counts_for_the_parent_only(device: str) -> None:
-    if device.startswith("cuda"):
-        pytest.skip("a CUDA process is not forked")
     x = ramp()
     sent(x, device, resident=True)
     child = os.fork()
