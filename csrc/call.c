@@ -1,6 +1,7 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
 #include "library.h"
 #include "region.h"
+#include "residency.h"
 #include "trace.h"
 
 #include <limits.h>
@@ -264,25 +265,35 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   oa_device *device = region->device;
   int total = 0, moves = 0, status = OA_OK;
   int64_t bytes = 0;
-  for (int i = 0; i < count; i++) total += arrivals[i].mapping->part_count;
+  bool kept = false;
+  for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
+  for (int i = 0; i < count; i++) kept |= arrivals[i].mapping->kept != NULL;
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
     const int more = oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
-    for (int m = moves; m < moves + more; m++) {
-      bytes += oa_lines_bytes(batch[m].lines);
-      if (call->begun) batch[m].trace.why = reason(call, &arrivals[i]);
-    }
+    if (call->begun)
+      for (int m = moves; m < moves + more; m++) batch[m].trace.why = reason(call, &arrivals[i]);
     moves += more;
+    arrivals[i].mapping->moving = true;
   }
+  if (kept) {
+    oa_unlock();
+    for (int i = 0; i < count; i++)
+      if (arrivals[i].mapping->kept) {
+        const int more = oa_kept_moves_up(arrivals[i].mapping, batch + moves);
+        if (call->begun)
+          for (int m = moves; m < moves + more; m++) batch[m].trace.why = reason(call, &arrivals[i]);
+        moves += more;
+      }
+    oa_lock();
+  }
+  for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
   if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
     if (!region->copies) status = oa_stream_borrow(device, &region->copies);
     if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
   }
-  for (int i = 0; i < count; i++) {
-    if (!status) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
-    arrivals[i].mapping->moving = true;
-  }
+  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
   oa_unlock();
   if (!status) {
     const int64_t begun = oa_trace_begin_up(batch, moves);
@@ -295,6 +306,7 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
     oa_mapping *mapping = arrivals[i].mapping;
     if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
+    oa_kept_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();

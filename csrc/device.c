@@ -270,6 +270,8 @@ int oa_device_synchronize(int number) {
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
+int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
+
 /* Counts nbytes as used, if the limit allows. */
 static bool reserve(oa_device *device, size_t nbytes) {
   int64_t used = atomic_load(&device->counts.memory_used);
@@ -293,9 +295,11 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
   const oa_backend *backend = device->backend;
   const int64_t begun = oa_trace_begin();
   int status = allocate(device, stream, nbytes, address);
-  if (status == OA_ERROR_MEMORY) { /* whatever holds memory of this device without need gives it back here */
+  for (bool again = true; status == OA_ERROR_MEMORY && again;) { /* who holds memory without need gives it back here */
     status = backend->trim(device);
     if (status == OA_OK) status = allocate(device, stream, nbytes, address);
+    int64_t (*pressure)(oa_device *, size_t) = atomic_load(&oa_device_pressure);
+    again = status == OA_ERROR_MEMORY && pressure && pressure(device, nbytes) > 0;
   }
   if (status == OA_OK) {
     atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);

@@ -91,7 +91,8 @@ struct oa_device {
   int driver_version, compute_major, compute_minor;
   void *state; /* the backend's own */
   struct oa_counts counts;
-  atomic_int lost; /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
+  oa_residency residency; /* residency.c's, under the core's lock */
+  atomic_int lost;        /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
   char lost_reason[512];
   int64_t memory_limit;       /* bytes in use at once; INT64_MAX: none was set */
   struct oa_staging *staging; /* owned by staging.c */
@@ -103,8 +104,10 @@ struct oa_device {
 
 /* The device of that number, or NULL with the text set. */
 oa_device *oa_device_of(int number);
+/* Who can give device memory back when there is no room for nbytes; answers how much it was. NULL: nobody. */
+extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 /* The address of a tracked allocation, counted. When there is no room, or the limit would be passed, idle memory is given
- * back and it is tried once more. */
+ * back, then what oa_device_pressure can spare, and it is tried again. Without the core's lock. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes);
 /* memcpy of lines; one where they are contiguous. For backends whose memory is this process's. */

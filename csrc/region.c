@@ -1,5 +1,7 @@
 /* Regions: what enters, what is shared, what comes down. */
 #include "region.h"
+
+#include "residency.h"
 #include "trace.h"
 
 #include <stdio.h>
@@ -67,13 +69,14 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   int status = OA_OK;
   unlist(mapping);
-  if (mapping->kind != OA_MAPS_BORROWED && mapping->address) {
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping)) {
     status = oa_uses_order(&mapping->uses, stream, true);
     const int released =
         mapping->arena ? leave_arena(mapping->device, mapping->arena, stream)
                        : oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
     if (!status) status = released;
   }
+  oa_kept_detach(mapping);
   if (mapping->previous)
     mapping->previous->next = mapping->next;
   else
@@ -115,7 +118,7 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
-  if (mapping->kind != OA_MAPS_HOST) return 0;
+  if (mapping->kind != OA_MAPS_HOST || mapping->kept) return 0; /* what is kept is looked at without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->part_count; i++) {
     const oa_part *part = &mapping->parts[i];
@@ -407,6 +410,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
   mapping->at.high = high;
   mapping->listed = true;
   oa_present_insert(&oa_table, &mapping->at);
+  oa_kept_attach(mapping, first->array, true);
   return OA_OK;
 }
 
@@ -445,6 +449,8 @@ static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr
     const int status = share(cluster[i], here);
     if (status) return status;
   }
+  if (low == here->at.low && high == here->at.high && cluster[0]->array->flags & OA_RESIDENT)
+    oa_kept_attach(here, cluster[0]->array, false);
   return OA_OK;
 }
 
@@ -639,7 +645,8 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   const int64_t begun = oa_trace_begin();
   oa_device *device = oa_device_of(number);
   if (!device) return OA_ERROR_UNAVAILABLE;
-  if ((status = oa_device_usable(device)) || (status = oa_slots_start())) return status;
+  if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start()))
+    return status;
   if (count < 0 || (count && !arrays) || !handle)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
                    handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
@@ -696,6 +703,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   }
   oa_announce_change();
   oa_unlock();
+  oa_kept_tidy();
   free(many);
   return status;
 }
@@ -716,7 +724,10 @@ static int let_go(oa_state *region) {
     while (mapping->moving) oa_wait_change(); /* an update on another thread */
     if (--mapping->references > 0) continue;
     unlist(mapping);
-    if (mapping->exports) continue;
+    if (mapping->exports) {
+      oa_kept_detach(mapping);
+      continue;
+    }
     const int freed = oa_mapping_free(mapping, region->stream);
     if (!status) status = freed;
   }
@@ -842,6 +853,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
       remember(region, oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address"));
       oa_lock();
     }
+    if (mapping->kept) oa_kept_before_down(mapping);
     const int count = moves_down(mapping, region->moves + region->move_count);
     if (!count) continue;
     region->move_count += count;
@@ -962,9 +974,11 @@ int oa_region_wait(oa_region *handle) {
   oa_device *device = region->device;
   const int64_t leaving = region->leaving;
   const uint64_t serial = region->serial;
+  oa_kept_after_down(region, !first);
   status = let_go(region);
   oa_announce_change();
   oa_unlock();
+  oa_kept_tidy();
   if (leaving) oa_trace_note(OA_TRACE_LEAVE, leaving, device, serial, 0, "leave", NULL, 0, first ? first : status);
   if (first) oa_error_restore(&text);
   return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
@@ -985,6 +999,17 @@ int oa_region_synchronize(oa_region *handle) {
   const uint64_t serial = region->serial;
   oa_unlock();
   return status ? status : oa_trace_synchronize(device, native, serial, "oa_region_synchronize");
+}
+
+int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
+  entrant e = {.array = (oa_array *)array};
+  const int status = check_entrant(&e, 0);
+  if (status) return oa_fail_in(status, "%s", function);
+  *low = e.low;
+  *high = e.high;
+  *lines = e.packed ? (oa_lines){0} : e.lines;
+  lines->start = 0;
+  return OA_OK;
 }
 
 /* -- update -- */

@@ -27,6 +27,7 @@ typedef struct oa_part {
 enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_STAGED };
 
 typedef struct oa_state oa_state; /* of a region */
+typedef struct oa_kept oa_kept;   /* residency.c's */
 
 /* One allocation that small mappings of one enter share, so that they travel in one copy. */
 typedef struct oa_arena {
@@ -55,6 +56,7 @@ typedef struct oa_mapping {
   bool elsewhere;    /* some of it is, or was, present on another device */
   bool listed;       /* in the present table */
   uint64_t serial;   /* of the region that made it */
+  oa_kept *kept;     /* its memory is to stay, or may; NULL otherwise */
   oa_uses uses;
   oa_part *parts;
   oa_group *groups;
@@ -142,6 +144,8 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream);
 int oa_region_attach(oa_state *region, oa_mapping *mapping);
 /* Fills moves with what brings the group up; returns how many (at most part_count). */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
+/* The bytes of a host array, and as lines from the lowest of them (none if it would be packed). Without the lock. */
+int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines);
 /* Finishes what a region that was left has yet to bring down, or waits a while for who does: called with the lock, which it
  * frees meanwhile; everything is to be looked up again. */
 void oa_region_complete(oa_state *region);

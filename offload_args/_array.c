@@ -48,13 +48,15 @@ static struct {
   PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
-  PyObject *entering; /* while traced: (region) -> (tag, a name for each argument as bytes) */
-  PyObject *left;     /* while traced: (tag) */
+  PyObject *entering;    /* while traced: (region) -> (tag, a name for each argument as bytes) */
+  PyObject *left;        /* while traced: (tag) */
+  PyObject *watch_owner; /* (array): calls owner_gone once it dies */
 } python;
 
 static atomic_int tracing; /* 1: the two are called */
 
-static PyObject *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array, *name_add_note;
+static PyObject *name_flags, *name_owndata, *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array,
+    *name_add_note;
 static atomic_int default_device = -1;
 static atomic_int leaving_process; /* 1 once the interpreter is going: the driver may be gone */
 
@@ -173,6 +175,7 @@ typedef struct Held {
   PyObject *array, *root;     /* strong: the array and the one that owns its memory */
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
   uintptr_t low, high;        /* where the array's bytes are */
+  PyObject *owner;            /* borrowed, where something may stay on the device: root, or array if that has none */
   struct Held *next;          /* in its bucket */
   int counted;                /* 1: it is in `locked` */
 } Held;
@@ -297,6 +300,18 @@ static void release_one(Held *held) {
   Py_XDECREF(held->array);
 }
 
+/* Of an owner of which something newly stays on a device, the end has to be told to the core. */
+static void watch_owner(PyObject *owner) {
+  if (!oa_owner_kept(owner)) return;
+  PyObject *none = PyObject_CallFunctionObjArgs(python.watch_owner, owner, NULL);
+  if (none == NULL) {
+    PyErr_WriteUnraisable(owner);
+    Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner);
+    Py_END_ALLOW_THREADS
+  }
+  Py_XDECREF(none);
+}
+
 /* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
 static void release_held(Held *held, Py_ssize_t count) {
   if (held == NULL) return;
@@ -311,6 +326,8 @@ static void release_held(Held *held, Py_ssize_t count) {
   }
   if (PyList_Size(deferred) > 0) restore_deferred();
   unlock();
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (held[i].owner != NULL) watch_owner(held[i].owner);
   for (Py_ssize_t i = 0; i < count; i++) release_one(&held[i]);
   PyMem_Free(held);
   PyErr_Restore(type, value, traceback);
@@ -439,6 +456,19 @@ static int keep_alive(Held *held, PyObject *array) {
   return held->weak_root == NULL ? -1 : 0;
 }
 
+/* Names the owner of an array's memory to the core, and whether that has it to itself. -1 with an exception. */
+static int name_owner(Held *held, oa_array *array) {
+  PyObject *owner = held->root != NULL ? held->root : held->array;
+  PyObject *flags = PyObject_GetAttr(owner, name_flags);
+  PyObject *owns = flags == NULL ? NULL : PyObject_GetAttr(flags, name_owndata);
+  Py_XDECREF(flags);
+  if (owns == NULL) return -1;
+  array->owner = held->owner = owner;
+  if (owns == Py_True) array->flags |= OA_OWNED;
+  Py_DECREF(owns);
+  return 0;
+}
+
 /* -- regions ---------------------------------------------------------------------------------------------------------- */
 enum { CLOSED, BUSY, OPEN };
 
@@ -447,6 +477,7 @@ typedef struct {
   PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
   int device;                        /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
+  int resident;   /* 1: device memory of its arrays stays */
   int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
   atomic_int state;
   Py_ssize_t count;
@@ -460,6 +491,7 @@ static PyMemberDef region_members[] = {
     {"_stream", T_OBJECT_EX, offsetof(Region, stream), 0, NULL},
     {"_device", T_INT, offsetof(Region, device), 0, NULL},
     {"_keep_on_error", T_INT, offsetof(Region, keep_on_error), 0, NULL},
+    {"_resident", T_INT, offsetof(Region, resident), 0, NULL},
     {"_stacklevel", T_INT, offsetof(Region, stacklevel), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -707,6 +739,12 @@ static PyObject *region_enter_open(Region *self) {
       (names = trace_entering(self, arrays, &options)) == NULL)
     goto done;
   if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
+  if (self->resident || oa_residency_current() == OA_RESIDENCY_AUTO)
+    for (size_t i = 0; i < count; i++) {
+      if (held[i].array == NULL) continue;
+      if (self->resident) arrays[i].flags |= OA_RESIDENT;
+      if (name_owner(&held[i], &arrays[i]) < 0) goto done;
+    }
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, &options, arrays, (int)count, &self->region);
   Py_END_ALLOW_THREADS if (status != OA_OK) {
@@ -1057,6 +1095,44 @@ static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
   return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
+/* (array, device): what is said of the array once it is read, for functions that need its owner too. */
+static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, int)) {
+  Item item = {0};
+  Held held = {0};
+  oa_array array = {.name = "the array"};
+  int flags, device, status = OA_OK;
+  if (!PyArg_ParseTuple(arguments, "O!i", python.ndarray, &item.source, &device)) return NULL;
+  Py_INCREF(item.source);
+  int result = keep_alive(&held, item.source);
+  if (result == 0) result = name_owner(&held, &array) < 0 ? -1 : read_ndarray(&item, &array, &flags);
+  if (result == 0) Py_XDECREF(PyObject_CallFunction(python.refuse, "On", item.source, (Py_ssize_t)1));
+  if (result > 0) {
+    Py_BEGIN_ALLOW_THREADS status = function(&array, device);
+    Py_END_ALLOW_THREADS watch_owner(held.owner);
+  }
+  release_one(&held);
+  release_item(&item);
+  if (status != OA_OK) return fail(status);
+  if (result <= 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_keep); }
+static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
+
+/* (id of an array that is going): the driver may be gone when the interpreter is. */
+static PyObject *owner_gone(PyObject *Py_UNUSED(module), PyObject *argument) {
+  void *owner = PyLong_AsVoidPtr(argument);
+  if (owner == NULL && PyErr_Occurred()) return NULL;
+  int status = OA_OK;
+  if (!atomic_load(&leaving_process)) {
+    Py_BEGIN_ALLOW_THREADS status = oa_owner_gone(owner);
+    Py_END_ALLOW_THREADS
+  }
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 /* -- devices ---------------------------------------------------------------------------------------------------------- */
 static PyObject *device_open(PyObject *Py_UNUSED(module), PyObject *argument) {
   PyObject *bytes = PyUnicode_AsUTF8String(argument);
@@ -1104,6 +1180,28 @@ static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument
                        (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
                        (long long)now.mappings, (long long)now.regions, (long long)now.calls,
                        (long long)now.memory_used, (long long)now.memory_peak, (long long)now.pinned_bytes);
+}
+
+/* (device) -> the fields of oa_residency in their order */
+static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  oa_residency now;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  int status = oa_residency_query(device, &now);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("iiLLLLLLLLLL", now.mode, now.tracking, (long long)now.kept, (long long)now.kept_bytes,
+                       (long long)now.returns, (long long)now.bytes_spared, (long long)now.bytes_resent,
+                       (long long)now.pages_armed, (long long)now.pages_written, (long long)now.dropped,
+                       (long long)now.promoted, (long long)now.demoted);
+}
+
+/* (mode, tracking) */
+static PyObject *residency_configure(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int mode, tracking, status;
+  if (!PyArg_ParseTuple(arguments, "ii", &mode, &tracking)) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_residency_configure(mode, tracking);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
 }
 
 static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {
@@ -1204,15 +1302,19 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {
-      "ndarray",    "pointer",      "declared",       "ctypes",         "resolve",           "refuse",
-      "dtype_code", "raise_status", "default_device", "packed_warning", "unwritten_warning", "entered_error",
-      NULL};
+  static char *names[] = {"ndarray",           "pointer",
+                          "declared",          "ctypes",
+                          "resolve",           "refuse",
+                          "dtype_code",        "raise_status",
+                          "default_device",    "packed_warning",
+                          "unwritten_warning", "entered_error",
+                          "watch_owner",       NULL};
   PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOO", names, &python.ndarray, &python.pointer,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOO", names, &python.ndarray, &python.pointer,
                                    &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
                                    &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
-                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error))
+                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error,
+                                   &python.watch_owner))
     return NULL;
   PyObject *backend = PyImport_ImportModule("_cffi_backend");
   if (backend == NULL) return NULL;
@@ -1227,9 +1329,9 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,       python.resolve,
-                      python.refuse,         python.dtype_code,        python.raise_status, python.default_device,
-                      python.packed_warning, python.unwritten_warning, python.entered_error};
+  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
+                      python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
+                      python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
   Py_RETURN_NONE;
 }
@@ -1246,10 +1348,15 @@ static PyMethodDef functions[] = {
     {"update_from", update_from, METH_VARARGS, NULL},
     {"update_to", update_to, METH_VARARGS, NULL},
     {"is_lent", lent_array, METH_O, NULL},
+    {"keep", keep, METH_VARARGS, NULL},
+    {"release", release, METH_VARARGS, NULL},
+    {"owner_gone", owner_gone, METH_O, NULL},
     {"device_open", device_open, METH_O, NULL},
     {"device_count", device_count, METH_O, NULL},
     {"device_info", device_info, METH_O, NULL},
     {"device_counters", device_counters, METH_O, NULL},
+    {"device_residency", device_residency, METH_O, NULL},
+    {"residency_configure", residency_configure, METH_VARARGS, NULL},
     {"device_synchronize", device_synchronize, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},
     {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
@@ -1281,15 +1388,18 @@ PyMODINIT_FUNC PyInit__array(void) {
   deferred = PyList_New(0);
   name_array_struct = PyUnicode_InternFromString("__array_struct__");
   name_base = PyUnicode_InternFromString("base");
+  name_flags = PyUnicode_InternFromString("flags");
+  name_owndata = PyUnicode_InternFromString("owndata");
   name_setflags = PyUnicode_InternFromString("setflags");
   name_array = PyUnicode_InternFromString("array");
   name_as_array = PyUnicode_InternFromString("__array__");
   name_add_note = PyUnicode_InternFromString("add_note");
   pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
   PyObject *region_type = PyType_FromSpec(&region_spec);
-  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_setflags == NULL ||
-      name_array == NULL || name_as_array == NULL || name_add_note == NULL || pointer_type == NULL ||
-      region_type == NULL || PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
+  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_flags == NULL ||
+      name_owndata == NULL || name_setflags == NULL || name_array == NULL || name_as_array == NULL ||
+      name_add_note == NULL || pointer_type == NULL || region_type == NULL ||
+      PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
       PyModule_AddObjectRef(module, "Region", region_type) < 0 || add_version(module) < 0)
     Py_CLEAR(module);
   return module;

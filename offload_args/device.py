@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 
 from . import _array
-from .errors import ArgumentError, SizeOverflowError
+from .errors import ArgumentError, ArgumentTypeError, SizeOverflowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Counters", "Device", "Memory", "empty"]
+__all__ = ["Counters", "Device", "Memory", "Residency", "empty"]
+
+_MODES: tuple[Literal["off"], Literal["explicit"], Literal["auto"]] = ("off", "explicit", "auto")
 
 
 class Memory(NamedTuple):
@@ -43,6 +45,28 @@ class Counters(NamedTuple):
     memory_used: int  #: bytes of the device in use now
     memory_peak: int  #: the most there ever were
     pinned_bytes: int  #: of host memory pinned for the device
+
+
+class Residency(NamedTuple):
+    """What stays on a device between regions, and what that saved and cost so far in this process."""
+
+    mode: Literal["off", "explicit", "auto"]  #: OFFLOAD_ARGS_RESIDENCY
+    tracking: bool  #: whether writes to host memory can be known here; where not, what stays is sent again
+    kept: int  #: arrays that stay, and are not lent now
+    kept_bytes: int
+    returns: int  #: how often one was lent again and read
+    bytes_spared: int  #: not sent, because the host's were unchanged
+    bytes_resent: int  #: sent again, because they were written or might have been
+    pages_armed: int  #: whose next write is slow
+    pages_written: int  #: armed pages that were written
+    dropped: int  #: arrays given up for want of device memory
+    promoted: int  #: arrays that mode "auto" began to keep
+    demoted: int  #: and gave up, because they were written
+
+    @property
+    def estimated_cost(self) -> float:
+        """Seconds that writes to armed pages have cost the program, at 1.3 microseconds each."""
+        return self.pages_written * 1.3e-6
 
 
 @final
@@ -133,6 +157,33 @@ class Device:
         """What it has done so far."""
         return Counters(*_array.device_counters(self.number))
 
+    @property
+    def residency(self) -> Residency:
+        """What stays on it between regions.
+
+        Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is none of "auto", "explicit", "off".
+        """
+        mode, tracking, *figures = _array.device_residency(self.number)
+        return Residency(_MODES[mode], bool(tracking), *figures)
+
+    def keep(self, array: NDArray[Any]) -> None:
+        """Let the device memory of an array stay when the regions that lend it end, until release() or its owner's end.
+
+        array: exactly as it will be lent. Nothing moves now. When it is lent again and read, only what was written on
+        the host since is sent, where that is known (docs/residency.md), else all of it. Under want of device memory
+        it is given up, and kept again when it is next lent. Pointers end with their regions all the same.
+
+        Raises DTypeError for an array that can't be lent, ArgumentTypeError for what is no array.
+        """
+        _array.keep(_checked("keep", array), self.number)
+
+    def release(self, array: NDArray[Any]) -> None:
+        """Undo keep(), or resident=True: the memory goes now, or with the regions that use it.
+
+        An array that is not kept is left alone. Raises ArgumentTypeError for what is no array.
+        """
+        _array.release(_checked("release", array), self.number)
+
     def synchronize(self) -> None:
         """Wait for all its work, also that of others in this process."""
         _array.device_synchronize(self.number)
@@ -151,6 +202,12 @@ class Device:
 
     def __repr__(self) -> str:
         return f'Device("{self.name}")'
+
+
+def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(f"Device.{function}: array needs a NumPy array, got {type(array).__name__}")
+    return array
 
 
 def opened() -> tuple[Device, ...]:
@@ -188,9 +245,9 @@ def empty(
 ) -> NDArray[Any]:
     """Make an uninitialised NumPy array in pinned memory: copies to and from the device go directly, at its full speed.
 
-    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the host
-    and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again. Bounded
-    by OFFLOAD_ARGS_PINNED_LIMIT.
+    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the
+    host and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again.
+    Bounded by OFFLOAD_ARGS_PINNED_LIMIT.
 
     Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had.
     """

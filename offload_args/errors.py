@@ -175,6 +175,7 @@ _BY_STATUS: Final[tuple[type[OffloadError], ...]] = (
 _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
+    "oa_keep": "Device.keep",
     "oa_export": "DevicePtr",
     "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",
@@ -183,6 +184,8 @@ _CALLERS: Final = {
     "oa_region_enter": "offload_args",
     "oa_region_finish": "offload_args",
     "oa_region_wait": "offload_args",
+    "oa_release": "Device.release",
+    "oa_residency_configure": "testing",
     "oa_sim_configure": "testing",
     "oa_stage": "DevicePtr",
     "oa_update_from": "update",

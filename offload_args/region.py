@@ -21,6 +21,7 @@ from .errors import (
 )
 from .library import pointer_types
 from .pointer import DevicePtr
+from .residency import watch_owner
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -134,6 +135,8 @@ class offload_args(_array.Region):
     device: a Device or its name; None: where the first borrowed argument is, else the first GPU, else the host.
     stream: an object with `__cuda_stream__` to which the calls go; None: one of the package's own.
     on_error: if the block raises, "discard" leaves the host arrays as they were, "keep" copies down what is valid.
+    resident: the device memory of these arrays stays when the block ends, as with Device.keep: when one is lent again,
+    only what was written to it on the host since then is sent.
 
     Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
     `errors`; nothing is lent then.
@@ -152,6 +155,7 @@ class offload_args(_array.Region):
         device: Device | str | None = None,
         stream: object = None,
         on_error: Literal["discard", "keep"] = "discard",
+        resident: bool = False,
     ) -> None:
         self._arguments = arrays
         if device is not None:
@@ -162,6 +166,8 @@ class offload_args(_array.Region):
             if on_error != "keep":
                 raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
             self._keep_on_error = 1
+        if resident:
+            self._resident = 1
 
 
 def _stream_handle(stream: object) -> int:
@@ -189,6 +195,7 @@ _array.setup(
     packed_warning=PerformanceWarning,
     unwritten_warning=UnwrittenWarning,
     entered_error=RegionError,
+    watch_owner=watch_owner,
 )
 os.register_at_fork(after_in_child=_array.after_fork)
 atexit.register(_array.at_exit)

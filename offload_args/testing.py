@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from . import _array
 from .device import Counters, Device, opened
 from .errors import ArgumentError
 
-__all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "sim_device"]
+__all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "residency", "sim_device"]
 
 # What sim_device() set, by device number: the core sets all properties at once.
 _settings: dict[int, tuple[int, int]] = {}
@@ -39,6 +39,21 @@ def fail_call(device: Device, k: int) -> None:
 def backend_calls(device: Device) -> int:
     """Return how many backend calls a simulated device has seen."""
     return _array.sim_backend_calls(device.number)
+
+
+@contextmanager
+def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
+    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as where the kernel lets no pages be watched.
+
+    mode: None for that of the environment. tracking: False for such a kernel. What stays on devices is given up before
+    and after.
+    """
+    modes = ("off", "explicit", "auto")
+    _array.residency_configure(-1 if mode is None else modes.index(mode), tracking)
+    try:
+        yield
+    finally:
+        _array.residency_configure(-1, True)
 
 
 def no_mappings_left() -> None:

@@ -85,7 +85,9 @@ enum oa_direction { OA_BY_USE = 0, OA_IN, OA_OUT, OA_INOUT, OA_SCRATCH };
 
 enum oa_array_flags {
   OA_READ_ONLY = 1, /* the host array may not be written */
-  OA_BORROWED = 2   /* data is a device address owned by the caller: nothing is copied */
+  OA_BORROWED = 2,  /* data is a device address owned by the caller: nothing is copied */
+  OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
+  OA_OWNED = 8      /* owner has the memory to itself, and gives it back only after oa_owner_gone */
 };
 
 enum oa_outcome {
@@ -109,6 +111,7 @@ typedef struct oa_array {
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
   int32_t packed; /* set by oa_region_enter: 1 if the device holds it in C order with no gaps, not with its strides */
+  const void *owner; /* what dies with the memory (an address that is never looked into), for residency; may be NULL */
 } oa_array;
 
 /* Options of a region; NULL stands for all zero. */
@@ -144,6 +147,25 @@ typedef struct oa_counters {
   int64_t memory_peak;
   int64_t pinned_bytes; /* of host memory pinned for the device */
 } oa_counters;
+
+enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
+
+/* What stays on a device between regions, and what that has saved and cost so far. */
+typedef struct oa_residency {
+  int mode;     /* oa_residency_mode, of the process */
+  int tracking; /* 1 if writes to host pages can be known here; else what stays is sent again */
+  int64_t kept; /* pieces of memory that stay, and are in no region now */
+  int64_t kept_bytes;
+  int64_t returns;      /* how often one was lent again and read */
+  int64_t bytes_spared; /* not sent, because the host's were unchanged */
+  int64_t bytes_resent; /* sent again, because they were written or might have been */
+  int64_t pages_armed;  /* by what stays or may soon */
+  int64_t
+      pages_written; /* armed pages that were then written: each such write costs the program a microsecond or two */
+  int64_t dropped;   /* pieces given up for want of device memory */
+  int64_t promoted;  /* arrays that automatic residency began to keep */
+  int64_t demoted;   /* and gave up, because they were written */
+} oa_residency;
 
 typedef struct oa_device_info {
   char name[32];    /* "cuda:0" */
@@ -219,6 +241,25 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
+
+/* -- residency ---------------------------------------------------------------------------------------------------- */
+/* From now on the device memory of this array stays when its regions end, until oa_release, oa_owner_gone or want of
+ * memory. When the array is lent again and read, only pages written since are sent, where that can be known (OA_OWNED,
+ * private anonymous memory, and a kernel that lets pages be watched), else all of it. Arrays of less than
+ * 128 KiB, and those that are packed or lent together with others they overlap, don't stay: they are sent each time. A
+ * region that lends with OA_RESIDENT does the same. Nothing moves now. */
+int oa_keep(const oa_array *array, int device);
+/* Undoes oa_keep; device -1: everywhere. Memory in use by a region goes with that. Not kept: OA_OK. */
+int oa_release(const oa_array *array, int device);
+/* To be called before the memory of an owner is given back: drops what stays of it, everywhere. */
+int oa_owner_gone(const void *owner);
+/* 1 once for each owner of which something newly stays: see to it that oa_owner_gone is called. */
+int oa_owner_kept(const void *owner);
+int oa_residency_query(int device, oa_residency *residency);
+int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDENCY is none */
+/* For tests: sets the mode, instead of the environment's OFFLOAD_ARGS_RESIDENCY (-1: that again), and whether pages may
+ * be watched; and gives up what stays on all devices. */
+int oa_residency_configure(int mode, int tracking);
 
 /* -- vendor libraries --------------------------------------------------------------------------------------------- */
 /* Loads library ("cublas", "cblas") from an absolute path; every symbol is looked up as prefix + name. */
