@@ -111,6 +111,7 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
                     .lines = part->lines,
                     .irregular = part->shape,
                     .name = part->name,
+                    .allocation = mapping->arena ? (const void *)mapping->arena : mapping,
                     .trace = {.region = mapping->serial}};
   if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
     move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);

@@ -350,6 +350,7 @@ typedef struct packing {
   int64_t used;
   /* the run that is being formed: bytes that lie in the block as they do on the device */
   uint64_t address;
+  const void *allocation;
   int64_t at, bytes, padding;
 } packing;
 
@@ -380,7 +381,7 @@ static int end_block(batch *b, packing *k) {
 /* Finds room for a move and fills it, or has it filled; leaves move->staged NULL if there is no pinned memory. */
 static int pack(batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
-  const bool joins = k->bytes && move->lines.count == 1 &&
+  const bool joins = k->bytes && move->lines.count == 1 && move->allocation == k->allocation &&
                      move->address == k->address + (uint64_t)(k->bytes + k->padding) &&
                      k->at + k->bytes + k->padding + bytes <= (int64_t)k->block->nbytes;
   int64_t at;
@@ -400,6 +401,7 @@ static int pack(batch *b, packing *k, oa_move *move) {
     }
     if (move->lines.count == 1) {
       k->address = move->address;
+      k->allocation = move->allocation;
       k->at = at;
       k->bytes = bytes;
     }

@@ -33,6 +33,7 @@ typedef struct oa_move {
   oa_lines lines;            /* regular: on both sides (start is not used); else one line on the device */
   const oa_shape *irregular; /* how the host has it, if not as lines; NULL otherwise */
   const char *name;          /* for messages; NULL: none */
+  const void *allocation;    /* which one address is in: a driver's copy must not cross from one to the next */
   int64_t padding;           /* bytes behind the only line that nobody uses, so that they may travel too */
   /* transfer's own */
   struct oa_block *block;       /* given back once all that is staged in it is drained */

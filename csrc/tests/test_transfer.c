@@ -147,9 +147,10 @@ static void batches_of_everything(void *stream) {
   for (int i = 0; i < count; i++) free(a[i].buffer);
 }
 
-/* Neighbours with padding between them are one copy. */
-static void neighbours_travel_together(void *stream) {
+/* The backend calls that it takes to bring neighbours up which lie in so many (1 or 2) allocations, and down again. */
+static int64_t calls_for_neighbours(void *stream, int allocations) {
   enum { COUNT = 5 };
+  int64_t calls = 0;
   struct array a[COUNT];
   oa_move moves[COUNT];
   uint64_t address;
@@ -162,6 +163,7 @@ static void neighbours_travel_together(void *stream) {
       set(&a[i], round ? 50 + i : i);
       moves[COUNT - 1 - i] = move_of(&a[i], at); /* in any order */
       moves[COUNT - 1 - i].padding = -sizes[i] & 255;
+      moves[COUNT - 1 - i].allocation = &a[i < 2 && allocations == 2];
       at += (uint64_t)(sizes[i] + 255) & ~(uint64_t)255;
     }
     const int64_t before = device->backend == &oa_backend_sim ? oa_sim_backend_calls(number) : 0;
@@ -170,7 +172,7 @@ static void neighbours_travel_together(void *stream) {
     } else {
       CHECK_OK(oa_transfer_down(device, stream, moves, COUNT));
     }
-    if (device->backend == &oa_backend_sim) CHECK(oa_sim_backend_calls(number) - before <= 4);
+    if (device->backend == &oa_backend_sim) calls += oa_sim_backend_calls(number) - before;
     if (!round) continue;
     CHECK_OK(device->backend->stream_synchronize(device, stream));
     CHECK_OK(oa_transfer_settle(device, stream, moves, COUNT));
@@ -178,6 +180,16 @@ static void neighbours_travel_together(void *stream) {
   }
   for (int i = 0; i < COUNT; i++) free(a[i].buffer);
   CHECK_OK(oa_device_release(device, stream, address, 2048));
+  return calls;
+}
+
+/* Neighbours with padding between them are one copy, unless they only happen to be neighbours: a driver refuses copies
+ * that cross from one allocation to the next. */
+static void neighbours_travel_together(void *stream) {
+  calls_for_neighbours(stream, 1); /* makes its block and events */
+  const int64_t together = calls_for_neighbours(stream, 1);
+  const int64_t apart = calls_for_neighbours(stream, 2);
+  CHECK(device->backend != &oa_backend_sim || (together <= 8 && apart == together + 2));
 }
 
 static void pinned_memory_goes_directly(void *stream) {
