@@ -5,6 +5,7 @@ The texts come from the core and name the call, the argument, what was needed, w
 
 from __future__ import annotations
 
+import threading
 from typing import Final, NoReturn
 
 from . import _array
@@ -193,11 +194,21 @@ _CALLERS: Final = {
 }
 
 
+_postponed: Final[dict[int, BaseException]] = {}  # by thread
+
+
+def postpone(error: BaseException) -> None:
+    """Have raise_status raise what was raised where the core had called back, on this thread."""
+    _postponed[threading.get_ident()] = error
+
+
 def raise_status(status: int) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made it.
 
     status is its oa_status, other than OA_OK.
     """
+    if _postponed and (error := _postponed.pop(threading.get_ident(), None)):
+        raise error
     caller, colon, rest = _array.last_error().partition(":")
     text = _CALLERS.get(caller, caller) + colon + rest
     if 0 < status <= len(_BY_STATUS):

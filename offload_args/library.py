@@ -25,6 +25,7 @@ from .errors import (
     HostPointerError,
     LibraryError,
     SizeOverflowError,
+    postpone,
     raise_status,
 )
 from .pointer import DTYPE_NAMES, DevicePtr
@@ -218,7 +219,10 @@ def offload_args_loader(name: Any, text: Any, size: int) -> int:
     """Load a library the first time that a call needs it."""
     try:
         failure = _find_and_open(_text(name))
-    except Exception as error:  # there is no Python above this frame that it could go to
+    except KeyboardInterrupt as interrupt:  # there is no Python above this frame that it could go to
+        postpone(interrupt)
+        failure = "looking for it was interrupted"
+    except Exception as error:
         failure = f"looking for it failed: {type(error).__name__}: {error}"
     if not failure:
         return _OK

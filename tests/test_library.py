@@ -138,3 +138,26 @@ except Exception as error: print(type(error).__name__, str(error))
 def test_a_library_that_there_is_not_is_refused() -> None:
     with pytest.raises(LibraryError, match="there are cublas, cblas"):
         library.load("mkl")
+
+
+def test_t24_ctrl_c_while_a_library_is_loaded_is_raised_and_the_next_call_loads_it() -> None:
+    code = """
+import numpy as np
+from offload_args import blas, library, offload_args
+find = library._find_and_open
+def interrupted(name):
+    library._find_and_open = find
+    raise KeyboardInterrupt
+library._find_and_open = interrupted
+x = np.ones(3)
+try:
+    with offload_args(x, device="host") as (dx,):
+        blas.scal(2.0, dx)
+except KeyboardInterrupt:
+    print("interrupted", x)
+with offload_args(x, device="host") as (dx,):
+    blas.scal(2.0, dx)
+print(x)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (run.stdout, run.stderr) == ("interrupted [1. 1. 1.]\n[2. 2. 2.]\n", "")

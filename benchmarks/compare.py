@@ -1,0 +1,724 @@
+"""The same work by offload_args and by others, in one run: python benchmarks/compare.py [--out DIR].
+
+See README.md beside it. What is not importable here is left out, what fails says so in the table, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import gc
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offload_args import Device, In, Out, Scratch, blas, library, offload_args, testing
+
+Array = np.ndarray[Any, Any]
+Loop = Callable[[int], float]  # does its work so many times, and returns the seconds it took
+
+SOURCE = Path(__file__).with_suffix(".cu")
+OURS = "offload_args"
+CONTENDERS = (OURS, "plain C", "CuPy", "PyTorch", "nvmath-python", "PyCUDA", "NumPy")
+MODULES = {"CuPy": "cupy", "PyTorch": "torch", "nvmath-python": "nvmath", "PyCUDA": "pycuda"}
+TOLERANCE = 1e-3  # of float32, relative to the largest element; tensor cores are off
+SEAMS = {"packed | chunks": 256 << 10, "cached | past the caches": 512 << 10, "many chunks": 4 << 20}
+GIB = 1 << 30
+
+PYCUDA_SGEMV = """
+__global__ void sgemv(const float *A, const float *x, float *y, int n) {  // a warp a row
+  const int row = blockIdx.x * blockDim.y + threadIdx.y;
+  float sum = 0;
+  if (row < n)
+    for (int i = threadIdx.x; i < n; i += 32) sum += A[(size_t)row * n + i] * x[i];
+  for (int d = 16; d; d >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, d);
+  if (row < n && threadIdx.x == 0) y[row] = sum;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """At most `most` times what another takes, or `value` at least or at most: NaN until measured."""
+
+    text: str
+    value: float
+    limit: float
+    at_most: bool = True
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.value):
+            return f"{self.text}: not measured"
+        met = self.value <= self.limit if self.at_most else self.value >= self.limit
+        return f"{self.text}: {self.value:,.4g}, {'met' if met else 'missed'}"
+
+
+@dataclass
+class Row:
+    work: str
+    unit: str = "us"
+    median: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    goals: list[Goal] = field(default_factory=list)
+    note: str = ""
+
+    def over(self, other: str, one: str = OURS) -> float:
+        """The ratio of two medians; NaN where either is missing."""
+        return self.median.get(one, np.nan) / self.median.get(other, np.nan)
+
+    def cell(self, name: str) -> str:
+        if name in self.failed:
+            return "failed: " + self.failed[name].replace("|", "/").replace("\n", " ")[:80]
+        if name not in self.median:
+            return "—"
+        ratio = "" if name == OURS or OURS not in self.median else f" ({self.over(name):.2f})"
+        return f"{self.median[name]:,.{1 if self.median[name] < 100 else 0}f}{ratio}"
+
+
+def calls(once: Callable[[], object]) -> Loop:
+    def loop(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            once()
+        return time.perf_counter() - start
+
+    return loop
+
+
+def said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip()
+
+
+def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 101) -> None:
+    """Time the loops in turn, `seconds` for each of them, 3 rounds at least; µs for one of `per` things done in each.
+
+    A slow one makes fewer rounds than the others. One that raises is noted as failed and left out.
+    """
+    counts: dict[str, int] = {}
+    times: dict[str, list[float]] = {name: [] for name in loops}
+
+    def attempt(name: str, count: int) -> float:
+        try:
+            return loops[name](count)
+        except Exception as error:
+            row.failed[name] = said(error)
+            return np.nan
+
+    for name in loops:
+        warm = min(attempt(name, 1) for _ in range(2))
+        counts[name] = int(min(max(2e-3 / max(warm, 1e-7), 1), 200)) if name not in row.failed else 1
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(most):
+            due = [
+                name
+                for name in loops
+                if name not in row.failed and (i < 3 or sum(times[name]) * counts[name] < seconds)
+            ]
+            for name in due:
+                times[name].append(attempt(name, counts[name]) / counts[name])
+            if not due:
+                break
+    finally:
+        gc.enable()
+    for name, seen in times.items():
+        if seen and name not in row.failed:
+            row.median[name] = statistics.median(seen) * 1e6 / per
+            row.best[name] = min(seen) * 1e6 / per
+            row.rounds[name] = len(seen)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+class Plain:
+    """compare.cu, built and loaded."""
+
+    def __init__(self, folder: Path) -> None:
+        nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+        if nvcc is None:
+            raise FileNotFoundError("no nvcc")
+        said_by_it = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout.split("release ")
+        self.compiler = "nvcc " + said_by_it[-1].split(",")[0].strip()
+        # At run time it is the cuBLAS that the package has loaded already, if its soname is the same.
+        built = folder / "compare.so"
+        command = [nvcc, "-O2", "-shared", "-Xcompiler", "-fPIC", str(SOURCE), "-o", str(built)]
+        done = subprocess.run([*command, "-lcublas"], capture_output=True, text=True)
+        if done.returncode:
+            cublas = library.load("cublas").path
+            done = subprocess.run([*command, "-Xlinker", cublas], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc: {done.stderr[-300:]}")
+        self.library = ctypes.CDLL(str(built))
+        self.library.plain_error.restype = ctypes.c_char_p
+        self.library.plain_pinned.restype = ctypes.c_void_p
+        self("open")
+
+    def __call__(self, name: str, *arguments: Any) -> float:
+        """Call plain_name: arrays as pointers, numbers as the C types they come in."""
+        function = getattr(self.library, f"plain_{name}")
+        function.restype = ctypes.c_double
+        took = float(function(*(ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in arguments)))
+        if took < 0:
+            raise RuntimeError(self.library.plain_error().decode())
+        return took
+
+    def pinned(self, nbytes: int) -> Array:
+        address = self.library.plain_pinned(ctypes.c_size_t(nbytes))
+        if not address:
+            raise MemoryError(f"no {nbytes} bytes of pinned memory")
+        made: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+        made[:] = 1
+        return made
+
+
+class Comparison:
+    def __init__(self, device: Device, quick: bool, folder: Path) -> None:
+        self.device = device
+        self.quick = quick
+        self.on_gpu = device.backend == "cuda"
+        self.seconds = 0.05 if quick else 0.7
+        self.rows: list[Row] = []
+        self.sweep: dict[str, dict[str, list[tuple[int, float]]]] = {"up": {}, "down": {}}
+        self.missing: dict[str, str] = {}
+        self.versions = {OURS: importlib.metadata.version("offload-args"), "NumPy": np.__version__}
+        self.modules: dict[str, Any] = {}
+        self.plain: Plain | None = None
+        self._pycuda_sgemv: Any = None
+        self._pinned: Array | None = None
+        self._random = np.random.default_rng(1)
+        if not self.on_gpu:
+            self.missing = dict.fromkeys((*MODULES, "plain C"), f"not for {device}")
+            return
+        with offload_args(np.ones(4, np.float32), device=device) as (d,):  # the GPU is ours before it is theirs
+            blas.nrm2(d)
+        try:
+            self.plain = Plain(folder)
+            self.versions["plain C"] = self.plain.compiler
+        except Exception as error:
+            self.missing["plain C"] = said(error)
+        for name, module in MODULES.items():
+            try:
+                self.modules[name] = self._imported(module)
+                self.versions[name] = str(getattr(self.modules[name], "__version__", "")) or "unknown"
+            except Exception as error:
+                self.missing[name] = said(error)
+
+    def _imported(self, module: str) -> Any:
+        made = importlib.import_module(module)
+        if module == "torch":
+            if not made.cuda.is_available():
+                raise RuntimeError("no GPU for PyTorch")
+            made.backends.cuda.matmul.allow_tf32 = False
+        if module == "nvmath":
+            importlib.import_module("nvmath.linalg.advanced")
+        if module == "pycuda":
+            driver = importlib.import_module("pycuda.driver")
+            driver.init()
+            context = driver.Device(self.device.index).retain_primary_context()
+            context.push()  # stays: the others use the primary context too
+            source = importlib.import_module("pycuda.compiler").SourceModule(PYCUDA_SGEMV)
+            self._pycuda_sgemv = source.get_function("sgemv")
+        return made
+
+    def filled(self, *shape: int) -> Array:
+        """A new array of float32 whose pages have all been written."""
+        return self._random.random(shape, dtype=np.float32)
+
+    def run(self) -> None:
+        quick, gpu = self.quick, self.on_gpu
+        for n in (2, 64, 256) if quick else (2, 64, 1024, 4096, 16384):
+            self.attempt(f"sgemv with transfers, n = {n}", self.sgemv, n)
+        for n in (64, 256) if quick else (64, 1024, 4096, 8192) if gpu else (64, 1024):
+            self.attempt(f"sgemm with transfers, n = {n}", self.sgemm, n)
+        nbytes = GIB >> 5 if quick else GIB
+        size = f"{nbytes >> 20} MiB"
+        for way in ("up", "down"):
+            self.attempt(f"copies alone, {size}, {way}", self.copies, nbytes, way == "down")
+        n = 256 if quick else 4096 if gpu else 1024
+        self.attempt(f"100 power-iteration steps, n = {n}, one region", self.power, n)
+        steps = 50 if quick else 1000
+        self.attempt(f"{steps:,} steps with a region inside the loop, n = {n}", self.residency, n, steps)
+        regions = 500 if quick else 10_000
+        self.attempt(f"{regions:,} regions of three 1 KiB arrays", self.regions, regions)
+        self.attempt("a region of three 1 KiB arrays, not used", self.idle)
+        try:
+            self.sweep_sizes(1 << (20 if quick else 28))
+        except Exception as error:
+            print(f"The sweep failed: {said(error)}", flush=True)
+
+    def attempt(self, work: str, make: Callable[..., None], *arguments: Any) -> None:
+        row = Row(work)
+        self.rows.append(row)
+        start = time.perf_counter()
+        try:
+            make(row, *arguments)
+        except Exception as error:
+            row.failed.setdefault(OURS, said(error))
+        if not self.on_gpu:
+            row.goals = []
+        print(f"{line(row)}  <!-- {time.perf_counter() - start:.1f} s -->", flush=True)
+
+    def checked(self, row: Row, loops: dict[str, tuple[Loop, Array]], expected: Array) -> dict[str, Loop]:
+        """Run each once and compare its result with NumPy's; what differs or raises has failed."""
+        right = {}
+        scale = float(np.abs(expected).max())
+        for name, (loop, result) in loops.items():
+            try:
+                result.fill(np.nan)
+                loop(1)
+                error = float(np.abs(result - expected).max()) / scale
+                if not error <= TOLERANCE:
+                    raise ArithmeticError(f"wrong by {error:.1e} of the largest element")
+                right[name] = loop
+            except Exception as error:
+                row.failed[name] = said(error)
+        return right
+
+    # -- the work ---------------------------------------------------------------------------------------------------
+
+    def sgemv(self, row: Row, n: int) -> None:
+        A, x = self.filled(n, n), self.filled(n)
+        loops: dict[str, tuple[Loop, Array]] = {}
+        device = self.device
+
+        def add(name: str, make: Callable[[Array], Loop]) -> None:
+            y = np.zeros(n, np.float32)
+            try:
+                loops[name] = make(y), y
+            except Exception as error:
+                row.failed[name] = said(error)
+
+        def ours(y: Array) -> Loop:
+            def once() -> None:
+                with offload_args(A, x, y, device=device) as (dA, dx, dy):
+                    blas.gemv(1.0, dA, dx, 0.0, dy)
+
+            return calls(once)
+
+        add(OURS, ours)
+        if plain := self.plain:
+            add("plain C", lambda y: lambda count: plain("sgemv", A, x, y, ctypes.c_long(n), ctypes.c_int(count)))
+        if cupy := self.modules.get("CuPy"):
+            add("CuPy", lambda y: calls(lambda: (cupy.asarray(A) @ cupy.asarray(x)).get(out=y)))
+        if torch := self.modules.get("PyTorch"):
+            cpu = torch.from_numpy
+
+            def by_torch(y: Array) -> Loop:
+                return calls(lambda: cpu(y).copy_(torch.mv(cpu(A).to("cuda"), cpu(x).to("cuda"))))
+
+            add("PyTorch", by_torch)
+        if nvmath := self.modules.get("nvmath-python"):
+            add("nvmath-python", lambda y: calls(lambda: np.copyto(y, nvmath.linalg.advanced.matmul(A, x))))
+        if "PyCUDA" in self.modules:
+            driver = importlib.import_module("pycuda.driver")
+
+            def by_pycuda(y: Array) -> Loop:
+                size, block, grid = np.int32(n), (32, 8, 1), ((n + 7) // 8, 1)
+                kernel = self._pycuda_sgemv
+                return calls(lambda: kernel(driver.In(A), driver.In(x), driver.Out(y), size, block=block, grid=grid))
+
+            add("PyCUDA", by_pycuda)
+        add("NumPy", lambda y: calls(lambda: np.matmul(A, x, out=y)))
+        measure(row, self.checked(row, loops, A @ x), self.seconds)
+        if n in (2, 64):
+            row.goals = [
+                Goal("at most 0.8 of plain C", row.over("plain C"), 0.8),
+                Goal("0.35 of CuPy", row.over("CuPy"), 0.35),
+            ]
+        elif n in (1024, 4096, 16384):
+            most = {1024: 0.5, 4096: 0.3, 16384: 0.2}[n]
+            row.goals = [Goal(f"at most {most} of plain C", row.over("plain C"), most)]
+        rate = A.nbytes * 1e-3 / row.median.get(OURS, np.nan)
+        if n == 16384:
+            row.goals.append(Goal("at least 45 GB/s", rate, 45, at_most=False))
+        if n >= 1024:
+            row.note = f"{rate:.1f} GB/s"
+
+    def sgemm(self, row: Row, n: int) -> None:
+        A, B = self.filled(n, n), self.filled(n, n)
+        loops: dict[str, tuple[Loop, Array]] = {}
+        device = self.device
+
+        def add(name: str, make: Callable[[Array], Loop]) -> None:
+            C = np.zeros((n, n), np.float32)
+            try:
+                loops[name] = make(C), C
+            except Exception as error:
+                row.failed[name] = said(error)
+
+        def ours(C: Array) -> Loop:
+            def once() -> None:
+                with offload_args(A, B, C, device=device) as (dA, dB, dC):
+                    blas.gemm(1.0, dA, dB, 0.0, dC)
+
+            return calls(once)
+
+        add(OURS, ours)
+        if plain := self.plain:
+            add("plain C", lambda C: lambda count: plain("sgemm", A, B, C, ctypes.c_long(n), ctypes.c_int(count)))
+        if cupy := self.modules.get("CuPy"):
+            add("CuPy", lambda C: calls(lambda: (cupy.asarray(A) @ cupy.asarray(B)).get(out=C)))
+        if torch := self.modules.get("PyTorch"):
+            cpu = torch.from_numpy
+            add("PyTorch", lambda C: calls(lambda: cpu(C).copy_(cpu(A).to("cuda") @ cpu(B).to("cuda"))))
+        if nvmath := self.modules.get("nvmath-python"):
+            add("nvmath-python", lambda C: calls(lambda: np.copyto(C, nvmath.linalg.advanced.matmul(A, B))))
+        expected = A @ B
+        right = self.checked(row, loops, expected)
+        right["NumPy"] = calls(lambda: np.matmul(A, B, out=expected))
+        if n >= 8192:  # its seconds are well known after one
+            del right["NumPy"]
+            row.median["NumPy"] = row.best["NumPy"] = right_once(lambda: np.matmul(A, B, out=expected))
+            row.rounds["NumPy"] = 1
+        measure(row, right, self.seconds)
+        most = {64: 0.35, 1024: 0.5, 4096: 0.25, 8192: 0.45}.get(n)
+        if most is not None:
+            row.goals = [Goal(f"at most {most} of CuPy", row.over("CuPy"), most)]
+
+    def copiers(self, a: Array, down: bool, pinned: Array | None) -> dict[str, Loop]:
+        """One array of bytes, up or down, all of it there at the end."""
+        device, nbytes = self.device, a.nbytes
+        lent = Out(a) if down else In(a)
+
+        def ours() -> None:
+            with offload_args(lent, device=device) as (d,):
+                d.address  # noqa: B018 - asking for it brings the data up, and has it come down
+                if not down:
+                    device.synchronize()
+
+        loops = {OURS: calls(ours)}
+        if plain := self.plain:
+
+            def by_hand(host: Array) -> Loop:
+                return lambda count: plain(
+                    "copy", host, ctypes.c_size_t(nbytes), ctypes.c_int(down), ctypes.c_int(count)
+                )
+
+            loops["plain C"] = by_hand(a)
+            if pinned is not None:
+                loops["pinned"] = by_hand(pinned)
+        if not self.on_gpu:
+            other = np.ones_like(a)
+            to, source = (a, other) if down else (other, a)
+            loops["memcpy"] = calls(lambda: ctypes.memmove(to.ctypes.data, source.ctypes.data, nbytes))
+        return loops
+
+    def copies(self, row: Row, nbytes: int, down: bool) -> None:
+        a = np.ones(nbytes, np.uint8)
+        pinned = self.pinned(nbytes)
+        loops = self.copiers(a, down, pinned)
+        if cupy := self.modules.get("CuPy"):
+            there = cupy.ones(nbytes, np.uint8)
+
+            def by_cupy() -> None:
+                if down:
+                    there.get(out=a)
+                else:
+                    there.set(a)
+                    cupy.cuda.get_current_stream().synchronize()
+
+            loops["CuPy"] = calls(by_cupy)
+        if torch := self.modules.get("PyTorch"):
+            on_gpu = torch.ones(nbytes, dtype=torch.uint8, device="cuda")
+            on_cpu = torch.from_numpy(a)
+
+            def by_torch() -> None:
+                if down:
+                    on_cpu.copy_(on_gpu)
+                else:
+                    on_gpu.copy_(on_cpu)
+                    torch.cuda.synchronize()
+
+            loops["PyTorch"] = calls(by_torch)
+        if "PyCUDA" in self.modules:
+            driver = importlib.import_module("pycuda.driver")
+            memory = driver.mem_alloc(nbytes)
+            driver.memcpy_htod(memory, a)
+            copy = (lambda: driver.memcpy_dtoh(a, memory)) if down else (lambda: driver.memcpy_htod(memory, a))
+            loops["PyCUDA"] = calls(copy)
+        self.check_copies(a)
+        measure(row, loops, self.seconds)
+        rates = {name: nbytes * 1e-3 / us for name, us in row.median.items()}
+        row.note = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items()) + " GB/s"
+        share = rates.get(OURS, np.nan) / rates.get("pinned", np.nan)
+        row.goals = [Goal("at least 0.85 of pinned memory", share, 0.85, at_most=False)]
+
+    def pinned(self, nbytes: int) -> Array | None:
+        """Pinned memory of plain C's; always the same."""
+        if self.plain and (self._pinned is None or self._pinned.nbytes < nbytes):
+            self._pinned = self.plain.pinned(nbytes)
+        return None if self._pinned is None else self._pinned[:nbytes]
+
+    def check_copies(self, like: Array) -> None:
+        """There and back: a copy on the device of random bytes comes back as they were."""
+        sent = self._random.integers(0, 255, like.nbytes, np.uint8).view(np.float32)
+        back = np.zeros_like(sent)
+        with offload_args(In(sent), Out(back), device=self.device) as (d, e):
+            blas.copy(d, e)
+        if not np.array_equal(sent.view(np.uint8), back.view(np.uint8)):
+            raise ArithmeticError("what came down is not what went up")
+
+    def power(self, row: Row, n: int, steps: int = 100) -> None:
+        A, start = self.filled(n, n), self.filled(n)
+        loops: dict[str, tuple[Loop, Array]] = {}
+
+        def add(name: str, once: Callable[[Array], None]) -> None:
+            y = np.zeros(n, np.float32)
+            loops[name] = calls(lambda: once(y)), y
+
+        def ours(y: Array) -> None:
+            y[:] = start
+            with offload_args(A, y, Scratch((n,), np.float32), device=self.device) as (dA, dx, dy):
+                for _ in range(steps):  # an even number: the last result is in y
+                    blas.gemv(1.0, dA, dx, 0.0, dy)
+                    blas.scal(1 / blas.nrm2(dy), dy)
+                    dx, dy = dy, dx
+
+        add(OURS, ours)
+        if plain := self.plain:
+            y = np.zeros(n, np.float32)
+            size, times = ctypes.c_long(n), ctypes.c_int(steps)
+            loops["plain C"] = (lambda count: plain("power", A, start, y, size, times, ctypes.c_int(count))), y
+        if cupy := self.modules.get("CuPy"):
+
+            def by_cupy(y: Array) -> None:
+                there, x = cupy.asarray(A), cupy.asarray(start)
+                for _ in range(steps):
+                    x = there @ x
+                    x /= cupy.linalg.norm(x)
+                x.get(out=y)
+
+            add("CuPy", by_cupy)
+        if torch := self.modules.get("PyTorch"):
+
+            def by_torch(y: Array) -> None:
+                there, x = torch.from_numpy(A).to("cuda"), torch.from_numpy(start).to("cuda")
+                for _ in range(steps):
+                    x = torch.mv(there, x)
+                    x /= torch.linalg.vector_norm(x)
+                torch.from_numpy(y).copy_(x)
+
+            add("PyTorch", by_torch)
+
+        def by_numpy(y: Array) -> None:
+            y[:] = start
+            for _ in range(steps):
+                x = A @ y
+                np.divide(x, np.linalg.norm(x), out=y)
+
+        add("NumPy", by_numpy)
+        expected = np.zeros(n, np.float32)
+        by_numpy(expected)
+        measure(row, self.checked(row, loops, expected), self.seconds)
+        row.goals = [
+            Goal("at most 0.4 of CuPy", row.over("CuPy"), 0.4),
+            Goal("0.6 of PyTorch", row.over("PyTorch"), 0.6),
+        ]
+
+    def residency(self, row: Row, n: int, steps: int) -> None:
+        """y = A x with a region in the loop; the contenders are the modes. The first steps are part of it."""
+        A, x = self.filled(n, n), self.filled(n)
+        expected = A @ x
+        device = self.device
+
+        def by_mode(mode: Any, hoisted: bool) -> tuple[Loop, Array]:
+            y = np.zeros(n, np.float32)
+
+            def once() -> float:
+                with testing.residency(mode):
+                    start = time.perf_counter()
+                    with offload_args(*([In(A)] if hoisted else []), device=device):
+                        for _ in range(steps):
+                            with offload_args(A, x, y, device=device) as (dA, dx, dy):
+                                blas.gemv(1.0, dA, dx, 0.0, dy)
+                    return time.perf_counter() - start
+
+            return (lambda count: sum(once() for _ in range(count))), y
+
+        loops = {OURS: by_mode("auto", False), "off": by_mode("off", False), "hoisted": by_mode("off", True)}
+        before = device.residency
+        right = self.checked(row, loops, expected)
+        after = device.residency
+        measure(row, right, self.seconds, per=steps, most=5)
+        row.unit = "us a step"
+        row.goals = [
+            Goal("auto at most 2.2 of hoisted by hand", row.over("hoisted"), 2.2),
+            Goal("0.1 of off", row.over("off"), 0.1),
+        ]
+        shown = ", ".join(f"{name} {row.median[name]:,.0f}" for name in ("off", "hoisted") if name in row.median)
+        spared = (after.bytes_spared - before.bytes_spared) / max(A.nbytes, 1)
+        row.note = f"auto here; {shown} us; tracking {after.tracking}; A was spared {spared:.0f} times of {steps:,}"
+
+    def regions(self, row: Row, count: int) -> None:
+        """c += a + b of 256 elements, all three of which go up; c comes down."""
+        a, b, zero = self.filled(256), self.filled(256), np.zeros(256, np.float32)
+        device = self.device
+        results: dict[str, Array] = {}
+        loops: dict[str, Loop] = {}
+
+        c = results[OURS] = zero.copy()
+
+        def ours() -> None:
+            with offload_args(a, b, c, device=device) as (da, db, dc):
+                blas.axpy(1.0, da, dc)
+                blas.axpy(1.0, db, dc)
+
+        loops[OURS] = calls(ours)
+        if plain := self.plain:
+            e = results["plain C"] = zero.copy()
+            loops["plain C"] = lambda times: plain("region", a, b, e, ctypes.c_long(256), ctypes.c_int(times))
+        for name, loop in list(loops.items()):
+            try:
+                loop(1)
+                np.testing.assert_allclose(results[name], a + b, rtol=TOLERANCE)
+            except Exception as error:
+                row.failed[name] = said(error)
+                del loops[name]
+        if OURS in loops:
+            loops[OURS](count // 5)
+            gc.collect()
+            before = resident_bytes()
+            loops[OURS](count)
+            gc.collect()
+            grown = (resident_bytes() - before) / 1024
+            row.note = f"{grown:,.0f} KiB more memory after them"
+            row.goals = [Goal("flat memory (KiB more, at most 1,024)", grown, 1024)]
+        measure(row, loops, self.seconds)
+        row.unit = "us a region"
+
+    def idle(self, row: Row) -> None:
+        a, b, c = (self.filled(256) for _ in range(3))
+
+        def once() -> None:
+            with offload_args(a, b, c, device=self.device):
+                pass
+
+        measure(row, {OURS: calls(once)}, self.seconds)
+
+    def sweep_sizes(self, largest: int) -> None:
+        """µs against bytes, each way, for the plot."""
+        pinned = self.pinned(largest)
+        whole = np.ones(largest, np.uint8)
+        size = 1 << 10
+        while size <= largest:
+            for way, seen in self.sweep.items():
+                row = Row("")
+                part = None if pinned is None else pinned[:size]
+                measure(row, self.copiers(whole[:size], way == "down", part), self.seconds / 25)
+                for name, us in row.median.items():
+                    seen.setdefault(name, []).append((size, us))
+            size *= 2
+
+
+def right_once(once: Callable[[], object]) -> float:
+    """µs of doing it one time."""
+    return calls(once)(1) * 1e6
+
+
+def line(row: Row) -> str:
+    goals = "; ".join(map(str, row.goals))
+    return f"| {' | '.join([row.work, *map(row.cell, CONTENDERS), goals, row.note])} |"
+
+
+def table(comparison: Comparison) -> str:
+    """The Markdown that is checked in."""
+    made = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
+    made.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
+    made += map(line, comparison.rows)
+    made.append("\nMedians; in brackets offload_args over the other.")
+    if comparison.missing:
+        made.append("Left out: " + "; ".join(f"{name} ({why[:200]})" for name, why in comparison.missing.items()) + ".")
+    for way, seen in comparison.sweep.items():
+        if not seen:
+            continue
+        names = list(seen)
+        made += [f"\n| bytes {way}, µs | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
+        by_name = {name: dict(points) for name, points in seen.items()}
+        for size, _ in seen[names[0]]:
+            made.append(
+                f"| {size:,} | " + " | ".join(f"{by_name[name].get(size, np.nan):,.1f}" for name in names) + " |"
+            )
+    return "\n".join(made) + "\n"
+
+
+def plot(comparison: Comparison, folder: Path) -> None:
+    """µs against bytes, each way; left out, and said so, where there is no matplotlib."""
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    except ImportError:
+        print("No matplotlib: no plots.")
+        return
+    matplotlib.use("Agg")
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    for way, seen in comparison.sweep.items():
+        if not seen:
+            continue
+        figure, axes = pyplot.subplots(figsize=(8, 5))
+        for name, points in seen.items():
+            axes.loglog(*zip(*points, strict=True), marker=".", label=name)
+        for name, at in SEAMS.items():
+            axes.axvline(at, color="0.7", linewidth=0.8, linestyle="--")
+            axes.text(at, 0.02, f" {name}", rotation=90, fontsize=7, transform=axes.get_xaxis_transform())
+        axes.set(xlabel="bytes", ylabel="µs", title=f"one NumPy array {way}, {comparison.device.model}")
+        axes.grid(alpha=0.3)
+        axes.legend()
+        figure.savefig(folder / f"copies-{way}.png", dpi=120, bbox_inches="tight")
+        pyplot.close(figure)
+
+
+def header(comparison: Comparison, command: str) -> str:
+    device = comparison.device
+    versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
+    date = datetime.datetime.now(datetime.UTC).date()
+    where = f"{device} ({device.model}, driver {device.driver_version}), {len(os.sched_getaffinity(0))} CPUs"
+    python = f"Python {platform.python_version()}, Linux {platform.release()}"
+    return f"{date}, `{command}`: {where}, {python}; {versions}.\n\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default=str(Device.default()))
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write results.json, table.md and plots there")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, to see that it works")
+    options = parser.parse_args()
+    command = " ".join(["python benchmarks/compare.py", *sys.argv[1:]])
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = Comparison(Device(options.device), options.quick, Path(folder))
+        top = header(comparison, command)
+        print(top, flush=True)
+        comparison.run()
+    text = top + table(comparison)
+    print(f"\n{text}\n({time.perf_counter() - start:.0f} s)", flush=True)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "table.md").write_text(text)
+        rows = [asdict(row) | {"goals": list(map(str, row.goals))} for row in comparison.rows]
+        results = {"where": top.strip(), "missing": comparison.missing, "rows": rows, "sweep": comparison.sweep}
+        (options.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+        plot(comparison, options.out)
+
+
+if __name__ == "__main__":
+    main()
