@@ -286,8 +286,8 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
     def address(self) -> int:
         """The true device address, for code outside: what it does there is not checked.
 
-        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array counts
-        as written whenever it may be, and leaving the region waits for the whole device.
+        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array
+        counts as written whenever it may be, and leaving the region waits for the whole device.
         """
         return _array.address(self)
 
