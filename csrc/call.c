@@ -259,6 +259,13 @@ static const char *reason(const oa_call *call, const arrival *a) {
   return "written in part by";
 }
 
+/* Notes the reason with what brings the group up, if somebody wants to know; returns count. */
+static int with_reason(const oa_call *call, const arrival *a, oa_move *moves, int count) {
+  if (call->begun)
+    for (int m = 0; m < count; m++) moves[m].trace.why = reason(call, a);
+  return count;
+}
+
 /* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
  * meanwhile. The mappings are pinned. */
 static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
@@ -271,20 +278,16 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   oa_move *batch = malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
-    const int more = oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, batch + moves);
-    if (call->begun)
-      for (int m = moves; m < moves + more; m++) batch[m].trace.why = reason(call, &arrivals[i]);
-    moves += more;
+    oa_move *own = batch + moves;
+    moves += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
     arrivals[i].mapping->moving = true;
   }
   if (kept) {
     oa_unlock();
     for (int i = 0; i < count; i++)
       if (arrivals[i].mapping->kept) {
-        const int more = oa_kept_moves_up(arrivals[i].mapping, batch + moves);
-        if (call->begun)
-          for (int m = moves; m < moves + more; m++) batch[m].trace.why = reason(call, &arrivals[i]);
-        moves += more;
+        oa_move *own = batch + moves;
+        moves += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
       }
     oa_lock();
   }

@@ -5,6 +5,7 @@
 #include "trace.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,4 +340,26 @@ void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitc
   for (size_t i = 0; i < lines; i++) {
     memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
   }
+}
+
+/* -- threads ------------------------------------------------------------------------------------------------------ */
+
+int oa_start_thread(void *(*run)(void *), void *argument) {
+  /* Signals such as Ctrl-C are for the program's own threads; faults stay with the thread that makes them. */
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  sigdelset(&blocked, SIGSEGV);
+  sigdelset(&blocked, SIGBUS);
+  sigdelset(&blocked, SIGFPE);
+  sigdelset(&blocked, SIGILL);
+  /* Detached: an idle thread never keeps the process from ending. */
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &detached, run, argument);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&detached);
+  return error;
 }

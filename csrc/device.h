@@ -117,6 +117,9 @@ int oa_device_lost(oa_device *device, const char *reason);
 /* 0, or OA_ERROR_FORKED / OA_ERROR_LOST with the text set. */
 int oa_device_usable(oa_device *device);
 
+/* Starts a detached thread that takes no signals but its own faults: 0, or pthread_create's error. */
+int oa_start_thread(void *(*run)(void *), void *argument);
+
 /* The one lock of the core: regions, mappings, slots, pools. Held for bookkeeping only, never while a device is waited
  * for, a copy made or vendor code run. */
 void oa_lock(void);

@@ -1,6 +1,7 @@
 /* Regions: what enters, what is shared, what comes down. */
 #include "region.h"
 
+#include "library.h"
 #include "residency.h"
 #include "trace.h"
 
@@ -734,6 +735,7 @@ static int let_go(oa_state *region) {
   }
   while (region->foreign) {
     oa_stream *next = region->foreign->next;
+    oa_library_give_back(region->foreign);
     oa_stream_forget(region->foreign);
     region->foreign = next;
   }

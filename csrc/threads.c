@@ -3,8 +3,6 @@
 #include "device.h"
 #include "settings.h"
 
-#include <signal.h>
-
 /* A call of oa_threads_run, on its caller's stack. Everything here is under `mutex`, a leaf. */
 typedef struct task {
   void (*run)(void *);
@@ -46,25 +44,6 @@ static void *work(void *unused) {
   return NULL;
 }
 
-static int start_one(void) {
-  /* Signals such as Ctrl-C are for the program's own threads; faults stay with the thread that makes them. */
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  sigdelset(&blocked, SIGSEGV);
-  sigdelset(&blocked, SIGBUS);
-  sigdelset(&blocked, SIGFPE);
-  sigdelset(&blocked, SIGILL);
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  pthread_t thread;
-  const int failed = pthread_create(&thread, &detached, work, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&detached);
-  return failed;
-}
-
 int oa_threads_count(void) {
   int threads = atomic_load_explicit(&count, memory_order_relaxed);
   if (threads) return threads;
@@ -92,7 +71,7 @@ void oa_threads_run(void (*run)(void *), void *data, int participants) {
   pthread_mutex_lock(&mutex);
   const int most = oa_threads_count() - 1;
   for (int missing = t.wanted - idle; missing > 0 && started < most; missing--) {
-    if (start_one()) break; /* fewer do */
+    if (oa_start_thread(work, NULL)) break; /* fewer do */
     started++;
   }
   t.next = tasks;

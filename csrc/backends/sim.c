@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <search.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -623,22 +622,7 @@ static int sim_stream_create(oa_device *device, void **created) {
   pthread_mutex_init(&stream->mutex, NULL);
   pthread_cond_init(&stream->issue, NULL);
   pthread_cond_init(&stream->completion, NULL);
-  /* Signals such as Ctrl-C are for the program's own threads; faults stay with the thread that makes them. */
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  sigdelset(&blocked, SIGSEGV);
-  sigdelset(&blocked, SIGBUS);
-  sigdelset(&blocked, SIGFPE);
-  sigdelset(&blocked, SIGILL);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  /* Detached: an idle worker never keeps the process from ending. */
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  pthread_t thread;
-  int error = pthread_create(&thread, &detached, work, stream);
-  pthread_attr_destroy(&detached);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int error = oa_start_thread(work, stream);
   if (error) {
     free(stream);
     return oa_fail(OA_ERROR_BACKEND, "%s: stream_create failed: no thread for it: %s", device->name,

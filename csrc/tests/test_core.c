@@ -1,6 +1,6 @@
 /* Regions, mappings and calls through the public header, on host and sim. */
+#include "../device.h"
 #include "check.h"
-#include "offload_args.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,7 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-oa_library *const oa_libraries[] = {NULL}; /* calls below use no vendor's library */
+/* A library whose handles are counted; most calls below use none. */
+static int handles_made;
+static int make_handle(void **handle) {
+  *handle = &handles_made;
+  handles_made++;
+  return 0;
+}
+static int bind_handle(void *handle, void *stream) { return handle == &handles_made && stream ? 0 : 1; }
+static int set_mode(void *handle, int mode) { return handle == &handles_made && mode >= 0 ? 0 : 1; }
+
+static oa_symbol symbols[] = {
+    {"create", (void *)make_handle}, {"bind", (void *)bind_handle}, {"mode", (void *)set_mode}};
+static oa_library counted = {.name = "counted",
+                             .backend = "sim",
+                             .symbols = symbols,
+                             .symbol_count = 3,
+                             .create = 0,
+                             .destroy = -1,
+                             .set_stream = 1,
+                             .get_stream = -1,
+                             .set_pointer_mode = 2,
+                             .get_pointer_mode = -1};
+oa_library *const oa_libraries[] = {&counted, NULL};
 
 static int device;
 
@@ -268,6 +290,33 @@ static void update_assign_and_stage(void) {
   check_empty();
 }
 
+/* Handles are dear: those made for a caller's own stream are used again when its region has ended. */
+static void handles_of_callers_streams_are_used_again(void) {
+  float x[4] = {1, 2, 3, 4};
+  int64_t n = 4;
+  oa_device *sim = oa_device_of(device);
+  oa_region_options options = {.has_stream = 1};
+  CHECK_OK(sim->backend->stream_create(sim, &options.stream));
+  handles_made = 0;
+  for (int i = 0; i < 3; i++) {
+    oa_array array = vector(x, &n, OA_IN);
+    oa_region *region;
+    CHECK_OK(oa_region_enter(device, &options, &array, 1, &region));
+    oa_operand operand = {.name = "x",
+                          .pointer = array.handle,
+                          .access = OA_READ,
+                          .dtype = OA_F32,
+                          .extent = OA_VECTOR(n, 1, "n", "incx")};
+    oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 1};
+    CHECK_OK(oa_begin(&call));
+    CHECK(call.handle == &handles_made);
+    CHECK_OK(oa_end(&call, 0));
+    leave(region);
+  }
+  CHECK(handles_made == 1);
+  check_empty();
+}
+
 static void *many_regions(void *data) {
   const float *shared = data;
   float mine[64];
@@ -336,6 +385,7 @@ int main(void) {
     an_out_that_nobody_wrote_is_left_alone();
     update_assign_and_stage();
     if (i < 2) threads_share_an_array();
+    if (i == 1) handles_of_callers_streams_are_used_again();
     if (i == 1) every_failing_backend_call_is_survived();
   }
   return failures();
