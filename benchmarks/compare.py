@@ -6,6 +6,7 @@ See README.md beside it. What is not importable here is left out, what fails say
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
 import datetime
 import gc
@@ -107,10 +108,24 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".strip()
 
 
-def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 101) -> None:
+def quiet() -> None:
+    """Wait, a second at most, until no thread of this process computes.
+
+    Those of BLAS libraries spin for a tenth of a second when their work is done, on the cores that whoever is next would
+    have. A thread's time is counted by ticks of 4 ms.
+    """
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - before < 1e-3:
+            return
+
+
+def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 31) -> None:
     """Time the loops in turn, `seconds` for each of them, 3 rounds at least; µs for one of `per` things done in each.
 
-    A slow one makes fewer rounds than the others. One that raises is noted as failed and left out.
+    A slow one makes fewer rounds than the others. One that raises is noted as failed and left out. Each round begins
+    when nothing else of this process runs, a quick one after some times that don't count.
     """
     counts: dict[str, int] = {}
     times: dict[str, list[float]] = {name: [] for name in loops}
@@ -123,8 +138,11 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
             return np.nan
 
     for name in loops:
-        warm = min(attempt(name, 1) for _ in range(2))
-        counts[name] = int(min(max(2e-3 / max(warm, 1e-7), 1), 200)) if name not in row.failed else 1
+        quiet()
+        warm = [attempt(name, 1) for _ in range(2)]  # what is slow at first is many times so: pools fill, cores wake
+        while name not in row.failed and sum(warm) < 0.05 and len(warm) < 1000:
+            warm.append(attempt(name, 1))
+        counts[name] = int(min(max(1e-2 / max(min(warm), 1e-7), 1), 1000)) if name not in row.failed else 1
     gc.collect()
     gc.disable()
     try:
@@ -135,6 +153,9 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
                 if name not in row.failed and (i < 3 or sum(times[name]) * counts[name] < seconds)
             ]
             for name in due:
+                quiet()
+                if counts[name] > 1:
+                    attempt(name, counts[name] // 4 + 1)
                 times[name].append(attempt(name, counts[name]) / counts[name])
             if not due:
                 break
@@ -236,7 +257,8 @@ class Comparison:
             driver = importlib.import_module("pycuda.driver")
             driver.init()
             context = driver.Device(self.device.index).retain_primary_context()
-            context.push()  # stays: the others use the primary context too
+            context.push()  # the others use the primary context too
+            atexit.register(context.pop)
             source = importlib.import_module("pycuda.compiler").SourceModule(PYCUDA_SGEMV)
             self._pycuda_sgemv = source.get_function("sgemv")
         return made
@@ -489,10 +511,12 @@ class Comparison:
 
         def ours(y: Array) -> None:
             y[:] = start
-            with offload_args(A, y, Scratch((n,), np.float32), device=self.device) as (dA, dx, dy):
+            x, norm = Scratch((n,), np.float32), Scratch((), np.float32)
+            with offload_args(A, y, x, norm, device=self.device) as (dA, dx, dy, length):
                 for _ in range(steps):  # an even number: the last result is in y
                     blas.gemv(1.0, dA, dx, 0.0, dy)
-                    blas.scal(1 / blas.nrm2(dy), dy)
+                    blas.nrm2(dy, result=length)  # stays on the device: nobody waits for it
+                    blas.trsm(1.0, length[None, None], dy[:, None], side="R")  # dy /= length
                     dx, dy = dy, dx
 
         add(OURS, ours)

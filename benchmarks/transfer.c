@@ -3,6 +3,7 @@
  *   transfer copies        one array up and down, by size: the engine, plain cudaMemcpy, and pinned memory
  *   transfer sgemv         y = A x with all three arrays moved, by n: this library and plain C
  *   transfer ways SIZE...  one size by each way of the engine: packed, and in chunks of several sizes on several threads
+ *   transfer in-place      sgemv and sgemm on operands that are copied to the device, and on pinned memory as it is, by n
  *
  * Built against the core's objects, since it reaches for the engine beneath the regions:
  *   gcc -O2 -Icsrc -Icsrc/include -I$GENERATED/include benchmarks/transfer.c core.a -lcudart -lcublas -lpthread -ldl -lm */
@@ -128,17 +129,18 @@ static void ways(int64_t n) {
   oa_tuning.small = n;
   if (n <= OA_SMALL_BYTES) printf(" packed %.1f/%.1f;", median(up, &c), median(down, &c));
   oa_tuning.small = 0;
-  const int threads[] = {1, 2, 4, 8, 12};
-  for (int64_t chunk = 64 << 10; chunk <= OA_LARGE_BYTES; chunk *= 4) {
-    if (n > chunk * 64 || (chunk > n && chunk > 64 << 10)) continue;
-    oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
-    printf("\n  %4lld KiB:", (long long)(chunk >> 10));
-    for (int t = 0; t < 5; t++) {
-      if (t && (n + chunk - 1) / chunk <= threads[t - 1]) break;
-      MUST(oa_set_threads(threads[t]));
-      printf("  T%d %.1f/%.1f", threads[t], median(up, &c), median(down, &c));
+  const int threads[] = {1, 4, 8, 12};
+  for (int64_t chunk = n / 8 < OA_SMALL_BYTES ? OA_SMALL_BYTES : n / 8; chunk <= OA_LARGE_BYTES && chunk <= n; chunk *= 2)
+    for (int past = 0; past < 2; past++) {
+      oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
+      oa_tuning.past_least = 0;
+      oa_tuning.past_most = past ? INT64_MAX : -1;
+      printf("\n  chunks of %4lld KiB%s:", (long long)(chunk >> 10), past ? ", past the caches" : "");
+      for (int t = 0; t < 4; t++) {
+        MUST(oa_set_threads(threads[t]));
+        printf("  T%d %.1f/%.1f", threads[t], median(up, &c), median(down, &c));
+      }
     }
-  }
   printf("\n");
   fflush(stdout);
   oa_tuning = usual;
@@ -224,6 +226,67 @@ static void sgemv(void) {
   }
 }
 
+/* -- in place ----------------------------------------------------------------------------------------------------- */
+
+struct small {
+  int n, up, down;          /* bytes that go up, and down, which lie behind them */
+  float *host, *pinned;     /* all operands, in the order A, x, y or A, B, C */
+  float *there;             /* NULL: the pinned memory is used as it is */
+  cublasHandle_t handle;
+  cudaStream_t stream;
+  int product; /* sgemm */
+};
+
+static void by_hand(void *data) {
+  const struct small *s = data;
+  const float one = 1, zero = 0;
+  const int n = s->n;
+  float *A = s->there ? s->there : s->pinned, *x = A + n * n, *y = A + s->up / 4;
+  memcpy(s->pinned, s->host, (size_t)s->up);
+  if (s->there) MUST((int)cudaMemcpyAsync(s->there, s->pinned, (size_t)s->up, cudaMemcpyHostToDevice, s->stream));
+  if (s->product)
+    MUST((int)cublasSgemm(s->handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, A, n, x, n, &zero, y, n));
+  else
+    MUST((int)cublasSgemv(s->handle, CUBLAS_OP_T, n, n, &one, A, n, x, 1, &zero, y, 1));
+  if (s->there)
+    MUST((int)cudaMemcpyAsync(s->pinned + s->up / 4, y, (size_t)s->down, cudaMemcpyDeviceToHost, s->stream));
+  MUST((int)cudaStreamSynchronize(s->stream));
+  memcpy(s->host + s->up / 4, s->pinned + s->up / 4, (size_t)s->down);
+}
+
+static void in_place(void) {
+  enum { MOST = 512 };
+  const size_t bytes = 3 * MOST * MOST * sizeof(float);
+  struct small s = {.host = malloc(bytes)};
+  float *there;
+  MUST((int)cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking));
+  MUST((int)cublasCreate(&s.handle));
+  MUST((int)cublasSetStream(s.handle, s.stream));
+  MUST((int)cudaMallocHost((void **)&s.pinned, bytes));
+  MUST((int)cudaMalloc((void **)&there, bytes));
+  printf("n: sgemv us copied, in place; sgemm us copied, in place\n");
+  for (s.n = 2; s.n <= MOST; s.n *= 2) {
+    double t[4];
+    for (s.product = 0; s.product < 2; s.product++) {
+      const int matrix = s.n * s.n * 4, vector = s.product ? matrix : s.n * 4;
+      s.up = matrix + vector;
+      s.down = vector;
+      for (int i = 0; i < s.up / 4; i++) s.host[i] = (float)(i % 5);
+      s.there = there;
+      t[2 * s.product] = median(by_hand, &s);
+      float *copied = malloc((size_t)s.down);
+      memcpy(copied, s.host + s.up / 4, (size_t)s.down);
+      memset(s.pinned, 0xff, bytes);
+      s.there = NULL;
+      t[2 * s.product + 1] = median(by_hand, &s);
+      if (memcmp(copied, s.host + s.up / 4, (size_t)s.down)) printf("results differ\n");
+      free(copied);
+    }
+    printf("%5d | %7.1f %7.1f | %7.1f %7.1f\n", s.n, t[0], t[1], t[2], t[3]);
+  }
+  fflush(stdout);
+}
+
 int main(int argc, char **argv) {
   MUST(oa_device_open("cuda:0", &number));
   device = oa_device_of(number);
@@ -232,6 +295,7 @@ int main(int argc, char **argv) {
   printf("%d threads\n", oa_threads_count());
   if (argc > 1 && strcmp(argv[1], "copies") == 0) copies((int64_t)1 << 30);
   if (argc > 1 && strcmp(argv[1], "sgemv") == 0) sgemv();
+  if (argc > 1 && strcmp(argv[1], "in-place") == 0) in_place();
   for (int i = 2; i < argc && strcmp(argv[1], "ways") == 0; i++) ways(atoll(argv[i]));
   printf("(%.1f s)\n", (now() - start) * 1e-6);
   return 0;

@@ -6,19 +6,22 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
 struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
-                              .chunk_least = 256 << 10,
+                              .chunk_least = OA_SMALL_BYTES,
                               .chunk_most = OA_LARGE_BYTES,
+                              .part_least = 64 << 10,
                               .split_least = 1 << 20,
                               .past_least = 512 << 10,
-                              .past_most = 64 << 20};
+                              .past_most = 32 << 20};
 
-/* -- pieces: what passes through one block at a time ---------------------------------------------------------------- */
+/* -- pieces: some lines of a move, or a part of one ------------------------------------------------------------------ */
 
 typedef struct piece {
   oa_move *move;
@@ -30,7 +33,9 @@ static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / t
 
 static piece whole(oa_move *move) { return (piece){move, 0, 0, move->lines.width, move->lines.count}; }
 
-/* Whole lines, or parts of one where a line is more than a chunk. */
+static int64_t bytes_of(const piece *p) { return p->width * p->lines; }
+
+/* Into how many pieces of at most `chunk` bytes it is cut: whole lines, or parts of one where a line is more than that. */
 static int64_t pieces_of(const oa_move *move, int64_t chunk) {
   const oa_lines *l = &move->lines;
   if (l->width > chunk) return l->count * ((l->width + chunk - 1) / chunk);
@@ -38,15 +43,27 @@ static int64_t pieces_of(const oa_move *move, int64_t chunk) {
   return (l->count + each - 1) / each;
 }
 
-static piece piece_of(oa_move *move, int64_t number) {
+static piece piece_of(oa_move *move, int64_t chunk, int64_t number) {
   const oa_lines *l = &move->lines;
-  const int64_t chunk = move->chunk;
   if (l->width > chunk) {
     const int64_t parts = (l->width + chunk - 1) / chunk, offset = number % parts * chunk;
     return (piece){move, number / parts, offset, l->width - offset < chunk ? l->width - offset : chunk, 1};
   }
   const int64_t each = chunk / l->width, line = number * each;
   return (piece){move, line, 0, l->width, l->count - line < each ? l->count - line : each};
+}
+
+/* The k-th of so many parts of a piece, which lies *at bytes behind its start when packed; false if that one is empty. */
+static bool part_of(const piece *p, int k, int of, piece *part, int64_t *at) {
+  enum { GRAIN = 512 }; /* a multiple of every itemsize */
+  const int64_t all = p->lines == 1 ? p->width : p->lines;
+  const int64_t each = p->lines == 1 ? round_up((all + of - 1) / of, GRAIN) : (all + of - 1) / of, from = k * each;
+  const int64_t size = all - from < each ? all - from : each;
+  *part = *p;
+  *at = p->lines == 1 ? from : from * p->width;
+  *(p->lines == 1 ? &part->offset : &part->line) += from;
+  *(p->lines == 1 ? &part->width : &part->lines) = size;
+  return size > 0;
 }
 
 static uint64_t address_of(const piece *p) {
@@ -78,6 +95,12 @@ static void copy_past(char *to, const char *from, size_t nbytes) {
   memcpy(to, from, nbytes);
 }
 
+static void pause_cpu(void) {
+#ifdef __SSE2__
+  _mm_pause();
+#endif
+}
+
 static void fill(const piece *p, void *to) {
   const oa_shape *s = p->move->irregular;
   if (s)
@@ -98,16 +121,33 @@ static void drain(const piece *p, const void *from) {
 
 /* -- one batch ---------------------------------------------------------------------------------------------------- */
 
+/* A chunk is a piece that passes through one block, as one copy of the device's. Its parts, `split` of them, are filled or
+ * drained by whoever is free, so that the first chunk is soon on its way; then come those of the next. Chunk n has entry
+ * n % RING. */
+typedef struct chunk {
+  _Atomic int64_t turn; /* 2 n: n may have the entry; 2 n + 1: its parts may be worked on */
+  atomic_int left;      /* parts that are not done */
+  oa_block *block;      /* NULL: there is none, its parts go the plain way */
+  int status;           /* of its copy down */
+} chunk;
+
+enum { RING = 64, AHEAD = 4, MOST_PARTICIPANTS = RING - AHEAD };
+
 typedef struct batch {
   oa_device *device;
   void *stream;
   oa_move *moves;
   int count;
   bool up;
-  bool past; /* chunks are written past the caches */
-  int64_t pieces;
-  _Atomic int64_t next;
+  bool past;     /* chunks are written past the caches */
+  int split;     /* of a chunk, into parts */
+  int64_t bytes; /* of a chunk, at most */
+  int64_t chunks;
+  _Atomic int64_t next; /* part */
   atomic_bool stop;
+  chunk *ring;
+  atomic_bool issuing; /* copies down: in order */
+  _Atomic int64_t issued;
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;
@@ -124,11 +164,17 @@ static void note_failure(batch *b, int status, bool stop) {
   if (stop) atomic_store(&b->stop, true);
 }
 
-static bool next_piece(batch *b, piece *p) {
-  if (atomic_load_explicit(&b->stop, memory_order_relaxed)) return false;
-  const int64_t number = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed);
-  if (number >= b->pieces) return false;
-  int low = 0, high = b->count; /* the last move that starts no later: one without pieces starts with the next */
+static bool stopped(const batch *b) { return atomic_load_explicit(&b->stop, memory_order_relaxed); }
+
+/* The next number of `most`, if there is one left. */
+static bool next_number(batch *b, int64_t most, int64_t *number) {
+  if (stopped(b)) return false;
+  *number = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed);
+  return *number < most;
+}
+
+static piece chunk_at(const batch *b, int64_t number) {
+  int low = 0, high = b->count; /* the last move that starts no later: one without chunks starts with the next */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (b->moves[middle].first <= number)
@@ -136,11 +182,10 @@ static bool next_piece(batch *b, piece *p) {
     else
       high = middle;
   }
-  *p = piece_of(&b->moves[low], number - b->moves[low].first);
-  return true;
+  return piece_of(&b->moves[low], b->bytes, number - b->moves[low].first);
 }
 
-static void drained(const piece *p) { __atomic_fetch_add(&p->move->drained, 1, __ATOMIC_RELAXED); }
+static void drained(const piece *p) { __atomic_fetch_add(&p->move->drained, bytes_of(p), __ATOMIC_RELAXED); }
 
 enum { LITTLE = 16 << 10 }; /* bytes that go over the stack */
 
@@ -190,39 +235,25 @@ static bool enter(batch *b, void **saved) {
   return backend->enter && backend->enter(b->device, saved) == OA_OK;
 }
 
-/* What one thread does for a batch up. */
-static void work_up(void *data) {
-  batch *b = data;
-  piece p;
-  void *saved;
-  const bool entered = enter(b, &saved);
-  while (next_piece(b, &p)) {
-    oa_block *block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
-    int status;
-    if (block) {
-      if (b->past && p.lines == 1 && !p.move->irregular)
-        copy_past(block->memory, host_of(&p), (size_t)p.width);
-      else
-        fill(&p, block->memory);
-      status = b->device->backend->copy_up_later(b->device, b->stream, address_of(&p), (size_t)p.move->lines.pitch,
-                                                 block->memory, (size_t)p.width, (size_t)p.width, (size_t)p.lines);
-      if (status)
-        oa_block_give(b->device, block);
-      else
-        status = oa_block_give_after(b->device, block, b->stream);
-    } else {
-      status = plain_up(b, &p);
-    }
-    if (status) note_failure(b, status, true);
-  }
-  if (entered) b->device->backend->leave(b->device, saved);
+/* Between two looks at what another thread changes, which takes as long as a copy. */
+static void pause_a_while(int looks) {
+  enum { SPINS = 1000, YIELDS = 5000 };
+  if (looks < SPINS)
+    pause_cpu();
+  else if (looks < SPINS + YIELDS)
+    sched_yield();
+  else
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* A piece on its way down into a block. */
-typedef struct arrival {
-  piece p;
-  oa_block *block; /* NULL: there is none */
-} arrival;
+/* Until the entry's turn has come; false if the batch has been given up meanwhile. */
+static bool await_turn(const batch *b, const chunk *c, int64_t turn) {
+  for (int i = 0; atomic_load_explicit(&c->turn, memory_order_acquire) != turn; i++) {
+    if (stopped(b)) return false;
+    pause_a_while(i);
+  }
+  return true;
+}
 
 /* Once some bytes of an array are new the others should be too: what failed is tried the plain way before it is given up,
  * and the other pieces go on unless the device is gone. */
@@ -234,53 +265,115 @@ static void again(batch *b, const piece *p, int status) {
     drained(p);
 }
 
-static void arrive(batch *b, arrival *a) {
-  const int status = oa_block_await(b->device, a->block);
-  if (!status) {
-    drain(&a->p, a->block->memory);
-    drained(&a->p);
-  } else { /* the block stays busy, until its event can be waited for */
-    again(b, &a->p, status);
+/* Sends chunk n down into a block of its own. */
+static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
+  const piece p = chunk_at(b, n);
+  chunk *c = &b->ring[n % RING];
+  const oa_backend *backend = b->device->backend;
+  c->status = OA_OK;
+  c->block = oa_block_take(b->device, OA_BLOCK_LARGE, wait);
+  if (!c->block) return;
+  c->status =
+      backend->copy_down(b->device, b->stream, c->block->memory, (size_t)p.width, address_of(&p),
+                         (size_t)p.move->lines.pitch, (size_t)p.width, (size_t)p.lines);
+  if (!c->status && (c->status = oa_block_mark(b->device, c->block, b->stream))) {
+    oa_saved_error first;
+    oa_error_save(&first);
+    backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
+    oa_error_restore(&first);
   }
-  oa_block_give(b->device, a->block);
-  a->block = NULL;
+  if (!c->status) return;
+  if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
+  oa_block_give(b->device, c->block);
+  c->block = NULL;
 }
 
-/* What one thread does for a batch down: one piece is on its way while the one before is drained. */
-static void work_down(void *data) {
+/* Sees to it that chunk n is on its way down, and some more behind it where blocks are free. One thread issues at a time;
+ * none waits for it whose chunk is under way. */
+static bool issue_to(batch *b, int64_t n) {
+  for (int looks = 0; atomic_exchange(&b->issuing, true); looks++) {
+    if (atomic_load(&b->issued) > n) return true;
+    if (stopped(b)) return false;
+    pause_a_while(looks);
+  }
+  for (int64_t i = b->issued; i < b->chunks && i <= n + AHEAD && !stopped(b); b->issued = ++i) {
+    chunk *c = &b->ring[i % RING];
+    const bool must = i <= n;
+    if (must ? !await_turn(b, c, 2 * i) : atomic_load(&c->turn) != 2 * i) break;
+    issue(b, i, must ? OA_BLOCK_WAIT : OA_BLOCK_NOW);
+    if (!must && !c->block && !c->status) break; /* later, then */
+  }
+  atomic_store(&b->issuing, false);
+  return b->issued > n;
+}
+
+/* The first part's thread opens a chunk for the others. */
+static bool open_chunk(batch *b, int64_t n) {
+  chunk *c = &b->ring[n % RING];
+  if (b->up) {
+    if (!await_turn(b, c, 2 * n)) return false;
+    c->block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
+  } else {
+    if (!issue_to(b, n)) return false;
+    if (c->block) c->status = oa_block_await(b->device, c->block);
+    if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
+  }
+  atomic_store_explicit(&c->left, b->split, memory_order_relaxed);
+  atomic_store_explicit(&c->turn, 2 * n + 1, memory_order_release);
+  return true;
+}
+
+/* The last part's thread sends it up, or gives its block back. */
+static void close_chunk(batch *b, int64_t n, const piece *p) {
+  chunk *c = &b->ring[n % RING];
+  if (b->up && c->block) {
+    int status = b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
+                                                   c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
+    if (status)
+      oa_block_give(b->device, c->block);
+    else
+      status = oa_block_give_after(b->device, c->block, b->stream);
+    if (status) note_failure(b, status, true);
+  } else if (c->block) { /* if it couldn't be waited for, it stays busy until its event can */
+    oa_block_give(b->device, c->block);
+  }
+  c->block = NULL;
+  atomic_store_explicit(&c->turn, 2 * (n + RING), memory_order_release);
+}
+
+static void work_part(batch *b, const chunk *c, const piece *p, int64_t at) {
+  char *memory = c->block ? (char *)c->block->memory + at : NULL;
+  int status;
+  if (!b->up && (!memory || c->status)) {
+    again(b, p, c->status);
+  } else if (!b->up) {
+    drain(p, memory);
+    drained(p);
+  } else if (!memory) {
+    if ((status = plain_up(b, p))) note_failure(b, status, true);
+  } else if (b->past && p->lines == 1 && !p->move->irregular) {
+    copy_past(memory, host_of(p), (size_t)p->width);
+  } else {
+    fill(p, memory);
+  }
+}
+
+/* What one thread does for a batch. */
+static void work(void *data) {
   batch *b = data;
-  arrival before = {.block = NULL}, now;
+  int64_t number, at;
   void *saved;
   const bool entered = enter(b, &saved);
-  while (next_piece(b, &now.p)) {
-    now.block = oa_block_take(b->device, OA_BLOCK_LARGE, before.block ? OA_BLOCK_NOW : OA_BLOCK_WAIT);
-    if (!now.block && before.block) {
-      arrive(b, &before);
-      now.block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
-    }
-    if (!now.block) {
-      again(b, &now.p, OA_OK);
-      continue;
-    }
-    const oa_lines *l = &now.p.move->lines;
-    int status =
-        b->device->backend->copy_down(b->device, b->stream, now.block->memory, (size_t)now.p.width, address_of(&now.p),
-                                      (size_t)l->pitch, (size_t)now.p.width, (size_t)now.p.lines);
-    if (!status && (status = oa_block_mark(b->device, now.block, b->stream))) {
-      oa_saved_error first;
-      oa_error_save(&first);
-      b->device->backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
-      oa_error_restore(&first);
-    }
-    if (status) {
-      oa_block_give(b->device, now.block);
-      again(b, &now.p, status);
-      continue;
-    }
-    if (before.block) arrive(b, &before);
-    before = now;
+  while (next_number(b, b->chunks * b->split, &number)) {
+    const int64_t n = number / b->split;
+    const int k = (int)(number % b->split);
+    chunk *c = &b->ring[n % RING];
+    if (!(k ? await_turn(b, c, 2 * n + 1) : open_chunk(b, n))) break;
+    const piece p = chunk_at(b, n);
+    piece part;
+    if (part_of(&p, k, b->split, &part, &at)) work_part(b, c, &part, at);
+    if (atomic_fetch_sub_explicit(&c->left, 1, memory_order_acq_rel) == 1) close_chunk(b, n, &p);
   }
-  if (before.block) arrive(b, &before);
   if (entered) b->device->backend->leave(b->device, saved);
 }
 
@@ -288,8 +381,9 @@ static void work_down(void *data) {
 static void work_here(void *data) {
   batch *b = data;
   const oa_backend *backend = b->device->backend;
-  piece p;
-  while (next_piece(b, &p)) {
+  int64_t number;
+  while (next_number(b, b->chunks, &number)) {
+    const piece p = chunk_at(b, number);
     const size_t pitch = (size_t)p.move->lines.pitch, width = (size_t)p.width, lines = (size_t)p.lines;
     const uint64_t address = address_of(&p);
     int status = OA_OK;
@@ -308,39 +402,47 @@ static void work_here(void *data) {
   }
 }
 
-/* Small enough for every thread to start soon and to have several, large enough for few copies. */
-static int64_t chunk_of(int64_t bytes, int threads) {
-  int64_t chunk = bytes / threads < 512 << 10 ? bytes / threads : 512 << 10;
-  if (chunk < bytes / (4 * threads)) chunk = bytes / (4 * threads);
-  chunk = round_up(chunk, 4096);
-  return chunk < oa_tuning.chunk_least  ? oa_tuning.chunk_least
-         : chunk > oa_tuning.chunk_most ? oa_tuning.chunk_most
-                                        : chunk;
-}
-
-/* Cuts the moves that are neither staged nor direct into pieces, and works them off. */
-static void work_off(batch *b, int64_t bytes) {
-  const bool here = b->device->backend->flags & OA_SYNCHRONOUS;
-  const int threads = oa_threads_count();
-  const int64_t chunk = chunk_of(bytes, threads);
-  b->pieces = 0;
+/* Cuts the moves that are neither staged nor direct into chunks of at most so many bytes. */
+static void cut(batch *b, int64_t chunk_bytes) {
+  b->bytes = chunk_bytes;
+  b->chunks = 0;
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
     const bool mine = !move->staged && !move->direct && oa_lines_bytes(move->lines);
-    move->first = b->pieces;
-    move->chunk = chunk;
-    move->pieces = mine ? pieces_of(move, chunk) : 0;
-    b->pieces += move->pieces;
+    move->first = b->chunks;
+    b->chunks += mine ? pieces_of(move, chunk_bytes) : 0;
   }
-  int participants = b->pieces < threads ? (int)b->pieces : threads;
-  if (here) {
-    if (bytes < oa_tuning.split_least) participants = 1;
-  } else {
-    const int blocks = oa_staging_expect(b->device, bytes);
-    if (participants > blocks) participants = blocks;
-    b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+}
+
+/* So many chunks that several are under way while the first is being filled, and the last takes little of the time. */
+static int64_t chunk_of(int64_t bytes) {
+  enum { CHUNKS = 4 };
+  const int64_t wanted = round_up(bytes / CHUNKS, 4096);
+  return wanted < oa_tuning.chunk_least  ? oa_tuning.chunk_least
+         : wanted > oa_tuning.chunk_most ? oa_tuning.chunk_most
+                                         : wanted;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Works the batch off, on several threads. */
+static void work_off(batch *b, int64_t bytes) {
+  const int64_t threads = least(oa_threads_count(), MOST_PARTICIPANTS);
+  cut(b, chunk_of(bytes));
+  if (b->device->backend->flags & OA_SYNCHRONOUS) {
+    oa_threads_run(work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
+    return;
   }
-  oa_threads_run(here ? work_here : b->up ? work_up : work_down, b, participants);
+  chunk ring[RING];
+  for (int i = 0; i < RING; i++) ring[i] = (chunk){.turn = 2 * i};
+  b->ring = ring;
+  const int64_t split = least(b->bytes / oa_tuning.part_least, threads);
+  b->split = split < 1 ? 1 : (int)split;
+  b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+  const int64_t blocks = oa_staging_expect(b->device, bytes);
+  oa_threads_run(work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
+  for (int i = 0; i < RING; i++) /* of a batch that was given up */
+    if (ring[i].block) oa_block_give(b->device, ring[i].block);
 }
 
 /* -- packing: small arrays, one block and as few copies as can be ----------------------------------------------------- */
@@ -527,8 +629,8 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
   return status;
 }
 
-static bool is_new(const oa_move *move) { return move->staged || (move->drained && move->drained == move->pieces); }
-static bool is_torn(const oa_move *move) { return move->torn || (move->drained && move->drained < move->pieces); }
+static bool is_new(const oa_move *move) { return move->staged || move->drained == oa_lines_bytes(move->lines); }
+static bool is_torn(const oa_move *move) { return move->torn || (move->drained && !is_new(move)); }
 
 /* "; a, b: new" and so on, of those that answer to `is`. */
 static bool name_moves(char *text, size_t size, const oa_move *moves, int count, int kind, const char *word) {
@@ -560,7 +662,11 @@ static int tell_torn(const batch *b, int status) {
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
   const oa_backend *backend = device->backend;
   const bool here = backend->flags & OA_SYNCHRONOUS;
-  batch b = {.device = device, .stream = stream, .moves = moves, .count = count, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  batch b = {.device = device,
+             .stream = stream,
+             .moves = moves,
+             .count = count,
+             .mutex = PTHREAD_MUTEX_INITIALIZER};
   bool direct = false;
   for (int i = 0; i < count; i++) {
     oa_move *move = &moves[i];
@@ -579,7 +685,6 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
       oa_move *move = &moves[i];
       if (!move->direct) continue;
       const piece p = whole(move);
-      move->pieces = 1;
       if (!status) {
         drained(&p);
       } else {

@@ -38,8 +38,8 @@ typedef struct oa_move {
   /* transfer's own */
   struct oa_block *block;       /* given back once all that is staged in it is drained */
   const char *staged;           /* where its bytes lie in a block */
-  int64_t first, pieces, chunk; /* of a large one */
-  int64_t drained;              /* pieces that reached the array; atomically */
+  int64_t first;                /* its first chunk's number in the batch */
+  int64_t drained;              /* bytes that reached the array; atomically */
   bool direct, torn;
   oa_move_trace trace;
 } oa_move;
@@ -51,6 +51,7 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 extern struct oa_tuning {
   int64_t small;                   /* arrays up to this size are packed */
   int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
+  int64_t part_least;              /* of a chunk, that a thread fills or drains */
   int64_t past_least, past_most;   /* of a batch whose chunks are written past the caches */
   int64_t split_least;             /* from here on backends that copy by themselves use several threads */
 } oa_tuning;

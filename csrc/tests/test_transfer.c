@@ -466,6 +466,7 @@ static void tune(int64_t small, int64_t chunk) {
   oa_tuning.past_most = 8 * chunk; /* so that some are, and some not */
   oa_tuning.small = small;
   oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
+  oa_tuning.part_least = 1024;
   oa_tuning.split_least = chunk;
 }
 
