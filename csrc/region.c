@@ -3,6 +3,7 @@
 
 #include "library.h"
 #include "residency.h"
+#include "staging.h"
 #include "trace.h"
 
 #include <stdio.h>
@@ -60,8 +61,13 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
     if (order && !status) status = oa_uses_add(&arena->uses, stream, true);
     return status;
   }
-  if (order) status = oa_uses_order(&arena->uses, stream, true);
-  const int released = oa_device_release(device, stream->native, arena->address, arena->nbytes);
+  int released = OA_OK;
+  if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
+    oa_block_give(device, arena->block);
+  } else {
+    if (order) status = oa_uses_order(&arena->uses, stream, true);
+    released = oa_device_release(device, stream->native, arena->address, arena->nbytes);
+  }
   oa_uses_clear(&arena->uses);
   free(arena);
   return status ? status : released;
@@ -113,6 +119,7 @@ static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *mov
                     .irregular = part->shape,
                     .name = part->name,
                     .allocation = mapping->arena ? (const void *)mapping->arena : mapping,
+                    .in_place = mapping->arena && mapping->arena->block,
                     .trace = {.region = mapping->serial}};
   if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
     move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
@@ -518,23 +525,32 @@ static bool is_small(const oa_state *region, const entrant *e) {
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. */
-static int allocate_small(oa_state *region, entrant *entrants, int count) {
+/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
+ * one call uses `once` it may use in a block of pinned memory, with nothing copied to the device. */
+static int allocate_small(oa_state *region, entrant *entrants, int count, bool once) {
+  oa_device *device = region->device;
   size_t nbytes = 0;
   int mappings = 0;
   const oa_mapping *last = NULL;
+  bool in_place = once && device->backend->flags & OA_PINNED_IN_PLACE;
   for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
     if (!is_small(region, &entrants[i]) || entrants[i].mapping == last) continue;
     last = entrants[i].mapping;
     nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
     mappings++;
+    in_place &= last->kind == OA_MAPS_HOST;
   }
-  if (mappings < 2) return OA_OK;
+  in_place &= mappings && nbytes <= OA_IN_PLACE_MOST;
+  if (mappings < 2 && !in_place) return OA_OK;
   oa_arena *arena = calloc(1, sizeof *arena);
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = nbytes;
   oa_unlock();
-  const int status = oa_device_allocate(region->device, region->stream->native, nbytes, &arena->address);
+  int status = OA_OK;
+  if (in_place && (arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW)))
+    arena->address = (uint64_t)(uintptr_t)arena->block->memory;
+  else
+    status = oa_device_allocate(device, region->stream->native, nbytes, &arena->address);
   oa_lock();
   if (status) {
     free(arena);
@@ -553,8 +569,8 @@ static int allocate_small(oa_state *region, entrant *entrants, int count) {
 }
 
 /* The memory of the mappings this enter made; the lock is free while the backend is asked. */
-static int allocate_mappings(oa_state *region, entrant *entrants, int count) {
-  const int small = allocate_small(region, entrants, count);
+static int allocate_mappings(oa_state *region, entrant *entrants, int count, bool once) {
+  const int small = allocate_small(region, entrants, count, once);
   if (small) return small;
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
@@ -620,7 +636,7 @@ static int enter_locked(oa_device *device, const oa_region_options *options, ent
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region, entrants, count);
+  status = allocate_mappings(region, entrants, count, options && options->once);
   if (device->backend->flags & OA_SYNCHRONOUS) return status;
   oa_stream_advance(region->stream);
   bool large = false;
@@ -1121,6 +1137,7 @@ static int update(const char *function, const oa_array *array, int device, bool 
   if (!status && mapping->escaped)
     status = oa_trace_synchronize_device(on, mapping->serial, "whoever has an array's address");
   if (!status) {
+    move.in_place = false; /* others may be using it: in the stream's order, then */
     move.name = part->name;
     move.trace = (oa_move_trace){.why = "update", .region = mapping->serial};
     int64_t begun = from ? oa_trace_begin() : oa_trace_begin_up(&move, 1);

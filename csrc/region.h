@@ -34,9 +34,14 @@ typedef struct oa_arena {
   uint64_t address;
   size_t nbytes;
   int mappings;
-  oa_uses uses; /* by mappings that are gone */
+  oa_uses uses;           /* by mappings that are gone */
+  struct oa_block *block; /* of pinned memory, that address is in; NULL: it is the device's own memory */
 } oa_arena;
-enum { OA_ARENA_MOST = 64 << 10, OA_ARENA_ALIGNMENT = 256 }; /* bytes of a mapping; and of where it lies */
+enum {
+  OA_ARENA_MOST = 64 << 10,   /* bytes of a mapping */
+  OA_ARENA_ALIGNMENT = 256,   /* of where it lies */
+  OA_IN_PLACE_MOST = 64 << 10 /* of an arena; sgemm reads its operands more than once: benchmarks/transfer.md */
+};
 
 typedef struct oa_mapping {
   oa_present at; /* first: the table's element is the mapping */

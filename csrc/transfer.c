@@ -35,6 +35,9 @@ static piece whole(oa_move *move) { return (piece){move, 0, 0, move->lines.width
 
 static int64_t bytes_of(const piece *p) { return p->width * p->lines; }
 
+/* Whether it travels in chunks. */
+static bool is_large(const oa_move *move) { return !move->staged && !move->direct && !move->in_place; }
+
 /* Into how many pieces of at most `chunk` bytes it is cut: whole lines, or parts of one where a line is more than that. */
 static int64_t pieces_of(const oa_move *move, int64_t chunk) {
   const oa_lines *l = &move->lines;
@@ -408,9 +411,8 @@ static void cut(batch *b, int64_t chunk_bytes) {
   b->chunks = 0;
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
-    const bool mine = !move->staged && !move->direct && oa_lines_bytes(move->lines);
     move->first = b->chunks;
-    b->chunks += mine ? pieces_of(move, chunk_bytes) : 0;
+    if (is_large(move) && oa_lines_bytes(move->lines)) b->chunks += pieces_of(move, chunk_bytes);
   }
 }
 
@@ -523,7 +525,7 @@ static int pack_small(batch *b) {
   int status = OA_OK;
   for (int i = 0; i < b->count && !status; i++) {
     const int64_t bytes = oa_lines_bytes(b->moves[i].lines);
-    if (bytes && bytes <= oa_tuning.small) status = pack(b, &k, &b->moves[i]);
+    if (bytes && bytes <= oa_tuning.small && !b->moves[i].in_place) status = pack(b, &k, &b->moves[i]);
   }
   if (!status) return end_block(b, &k);
   k.bytes = 0; /* what failed is not tried again */
@@ -550,8 +552,20 @@ static void sort(oa_move *moves, int count) {
   }
 }
 
+/* Copies what the device uses where it lies. */
+static void copy_in_place(const oa_move *move, bool up) {
+  const piece p = whole((oa_move *)move);
+  const oa_lines *l = &move->lines;
+  void *there = (void *)(uintptr_t)move->address;
+  const size_t pitch = (size_t)l->pitch, width = (size_t)l->width, count = (size_t)l->count;
+  if (move->irregular)
+    up ? fill(&p, there) : drain(&p, there);
+  else
+    oa_copy_lines(up ? there : move->host, pitch, up ? move->host : there, pitch, width, count);
+}
+
 static bool is_pinned(const oa_device *device, const oa_move *move) {
-  return !move->irregular && oa_lines_bytes(move->lines) > oa_tuning.small &&
+  return !move->irregular && !move->in_place && oa_lines_bytes(move->lines) > oa_tuning.small &&
          device->backend->pinned((oa_device *)device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
@@ -567,7 +581,7 @@ static int copy_direct(batch *b, const oa_move *move) {
 static int64_t rest_of(const batch *b) {
   int64_t bytes = 0;
   for (int i = 0; i < b->count; i++)
-    if (!b->moves[i].staged && !b->moves[i].direct) bytes += oa_lines_bytes(b->moves[i].lines);
+    if (is_large(&b->moves[i])) bytes += oa_lines_bytes(b->moves[i].lines);
   return bytes;
 }
 
@@ -591,6 +605,7 @@ int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
     sort(moves, count);
     for (int i = 0; i < count && !status; i++) {
+      if (moves[i].in_place) copy_in_place(&moves[i], true);
       if (!is_pinned(device, &moves[i])) continue;
       moves[i].direct = direct = true;
       status = copy_direct(&b, &moves[i]);
@@ -629,7 +644,7 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
   return status;
 }
 
-static bool is_new(const oa_move *move) { return move->staged || move->drained == oa_lines_bytes(move->lines); }
+static bool is_new(const oa_move *move) { return move->staged || move->in_place || move->drained == oa_lines_bytes(move->lines); }
 static bool is_torn(const oa_move *move) { return move->torn || (move->drained && !is_new(move)); }
 
 /* "; a, b: new" and so on, of those that answer to `is`. */
@@ -673,6 +688,8 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
     if (move->staged) {
       const piece p = whole(move);
       drain(&p, move->staged);
+    } else if (move->in_place) {
+      copy_in_place(move, false);
     } else if (!here && is_pinned(device, move) && copy_direct(&b, move) == OA_OK) {
       move->direct = direct = true; /* else piece by piece */
     }

@@ -35,6 +35,7 @@ typedef struct oa_move {
   const char *name;          /* for messages; NULL: none */
   const void *allocation;    /* which one address is in: a driver's copy must not cross from one to the next */
   int64_t padding;           /* bytes behind the only line that nobody uses, so that they may travel too */
+  bool in_place;             /* address is pinned memory, which the device uses as it is; nobody does at the moment */
   /* transfer's own */
   struct oa_block *block;       /* given back once all that is staged in it is drained */
   const char *staged;           /* where its bytes lie in a block */

@@ -478,6 +478,7 @@ typedef struct {
   int device;                        /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
   int resident;   /* 1: device memory of its arrays stays */
+  int once;       /* 1: each array is used by one call */
   int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
   atomic_int state;
   Py_ssize_t count;
@@ -492,6 +493,7 @@ static PyMemberDef region_members[] = {
     {"_device", T_INT, offsetof(Region, device), 0, NULL},
     {"_keep_on_error", T_INT, offsetof(Region, keep_on_error), 0, NULL},
     {"_resident", T_INT, offsetof(Region, resident), 0, NULL},
+    {"_once", T_INT, offsetof(Region, once), 0, NULL},
     {"_stacklevel", T_INT, offsetof(Region, stacklevel), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -709,7 +711,7 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, int device)
 static PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
-  oa_region_options options = {0};
+  oa_region_options options = {.once = self->once};
   PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL || !PyTuple_Check(self->arguments)) {

@@ -22,6 +22,7 @@ class Region:
     _device: int
     _keep_on_error: int
     _resident: int
+    _once: int
     _stacklevel: int
     def __enter__(self) -> tuple[Any, ...]: ...
     def __exit__(

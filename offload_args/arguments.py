@@ -205,8 +205,13 @@ def _advice(dtype: np.dtype[Any]) -> str:
     return ": pass an array of numbers, such as x.astype(np.float64)"
 
 
+_NUMBERS = frozenset((float, int, complex, bool, str, type(None)))
+
+
 def is_array(argument: object) -> bool:
     """Tell whether call() lends an argument; anything else is handed on as it is."""
+    if type(argument) in _NUMBERS:  # the most frequent, and the slowest to find out otherwise
+        return False
     if isinstance(argument, (np.ndarray, _Declared, Scratch)):
         return True
     if isinstance(argument, (DevicePtr, np.generic, type)):

@@ -207,31 +207,39 @@ def test_t03_when_leaving_fails_too_the_bodys_exception_comes_first() -> None:
     assert x.flags.writeable
 
 
+def multiply_in_a_region(A: Array, x: Array, y: Array, device: Device | str) -> None:
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+
+def multiply_by_call(A: Array, x: Array, y: Array, device: Device | str) -> None:
+    call(blas.gemv, 1.0, A, x, 0.0, y, device=device)
+
+
+@pytest.mark.parametrize("multiply", [multiply_in_a_region, multiply_by_call])
 @pytest.mark.parametrize("k", range(1, 30))
-def test_the_kth_backend_call_fails_and_nothing_stays(k: int) -> None:
+def test_the_kth_backend_call_fails_and_nothing_stays(k: int, multiply: Any) -> None:
     sim = testing.sim_device()
     A, x, y = ramp(3, 4), ramp(4), np.zeros(3, np.float32)
     before = testing.backend_calls(sim)
-    with offload_args(A, x, y, device=sim) as (dA, dx, dy):
-        blas.gemv(1.0, dA, dx, 0.0, dy)
+    multiply(A, x, y, sim)
     needed = testing.backend_calls(sim) - before
     y[:] = 0
     testing.fail_call(sim, k)
     failed = False
     try:
-        with offload_args(A, x, y, device=sim) as (dA, dx, dy):
-            blas.gemv(1.0, dA, dx, 0.0, dy)
+        multiply(A, x, y, sim)
     except BackendError as error:
         failed = True
         assert "sim:0" in str(error)
+        assert (y == 0).all() or (y == A @ x).all()
     finally:
         testing.fail_call(sim, 0)
     if k > needed:
         assert not failed
     testing.no_mappings_left()
     assert A.flags.writeable
-    with offload_args(A, x, y, device=sim) as (dA, dx, dy):
-        blas.gemv(1.0, dA, dx, 0.0, dy)
+    multiply(A, x, y, sim)
     np.testing.assert_array_equal(y, A @ x)
 
 
@@ -714,6 +722,43 @@ def test_call_maps_calls_copies_back_and_returns_the_value(device: str) -> None:
         result = function(dot_and_scale, 2.0, In(x), y=y, label="name", device=device)
         assert result == ("name", float(ramp(8) @ ramp(8)))
         np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
+    B, c = ramp(7, 6), np.full((5, 2), np.nan, np.float32)
+    A, x, y = B[1:6, 1:4], ramp(3), c[:, 1]  # rows with gaps; elements with gaps
+    before = Device(device).counters
+    with pytest.warns(PerformanceWarning, match="packed"):
+        call(blas.gemv, 2.0, A, x[::-1], 0.0, Out(y), device=device)
+    after = Device(device).counters
+    np.testing.assert_array_equal(y, 2 * A @ x[::-1])  # small whole numbers
+    assert np.isnan(c[:, 0]).all()
+    np.testing.assert_array_equal(B, ramp(7, 6))
+    assert after.allocations - before.allocations == (1 if device == "host" else 0)
+    assert after.bytes_up - before.bytes_up >= 4 * (A.size + x.size)
+    call(blas.gemm, 1.0, ramp(3, 5, order="F"), ramp(5, 2), 0.0, c[:3], device=device)
+    np.testing.assert_array_equal(c[:3], ramp(3, 5) @ ramp(5, 2))
+
+
+def test_a_function_that_is_called_may_do_with_its_pointers_what_a_region_may(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+
+    def play(dx: Any, dy: Any) -> None:
+        blas.axpy(1.0, dx, dy)  # y: 2 r
+        with update(y) as again:
+            np.testing.assert_array_equal(again, 2 * ramp(8))
+            again[:] = 3
+        dx.assign(4)
+        with offload_args(x[:4], device=device) as (part,):
+            blas.scal(2.0, part)
+        assert dy[2:].address == dy.address + 8
+        blas.axpy(10.0, dx, dy)
+
+    call(play, x, y, device=device)
+    np.testing.assert_array_equal(x, [8, 8, 8, 8, 4, 4, 4, 4])
+    np.testing.assert_array_equal(y, 3 + 10 * x)
+    out = ramp(8)
+    call(lambda d: d.address, Out(out), device=device)  # nobody wrote there, as far as is known
 
 
 def test_call_points_its_warnings_at_the_caller(device: str) -> None:

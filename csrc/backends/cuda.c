@@ -518,6 +518,7 @@ static int cuda_synchronize(oa_device *device) { CALL(device, driver.cuCtxSynchr
 
 const oa_backend oa_backend_cuda = {
     .name = "cuda",
+    .flags = OA_PINNED_IN_PLACE,
     .count = cuda_count,
     .open = cuda_open,
     .memory = cuda_memory,

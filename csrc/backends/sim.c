@@ -160,6 +160,13 @@ static int compare(const void *left, const void *right) {
   return b->address + b->nbytes <= a->address;
 }
 
+/* Under the mutex. */
+static bool is_inside(void *const *tree, uint64_t address, size_t nbytes) {
+  const struct block key = {.address = address, .nbytes = nbytes};
+  struct block *const *found = nbytes ? tfind(&key, tree, compare) : NULL;
+  return found && (*found)->address <= address && nbytes <= (*found)->nbytes - (address - (*found)->address);
+}
+
 static int check_range(oa_device *device, const char *what, uint64_t address, size_t pitch, size_t width,
                        size_t lines) {
   struct sim *sim = device->state;
@@ -169,10 +176,8 @@ static int check_range(oa_device *device, const char *what, uint64_t address, si
     return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_PITCH: %zu lines of %zu bytes, %zu apart",
                    device->name, what, lines, width, pitch);
   }
-  struct block key = {.address = address, .nbytes = span};
   pthread_mutex_lock(&sim->mutex);
-  struct block *const *found = tfind(&key, &sim->live, compare);
-  bool inside = found && (*found)->address <= address && span <= (*found)->nbytes - (address - (*found)->address);
+  const bool inside = is_inside(&sim->live, address, span) || is_inside(&sim->pins, address, span);
   pthread_mutex_unlock(&sim->mutex);
   if (inside) return OA_OK;
   return oa_fail(OA_ERROR_BACKEND,
@@ -586,11 +591,8 @@ static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
 
 static bool sim_pinned(oa_device *device, const void *memory, size_t nbytes) {
   struct sim *sim = device->state;
-  struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes};
   pthread_mutex_lock(&sim->mutex);
-  struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
-  const bool inside =
-      found && (*found)->address <= key.address && key.address + nbytes <= (*found)->address + (*found)->nbytes;
+  const bool inside = is_inside(&sim->pins, (uintptr_t)memory, nbytes);
   pthread_mutex_unlock(&sim->mutex);
   return inside;
 }
@@ -763,7 +765,7 @@ static int sim_submit(oa_device *device, void *pointer, void (*run)(void *), con
 
 const oa_backend oa_backend_sim = {
     .name = "sim",
-    .flags = OA_HOST_CALLS,
+    .flags = OA_HOST_CALLS | OA_PINNED_IN_PLACE,
     .count = sim_count,
     .open = sim_open,
     .memory = sim_memory,

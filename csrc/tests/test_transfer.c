@@ -369,6 +369,38 @@ static void small_arguments_share_an_allocation(void) {
   CHECK(after.memory_used == before.memory_used);
 }
 
+static void small_arguments_used_once_need_no_device_memory(void) {
+  unsigned char x[3][40], y[40000];
+  const int64_t n = 40, m = sizeof y;
+  const bool in_place = device->backend->flags & OA_PINNED_IN_PLACE;
+  for (int outcome = OA_COMMIT; outcome <= OA_DISCARD; outcome++) {
+    oa_array arrays[4];
+    oa_region *region;
+    oa_counters before, after;
+    for (int i = 0; i < 3; i++) {
+      memset(x[i], i, 40);
+      arrays[i] = bytes_of(x[i], &n, OA_INOUT);
+    }
+    memset(y, 3, sizeof y);
+    arrays[3] = bytes_of(y, &m, OA_BY_USE);
+    const oa_region_options options = {.once = 1};
+    CHECK_OK(oa_device_get_counters(number, &before));
+    CHECK_OK(oa_region_enter(number, &options, arrays, 4, &region));
+    CHECK_OK(oa_device_get_counters(number, &after));
+    if (in_place) CHECK(after.allocations == before.allocations && after.memory_used == before.memory_used);
+    for (int i = 0; i < 4; i++) CHECK_OK(add(arrays[i].handle, i < 3 ? n : m, 10));
+    CHECK_OK(add(arrays[0].handle, n, 10));
+    CHECK(x[0][0] == 0 && x[2][39] == 2 && y[m - 1] == 3); /* nothing reaches them before the region is left */
+    CHECK_OK(oa_region_finish(region, outcome, NULL));
+    CHECK_OK(oa_region_wait(region));
+    const unsigned char by = outcome == OA_COMMIT ? 10 : 0;
+    for (int i = 0; i < 3; i++) CHECK(x[i][0] == i + (i ? by : 2 * by) && x[i][39] == x[i][0]);
+    CHECK(y[0] == 3 + by && y[m - 1] == 3 + by);
+    CHECK_OK(oa_device_get_counters(number, &after));
+    CHECK(after.allocations - before.allocations == after.frees - before.frees);
+  }
+}
+
 /* What one region has left to bring down is brought down before another may write it. */
 static void a_region_that_was_left_keeps_its_bytes(int64_t n) {
   unsigned char *x = malloc((size_t)n);
@@ -543,6 +575,7 @@ static void everything(const char *name) {
   pinned_memory_goes_directly(stream);
   if (!(device->backend->flags & OA_HOST_CALLS)) return;
   small_arguments_share_an_allocation();
+  small_arguments_used_once_need_no_device_memory();
   a_region_that_was_left_keeps_its_bytes(1000);
   a_region_that_was_left_keeps_its_bytes(300000);
   many_threads_transfer_at_once();
