@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import re
 import subprocess
 import sys
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from offload_args import Device, blas, empty, offload_args, testing
-from offload_args.errors import ArgumentError, DeviceMemoryError, SizeOverflowError
+from offload_args.errors import ArgumentError, BackendError, DeviceMemoryError, SizeOverflowError
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -63,6 +65,139 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=120
     )
+
+
+FULL = """
+import numpy as np
+from offload_args import Device, blas, offload_args
+from offload_args.errors import DeviceMemoryError
+a, b, c = np.ones(100), np.ones(1 << 17), np.ones(50)
+try:
+    offload_args(a, b, c, device="{device}").__enter__()
+except DeviceMemoryError as error:
+    print(error)
+now = Device("{device}").counters
+print(now.memory_used, now.mappings, now.regions, a.flags.writeable, b.flags.writeable)
+with offload_args(a, c, device="{device}") as (da, dc):
+    blas.scal(2.0, da)
+print(a.sum(), c.sum())
+"""
+
+
+def test_t05_too_little_memory_is_told_on_every_device(device: str) -> None:
+    use = run(FULL.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="1000000")
+    message, left, values = use.stdout.splitlines()
+    assert re.search(r"argument 2 .*1048576 bytes requested, \d+ free of \d+, \d+ used, limit 1000000", message), use
+    assert (left, values) == ("0 0 0 True True", "200.0 50.0")
+
+
+# Automatic collections are off: what is given back was collected for want of memory.
+CYCLE = """
+import gc
+import numpy as np
+from offload_args import Device, Scratch, blas, empty, offload_args
+from offload_args.errors import DeviceMemoryError
+gc.disable()
+device = Device("{device}")
+
+def abandon(*arrays):
+    region = offload_args(*arrays, device=device)
+    cycle = [region, *region.__enter__()]
+    cycle.append(cycle)
+
+def abandon_what(make):
+    cycle = [make()]
+    cycle.append(cycle)
+
+"""
+
+
+def used_in_a_cycle(device: str, code: str, **limits: str) -> list[str]:
+    """What a script prints that leaves something in a reference cycle, then needs what that holds."""
+    use = run(CYCLE.format(device=device) + code, **limits)
+    assert (use.returncode, use.stderr) == (0, ""), use
+    return use.stdout.splitlines()
+
+
+def test_t05_garbage_that_is_a_region_makes_room_for_another(device: str) -> None:
+    code = """
+old, x = np.ones(1 << 16), np.ones(1 << 16)
+abandon(old)
+with offload_args(x, device=device) as (dx,):
+    blas.scal(2.0, dx)
+print(x.sum(), old.flags.writeable, device.counters.regions, device.counters.memory_used)
+"""
+    assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="1000000") == ["131072.0 True 0 0"]
+
+
+def test_t05_what_is_told_is_so_without_the_garbage(device: str) -> None:
+    code = """
+abandon(np.ones(1 << 16))
+try:
+    offload_args(np.ones(1 << 17), device=device).__enter__()
+except DeviceMemoryError as error:
+    print(error)
+"""
+    (message,) = used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="1000000")
+    assert re.search(r"1048576 bytes requested, .* 0 used, limit 1000000", message)
+
+
+def test_t05_garbage_makes_room_for_a_scalar_on_its_way_to_the_device(device: str) -> None:
+    code = """
+alpha, A, x, y = np.array([2.0]), np.ones((3, 3)), np.ones(3), np.ones(3)
+with offload_args(alpha, A, x, y, device=device) as (dalpha, dA, dx, dy):
+    abandon(Scratch(100_000 - device.counters.memory_used, np.uint8))
+    blas.gemv(dalpha, dA, dx, 0.5, dy)
+print(*y)
+"""
+    assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="100000") == ["6.5 6.5 6.5"]
+
+
+def test_t05_garbage_that_is_a_pinned_array_makes_room_for_another(device: str) -> None:
+    code = """
+abandon_what(lambda: empty(1 << 16, device=device))
+x = empty(1 << 16, device=device)
+print(x.nbytes, device.counters.pinned_bytes)
+"""
+    assert used_in_a_cycle(device, code, OFFLOAD_ARGS_PINNED_LIMIT="1000000") == ["524288 524288"]
+
+
+def test_t05_garbage_that_is_an_export_makes_room(cuda: str) -> None:
+    code = """
+with offload_args(np.ones(1 << 16), device=device) as (dx,):
+    abandon_what(dx.__dlpack__)
+    del dx
+x = np.ones(1 << 16)
+with offload_args(x, device=device) as (dx,):
+    blas.scal(2.0, dx)
+print(x.sum())
+"""
+    assert used_in_a_cycle(cuda, code, OFFLOAD_ARGS_MEMORY_LIMIT="1000000") == ["131072.0"]
+
+
+def test_t05_garbage_is_collected_for_want_of_memory_only() -> None:
+    sim = testing.sim_device(capacity=3000)
+    collections = []
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        for k in (0, 1, 3, 5):
+            testing.fail_call(sim, k)
+            with contextlib.suppress(BackendError), offload_args(np.ones(100), device=sim) as (dx,):
+                blas.scal(2.0, dx)
+        testing.fail_call(sim, 0)
+        assert not collections
+        with pytest.raises(DeviceMemoryError), offload_args(np.ones(1000), device=sim):
+            pass
+        assert collections == ["start", "stop"]
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+        testing.sim_device()
 
 
 USE = """
