@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -405,6 +407,30 @@ def test_t16_a_region_may_be_left_on_another_thread(device: str) -> None:
     assert x.flags.writeable
 
 
+@pytest.mark.parametrize("body", ["ends", "raises"])
+def test_t08_memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(device: str, body: str) -> None:
+    error = KeyError("the body's")
+    how = (KeyError, error, None) if body == "raises" else (None, None, None)
+    twice = 2 * np.eye(256, dtype=np.float32)
+    for i in range(20):
+        a, b, c = (np.full(shape, 3 * i + j, np.float32) for j, shape in enumerate(((256, 256), 256**2, 256**2), 1))
+        region = offload_args(twice, a, device=device)
+        dtwice, da = region.__enter__()
+        for _ in range(20):  # on a GPU they are asked for long before they are done
+            blas.trsm(1.0, dtwice, da)
+        leaving = threading.Thread(target=region.__exit__, args=how)
+        leaving.start()
+        with offload_args(b, device=device) as (db,), offload_args(Out(c), b, device=device) as (dc, again):
+            blas.scal(2.0, db)
+            blas.copy(again, dc)
+            blas.scal(3.0, again)
+        leaving.join()
+        np.testing.assert_array_equal(a, np.full_like(a, (3 * i + 1) * (1 if body == "raises" else 0.5**20)))
+        np.testing.assert_array_equal(b, np.full_like(b, 6 * (3 * i + 2)))
+        np.testing.assert_array_equal(c, np.full_like(c, 2 * (3 * i + 2)))
+    assert not hasattr(error, "__notes__")
+
+
 def test_an_open_region_can_not_be_entered_again() -> None:
     region = offload_args(ramp(8))
     with region:
@@ -446,6 +472,77 @@ def test_t23_slices_in_reference_cycles_are_released_once(device: str) -> None:
         blas.scal(2.0, kept)
     del kept
     np.testing.assert_array_equal(x[1:], 2 * ramp(8)[1:])
+
+
+# -- streams of the caller's own -----------------------------------------------------------------------------
+
+
+class OwnStream:
+    """A stream of the first GPU that a program made through the driver, and destroys when it likes."""
+
+    def __init__(self) -> None:
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        context, self._stream, popped = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self._do("cuCtxPushCurrent_v2", context)
+        self._do("cuStreamCreate", ctypes.byref(self._stream), 1)
+        self._do("cuCtxPopCurrent_v2", ctypes.byref(popped))
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._stream.value or 0
+
+    def destroy(self) -> None:
+        self._do("cuStreamDestroy_v2", self._stream)
+        self._do("cuDevicePrimaryCtxRelease_v2", 0)
+
+    def _do(self, function: str, *arguments: Any) -> None:
+        assert getattr(self._driver, function)(*arguments) == 0, function
+
+
+def test_calls_go_to_the_callers_stream_and_what_they_wrote_comes_down(cuda: str) -> None:
+    stream = OwnStream()
+    x, y = ramp(1000), ramp(1000)
+    with offload_args(x, y, device=cuda, stream=stream) as (dx, dy):
+        blas.axpy(1.0, dx, dy)
+        assert blas.asum(dy) == 2 * ramp(1000).sum()
+        blas.scal(2.0, dy)
+    stream.destroy()
+    np.testing.assert_array_equal(y, 4 * ramp(1000))
+
+
+@pytest.mark.parametrize("body", ["ends", "raises"])
+def test_t09_the_callers_stream_is_destroyed_before_the_region_is_left(cuda: str, body: str) -> None:
+    twice = 2 * np.eye(256, dtype=np.float32)
+    for i in range(1, 20):  # new streams are where old ones were
+        stream = OwnStream()
+        a = np.full((256, 256), i, np.float32)
+        with contextlib.suppress(KeyError), offload_args(twice, a, device=cuda, stream=stream) as (dtwice, da):
+            for _ in range(20):
+                blas.trsm(1.0, dtwice, da)
+            stream.destroy()
+            if body == "raises":
+                raise KeyError
+        np.testing.assert_array_equal(a, np.full_like(a, i * (1 if body == "raises" else 0.5**20)))
+        with offload_args(twice, a, device=cuda) as (dtwice, da):  # the library's handle that had the stream
+            blas.trmm(1.0, dtwice, da)
+        np.testing.assert_array_equal(a, np.full_like(a, i * (2 if body == "raises" else 0.5**19)))
+    Device(cuda).synchronize()
+
+
+def test_t09_what_a_destroyed_stream_wrote_is_used_by_the_region_around(cuda: str) -> None:
+    twice = 2 * np.eye(256, dtype=np.float32)
+    for i in range(1, 20):
+        stream = OwnStream()
+        a, b = np.full((256, 256), i, np.float32), np.zeros((256, 256), np.float32)
+        with offload_args(twice, a, b, device=cuda) as (dtwice, da, db):
+            with offload_args(twice, a, device=cuda, stream=stream) as inner:
+                for _ in range(20):
+                    blas.trsm(1.0, *inner)
+                stream.destroy()
+                update(a)
+                np.testing.assert_array_equal(a, np.full_like(a, i * 0.5**20))
+            blas.gemm(1.0, dtwice, da, 0.0, db)
+        np.testing.assert_array_equal(b, 2 * a)
 
 
 # -- T25, T26: strides ---------------------------------------------------------------------------------------

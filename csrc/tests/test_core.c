@@ -340,8 +340,7 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
       CHECK_OK(oa_pointer_release(staged));
     }
   for (int i = 0; i < REGIONS; i++) leave(regions[i]);
-  for (int i = 0; i < REGIONS; i++)
-    CHECK(sums[i] == (float)(ROUNDS * (i + 1) + REGIONS * ROUNDS * (ROUNDS - 1) / 2));
+  for (int i = 0; i < REGIONS; i++) CHECK(sums[i] == (float)(ROUNDS * (i + 1) + REGIONS * ROUNDS * (ROUNDS - 1) / 2));
   check_empty();
 }
 
