@@ -593,6 +593,7 @@ static void region_finalize(PyObject *object) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   int status = region_end(self, OA_DISCARD, NULL);
+  if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
   if (status == OA_OK)
     PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`", 1);
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);

@@ -7,6 +7,8 @@ import ctypes
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 from types import FrameType
@@ -881,10 +883,11 @@ def test_t24_ctrl_c_leaves_nothing_behind(device: str, n: int, again: float) -> 
     assert interrupted
 
 
-def test_t21_a_forked_child_has_its_arrays_back_and_a_clear_error() -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of a process with threads, which a driver has
+def test_t21_a_forked_child_has_its_arrays_back_and_a_clear_error(device: str) -> None:
     x = ramp(8)
     view = x[2:]
-    with offload_args(x, view, device="host") as (dx, _):
+    with offload_args(x, view, device=device) as (dx, _):
         child = os.fork()
         if child == 0:
             code = 1
@@ -900,6 +903,81 @@ def test_t21_a_forked_child_has_its_arrays_back_and_a_clear_error() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+FORKS = """
+import gc, os, signal, sys, threading, warnings
+import numpy as np
+from offload_args import Device, blas, empty, offload_args
+from offload_args.errors import ForkedError
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+device = Device("{device}")
+stop = threading.Event()
+right = []
+
+def work(value):
+    x = np.full(1 << 16, value, np.float32)
+    while not stop.is_set():
+        with offload_args(x, device=device, resident=value % 2 == 1) as (dx,):
+            blas.scal(-1.0, dx)
+            blas.scal(-1.0, dx)
+    right.append(bool((x == value).all()))
+
+def child(region, x, dx):
+    signal.alarm(60)  # what hangs ends
+    x[0] = 5
+    for use in (
+        lambda: blas.scal(2.0, dx),
+        lambda: dx[1:],
+        lambda: offload_args(x, device=device).__enter__(),
+        lambda: empty(3, device=device),
+        lambda: device.keep(x),
+        lambda: region.__exit__(None, None, None),
+        device.synchronize,
+    ):
+        try:
+            use()
+        except ForkedError:
+            continue
+        os._exit(1)
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+for thread in threads:
+    thread.start()
+for i in range(10):
+    kept, pinned, x, abandoned = np.ones(1 << 16), empty(100, device=device), np.ones(8), np.ones(8)
+    device.keep(kept)
+    cycle = [offload_args(abandoned, device=device)]
+    cycle.append(cycle)
+    cycle[0].__enter__()
+    with offload_args(pinned, x, device=device) as (dpinned, dx):
+        piece = dx[2:]
+        inner = offload_args(x, device=device)
+        inner.__enter__()
+        if os.fork() == 0:
+            child(inner, x, dx)
+            del cycle, kept, pinned, piece, inner
+            gc.collect()
+            sys.exit(7)
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        blas.scal(2.0, piece)
+        inner.__exit__(None, None, None)
+        cycle[0].__exit__(None, None, None)
+    if status != 7 or x.tolist() != [1, 1] + [2] * 6:
+        print(i, status, x)
+stop.set()
+for thread in threads:
+    thread.join()
+print(right, device.counters.regions, device.counters.mappings)
+"""
+
+
+def test_t21_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FORKS.format(device=device)], capture_output=True, text=True, timeout=300
+    )
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "[True, True] 0 0\n")
 
 
 def test_a_pointer_outlives_its_region_as_a_dead_one(device: str) -> None:
