@@ -114,13 +114,34 @@ def test_reading_an_out_before_it_was_written_is_refused(device: str) -> None:
     np.testing.assert_array_equal(y, 2 * ramp(8))
 
 
-def test_an_out_that_nothing_wrote_warns_and_stays_as_it_was(device: str) -> None:  # T33
+def test_t33_an_out_that_nothing_wrote_warns_and_stays_as_it_was(device: str) -> None:
     x = ramp(8)
     with pytest.warns(UnwrittenWarning, match="argument 1") as caught:
         with offload_args(Out(x), device=device):
             pass
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(x, ramp(8))
+
+
+@pytest.mark.parametrize("n", [8, 1 << 16])
+def test_t33_an_out_never_shows_what_another_array_left_on_the_device(device: str, n: int) -> None:
+    secret = np.full(n, 12345, np.float32)
+    for _ in range(10):
+        with offload_args(secret, device=device) as (ds,):
+            blas.scal(1.0, ds)
+        x, y, z = ramp(n), ramp(n), ramp(n)
+        with pytest.warns(UnwrittenWarning, match="nothing wrote it"):
+            with offload_args(Out(x), Out(y), Out(z), In(np.ones(n, np.float32)), device=device) as (dx, dy, dz, done):
+                with pytest.raises(DirectionError, match=r"copy: y.*InOut"):
+                    blas.copy(done[: n // 2], dx[: n // 2])
+                update(y)
+                blas.copy(done, dz)
+        np.testing.assert_array_equal(x, ramp(n))
+        np.testing.assert_array_equal(y, ramp(n))
+        np.testing.assert_array_equal(z, np.ones(n, np.float32))
+        with offload_args(Out(x), device=device) as (dx,):
+            assert dx.address  # given away: whoever has it may have written, so it comes down, but as zeros
+        np.testing.assert_array_equal(x, np.zeros(n, np.float32))
 
 
 def test_scratch_lives_on_the_device_only(device: str) -> None:
