@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driver import OwnStream
 from numpy.typing import NDArray
 
 import offload_args as package
@@ -498,28 +498,6 @@ def test_t23_slices_in_reference_cycles_are_released_once(device: str) -> None:
 
 
 # -- streams of the caller's own -----------------------------------------------------------------------------
-
-
-class OwnStream:
-    """A stream of the first GPU that a program made through the driver, and destroys when it likes."""
-
-    def __init__(self) -> None:
-        self._driver = ctypes.CDLL("libcuda.so.1")
-        context, self._stream, popped = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self._do("cuCtxPushCurrent_v2", context)
-        self._do("cuStreamCreate", ctypes.byref(self._stream), 1)
-        self._do("cuCtxPopCurrent_v2", ctypes.byref(popped))
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._stream.value or 0
-
-    def destroy(self) -> None:
-        self._do("cuStreamDestroy_v2", self._stream)
-        self._do("cuDevicePrimaryCtxRelease_v2", 0)
-
-    def _do(self, function: str, *arguments: Any) -> None:
-        assert getattr(self._driver, function)(*arguments) == 0, function
 
 
 def test_calls_go_to_the_callers_stream_and_what_they_wrote_comes_down(cuda: str) -> None:
