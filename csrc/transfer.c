@@ -604,13 +604,13 @@ int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
   int status = OA_OK;
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
     sort(moves, count);
-    for (int i = 0; i < count && !status; i++) {
+    for (int i = 0; i < count; i++) {
       if (moves[i].in_place) copy_in_place(&moves[i], true);
       if (!is_pinned(device, &moves[i])) continue;
-      moves[i].direct = direct = true;
-      status = copy_direct(&b, &moves[i]);
+      direct = true;                                         /* what of it was issued is waited for, */
+      moves[i].direct = copy_direct(&b, &moves[i]) == OA_OK; /* and if not all was, it goes piece by piece */
     }
-    if (!status) status = pack_small(&b);
+    status = pack_small(&b);
   }
   const int64_t rest = status ? 0 : rest_of(&b);
   if (rest) {

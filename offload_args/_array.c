@@ -48,6 +48,7 @@ static struct {
   PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
+  PyObject *collect;     /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
   PyObject *entering;    /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;        /* while traced: (tag) */
   PyObject *watch_owner; /* (array): calls owner_gone once it dies */
@@ -594,6 +595,7 @@ static void region_finalize(PyObject *object) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   int status = region_end(self, OA_DISCARD, NULL);
+  if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
   if (status == OA_OK)
     PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`", 1);
   if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
@@ -708,6 +710,24 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, int device)
   return pointers;
 }
 
+/* Enters the region in the core; for want of memory once more, without what garbage holds: regions that were never left
+ * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as pinned
+ * memory is); nothing is allocated when arrays are first used. -1 with an exception. */
+static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
+  const int count = (int)self->count;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, options, arrays, count, &self->region);
+  Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) {
+    PyObject *collected = PyObject_CallNoArgs(python.collect);
+    if (collected == NULL) return -1;
+    Py_DECREF(collected);
+    Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, options, arrays, count, &self->region);
+    Py_END_ALLOW_THREADS
+  }
+  if (status != OA_OK) fail(status);
+  return status == OA_OK ? 0 : -1;
+}
+
 static PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
@@ -747,12 +767,7 @@ static PyObject *region_enter_open(Region *self) {
       if (self->resident) arrays[i].flags |= OA_RESIDENT;
       if (name_owner(&held[i], &arrays[i]) < 0) goto done;
     }
-  int status;
-  Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, &options, arrays, (int)count, &self->region);
-  Py_END_ALLOW_THREADS if (status != OA_OK) {
-    fail(status);
-    goto done;
-  }
+  if (enter_core(self, device, &options, arrays) < 0) goto done;
   entered = 1;
   pointers = make_pointers(self, arrays, device);
 
@@ -1304,19 +1319,17 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"ndarray",           "pointer",
-                          "declared",          "ctypes",
-                          "resolve",           "refuse",
-                          "dtype_code",        "raise_status",
-                          "default_device",    "packed_warning",
-                          "unwritten_warning", "entered_error",
-                          "watch_owner",       NULL};
+  static char *names[] = {"ndarray",        "pointer",           "declared",
+                          "ctypes",         "resolve",           "refuse",
+                          "dtype_code",     "raise_status",      "default_device",
+                          "packed_warning", "unwritten_warning", "entered_error",
+                          "watch_owner",    "collect",           NULL};
   PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOO", names, &python.ndarray, &python.pointer,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOO", names, &python.ndarray, &python.pointer,
                                    &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
                                    &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
                                    &python.packed_warning, &python.unwritten_warning, &python.entered_error,
-                                   &python.watch_owner))
+                                   &python.watch_owner, &python.collect))
     return NULL;
   PyObject *backend = PyImport_ImportModule("_cffi_backend");
   if (backend == NULL) return NULL;
@@ -1333,7 +1346,8 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   }
   PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
                       python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
-                      python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner};
+                      python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner,
+                      python.collect};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
   Py_RETURN_NONE;
 }

@@ -11,6 +11,7 @@ A library is found in this order, and never in the working directory:
 from __future__ import annotations
 
 import atexit
+import gc
 import operator
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -41,6 +42,7 @@ _SYSTEM_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "cblas": ("libopenblas.so.0", "libopenblas.so", "libcblas.so.3", "libblas.so.3"),
 }
 _OK: Final = 0
+_ERROR_MEMORY: Final = 12
 _ERROR_LIBRARY: Final = 14
 _ABBREVIATIONS: Final = {
     "any": "any",
@@ -71,15 +73,26 @@ def _leave() -> None:
 atexit.register(_leave)
 
 
+def _allocate(function: Callable[..., int], *arguments: Any) -> None:
+    """Call what allocates in the core; for want of memory once more, without what garbage holds.
+
+    So are regions entered, in _array.c. Raises what the last call says.
+    """
+    status = function(*arguments)
+    if status == _ERROR_MEMORY:
+        gc.collect()
+        status = function(*arguments)
+    if status:
+        raise_status(status)
+
+
 def pinned_memory(device: int, nbytes: int) -> Any:
     """Allocate host memory that the device copies from and to directly; a writable buffer, freed with its last user.
 
     device: its number. Raises DeviceMemoryError.
     """
     address = ffi.new("void **")
-    status = lib.oa_pinned_allocate(device, nbytes, address)
-    if status:
-        raise_status(status)
+    _allocate(lib.oa_pinned_allocate, device, nbytes, address)
 
     def release(memory: Any) -> None:
         if not _leaving:
@@ -408,9 +421,7 @@ class Binding:
     def _stage(self, anchor: DevicePtr[Any], token: _Token, value: Any) -> Any:
         staged = ffi.new("oa_any **")
         number = ffi.from_buffer(np.asarray(value, dtype=token.dtype_name).reshape(1).view(np.uint8))
-        status = lib.oa_stage(ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
-        if status:
-            raise_status(status)
+        _allocate(lib.oa_stage, ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
         return ffi.cast(f"oa_{token.dtype} *", staged[0])
 
     def _check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -205,6 +206,7 @@ _array.setup(
     unwritten_warning=UnwrittenWarning,
     entered_error=RegionError,
     watch_owner=watch_owner,
+    collect=gc.collect,
 )
 os.register_at_fork(after_in_child=_array.after_fork)
 atexit.register(_array.at_exit)

@@ -145,8 +145,10 @@ class _Collector:
         events, self.lost = _array.trace_read()
         for event in events if self._listeners else ():
             kind, region = event[0], event[5]
-            if kind == _ENTER and (entered := self._sites.pop(event[4], None)) is not None:
+            if kind == _ENTER and (entered := self._sites.get(event[4])) is not None:
                 self._regions[region] = entered
+                if not event[10]:  # else it may be entered once more, for want of memory
+                    del self._sites[event[4]]
             site = self._regions.get(region)
             if kind == _LEAVE:
                 self._ended.append(region)
@@ -171,6 +173,7 @@ class _Collector:
         if self._lock.acquire(blocking=False):
             try:
                 self._collect()
+                self._sites.pop(tag, None)
             finally:
                 self._lock.release()
 

@@ -400,6 +400,85 @@ def test_memory_that_is_not_the_arrays_own_is_sent_again(device: str, tmp_path: 
         block.unlink()
 
 
+# An array that the kernel writes through an io_uring's fixed buffer, by way of its pinned pages and not of page tables.
+# Says for each step how much was sent, and whether the device has what the host has.
+PINNED = """
+import ctypes, mmap, os, struct, sys
+import numpy as np
+from offload_args import Device, In, Out, blas, offload_args, testing
+
+SETUP, ENTER, REGISTER = 425, 426, 427
+REGISTER_BUFFERS, UNREGISTER_BUFFERS, READ_FIXED, GETEVENTS = 0, 1, 4, 1
+libc = ctypes.CDLL(None, use_errno=True)
+
+def system(number, *arguments):
+    result = libc.syscall(number, *arguments)
+    if result < 0:
+        print("refused:", os.strerror(ctypes.get_errno()))
+        sys.exit()
+    return result
+
+def vm_pin():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmPin:"))
+
+def send(step):
+    y = np.empty(x.size, np.float32)
+    with testing.counting(device) as moved:
+        with offload_args(In(x), Out(y), device=device, resident=True) as (dx, dy):
+            blas.copy(dx, dy)
+    print(step, moved.bytes_up, (x == y).all(), vm_pin() > 0)
+
+device = Device("{device}")
+size = 64 * mmap.PAGESIZE
+owner = np.empty(size + mmap.PAGESIZE, np.uint8)
+x = owner[-owner.ctypes.data % mmap.PAGESIZE :][:size].view(np.float32)
+x[:] = 1
+parameters = ctypes.create_string_buffer(120)
+ring = system(SETUP, 1, parameters)
+_, sq_tail, _, _, _, _, sq_array = struct.unpack_from("7I", parameters, 40)
+_, _, _, _, _, completions = struct.unpack_from("6I", parameters, 80)
+queue = mmap.mmap(ring, mmap.PAGESIZE, offset=0)
+entries = mmap.mmap(ring, mmap.PAGESIZE, offset=0x10000000)
+
+send("first")
+send("again")
+system(REGISTER, ring, REGISTER_BUFFERS, struct.pack("QQ", x.ctypes.data, size), 1)
+send("pinned")
+send("again")
+source = os.memfd_create("source")
+os.write(source, np.full(1000, 7, np.float32).tobytes())
+struct.pack_into("BBHiQQIIQHHi", entries, 0, READ_FIXED, 0, 0, source, 0, x.ctypes.data + 4000, 4000, 0, 0, 0, 0, 0)
+struct.pack_into("I", queue, sq_array, 0)
+struct.pack_into("I", queue, sq_tail, 1)
+system(ENTER, ring, 1, 1, GETEVENTS, None, 0)
+assert struct.unpack_from("i", queue, completions + 8) == (4000,) and (x[1000:2000] == 7).all()
+send("written")
+system(REGISTER, ring, UNREGISTER_BUFFERS, None, 0)
+send("free")
+send("again")
+"""
+
+
+def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str, tracked: None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PINNED.replace("{device}", device)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    if "refused" in done.stdout:  # io_uring, in this container
+        pytest.skip("device unavailable")
+    size = 64 * PAGE
+    assert done.stdout.splitlines() == [
+        f"first {size} True False",
+        "again 0 True False",
+        f"pinned {size} True True",
+        f"again {size} True True",
+        f"written {size} True True",
+        f"free {size} True False",
+        "again 0 True False",
+    ]
+
+
 def test_where_the_kernel_refuses_everything_is_sent_again(device: str) -> None:
     x = ramp()
     with testing.residency("explicit", tracking=False):

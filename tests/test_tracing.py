@@ -257,8 +257,27 @@ def test_a_region_that_can_not_be_entered_leaves_no_span(tmp_path: Path) -> None
                 pass
     finally:
         testing.sim_device()
-    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"]
+    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"] * 2  # again without garbage
     assert made.summary.regions == 0 and refused.events == []
+    saved(made, tmp_path)
+
+
+def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_path: Path) -> None:
+    testing.sim_device(capacity=1000)
+    try:
+        with trace() as made:
+            cycle: list[Any] = [offload_args(np.ones(100), device="sim:0")]
+            cycle.append(cycle)
+            cycle[0].__enter__()
+            del cycle
+            second = np.ones(100)
+            with pytest.warns(ResourceWarning, match="never left"), offload_args(second, device="sim:0"):
+                pass
+    finally:
+        testing.sim_device()
+    span = [event for event in made.events if event.kind == "region"][-1]
+    assert span.name == "second" and span.places[0].file == __file__
+    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"]
     saved(made, tmp_path)
 
 

@@ -317,6 +317,94 @@ static void handles_of_callers_streams_are_used_again(void) {
   check_empty();
 }
 
+/* T08: each staged factor is freed while the call that reads it is still to run; the others take its memory. */
+static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
+  enum { REGIONS = 3, ROUNDS = 20 };
+  float sums[REGIONS] = {0};
+  int64_t n = 1;
+  oa_device *sim = oa_device_of(device);
+  oa_region_options options = {.has_stream = 1}; /* the first's calls run on another stream than it frees memory on */
+  oa_region *regions[REGIONS];
+  oa_array arrays[REGIONS];
+  CHECK_OK(sim->backend->stream_create(sim, &options.stream));
+  for (int i = 0; i < REGIONS; i++) {
+    arrays[i] = vector(&sums[i], &n, OA_INOUT);
+    CHECK_OK(oa_region_enter(device, i ? NULL : &options, &arrays[i], 1, &regions[i]));
+  }
+  for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < REGIONS; i++) {
+      const float factor = (float)(round * REGIONS + i + 1);
+      oa_any *staged;
+      CHECK_OK(oa_stage(arrays[i].handle, &factor, OA_F32, &staged));
+      CHECK_OK(axpy(1, staged, 1, arrays[i].handle, 1, 1, 0));
+      CHECK_OK(oa_pointer_release(staged));
+    }
+  for (int i = 0; i < REGIONS; i++) leave(regions[i]);
+  for (int i = 0; i < REGIONS; i++) CHECK(sums[i] == (float)(ROUNDS * (i + 1) + REGIONS * ROUNDS * (ROUNDS - 1) / 2));
+  check_empty();
+}
+
+/* T09. A backend that notices the use of one stream. */
+static const oa_backend *real;
+static void *gone;
+
+static int watched_record(oa_device *sim, void *event, void *stream) {
+  CHECK(stream != gone);
+  return real->event_record(sim, event, stream);
+}
+static int watched_wait(oa_device *sim, void *stream, void *event) {
+  CHECK(stream != gone);
+  return real->stream_wait(sim, stream, event);
+}
+static int watched_synchronize(oa_device *sim, void *stream) {
+  CHECK(stream != gone);
+  return real->stream_synchronize(sim, stream);
+}
+static int watched_release(oa_device *sim, void *stream, uint64_t address, size_t nbytes) {
+  CHECK(stream != gone);
+  return real->release(sim, stream, address, nbytes);
+}
+static int watched_copy_down(oa_device *sim, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                             size_t width, size_t lines) {
+  CHECK(stream != gone);
+  return real->copy_down(sim, stream, to, to_pitch, from, from_pitch, width, lines);
+}
+
+static void a_callers_stream_that_is_gone_is_left_alone(void) {
+  float x[4] = {1, 2, 3, 4}, y[4] = {0}, z[4] = {0};
+  int64_t n = 4;
+  oa_device *sim = oa_device_of(device);
+  real = sim->backend;
+  oa_backend watched = *real;
+  watched.event_record = watched_record;
+  watched.stream_wait = watched_wait;
+  watched.stream_synchronize = watched_synchronize;
+  watched.release = watched_release;
+  watched.copy_down = watched_copy_down;
+  sim->backend = &watched;
+  for (int nested = 0; nested < 2; nested++) { /* what the stream wrote is used by another region, or is not */
+    oa_region *outer = NULL, *region;
+    oa_array kept[] = {vector(y, &n, OA_INOUT), vector(z, &n, OA_INOUT)};
+    oa_array lent[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};
+    oa_region_options options = {.has_stream = 1};
+    CHECK_OK(real->stream_create(sim, &options.stream));
+    if (nested) CHECK_OK(oa_region_enter(device, NULL, kept, 2, &outer));
+    CHECK_OK(oa_region_enter(device, &options, lent, 2, &region));
+    for (int i = 0; i < 10; i++) CHECK_OK(axpy(1, lent[0].handle, 1, lent[1].handle, 1, 4, 0));
+    gone = options.stream;
+    if (nested) CHECK_OK(axpy(1, kept[0].handle, 1, kept[1].handle, 1, 4, 0));
+    CHECK_OK(oa_update_from(&lent[1], -1));
+    CHECK(y[0] == (nested ? 20 : 10));
+    leave(region);
+    if (nested) CHECK_OK(axpy(1, kept[0].handle, 1, kept[1].handle, 1, 4, 0));
+    if (nested) leave(outer);
+    CHECK(y[3] == (nested ? 80 : 40) && z[3] == (nested ? 160 : 0));
+    gone = NULL;
+  }
+  sim->backend = real;
+  check_empty();
+}
+
 static void *many_regions(void *data) {
   const float *shared = data;
   float mine[64];
@@ -386,6 +474,8 @@ int main(void) {
     update_assign_and_stage();
     if (i < 2) threads_share_an_array();
     if (i == 1) handles_of_callers_streams_are_used_again();
+    if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it();
+    if (i > 0) a_callers_stream_that_is_gone_is_left_alone();
     if (i == 1) every_failing_backend_call_is_survived();
   }
   return failures();
