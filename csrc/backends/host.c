@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
@@ -41,11 +42,17 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   return OA_OK;
 }
 
+/* Large memory lies in large pages, as NumPy's own does: most of the time of a first use is the kernel's, page by page. */
 static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   (void)stream;
+  enum { LARGE = 4 << 20, LARGE_PAGE = 2 << 20 };
+  const size_t alignment = nbytes < LARGE ? ALIGNMENT : LARGE_PAGE;
   void *memory =
-      nbytes <= PTRDIFF_MAX ? aligned_alloc(ALIGNMENT, (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT) : NULL;
+      nbytes <= PTRDIFF_MAX ? aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment) : NULL;
   if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
+#ifdef MADV_HUGEPAGE
+  if (nbytes >= LARGE) madvise(memory, nbytes, MADV_HUGEPAGE); /* or not */
+#endif
   *address = (uintptr_t)memory;
   return OA_OK;
 }
