@@ -143,7 +143,7 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
         warm = [attempt(name, 1) for _ in range(2)]  # what is slow at first is many times so: pools fill, cores wake
         while name not in row.failed and sum(warm) < 0.05 and len(warm) < 1000:
             warm.append(attempt(name, 1))
-        counts[name] = int(min(max(1e-2 / max(min(warm), 1e-7), 1), 1000)) if name not in row.failed else 1
+        counts[name] = int(min(max(3e-2 / max(min(warm), 1e-7), 1), 1000)) if name not in row.failed else 1
     gc.collect()
     gc.disable()
     try:
@@ -228,6 +228,7 @@ class Comparison:
         self.plain: Plain | None = None
         self._pycuda_sgemv: Any = None
         self._pinned: Array | None = None
+        self._bus: list[float] = []  # seconds a byte, up and down
         self._random = np.random.default_rng(1)
         if not self.on_gpu:
             self.missing = dict.fromkeys((*MODULES, "plain C"), f"not for {device}")
@@ -289,6 +290,17 @@ class Comparison:
             self.sweep_sizes(1 << (20 if quick else 28))
         except Exception as error:
             print(f"The sweep failed: {said(error)}", flush=True)
+
+    def bus(self, up: int, down: int) -> float:
+        """µs that so many bytes take from and to pinned memory; NaN where plain C can't tell."""
+        if not self._bus and self.plain:
+            host = self.plain.pinned(1 << 26)
+            size = ctypes.c_size_t(host.nbytes)
+            self._bus = [
+                min(self.plain("copy", host, size, ctypes.c_int(way), ctypes.c_int(1)) for _ in range(9)) / host.nbytes
+                for way in (0, 1)
+            ]
+        return 1e6 * (self._bus[0] * up + self._bus[1] * down) if self._bus else np.nan
 
     def attempt(self, work: str, make: Callable[..., None], *arguments: Any) -> None:
         row = Row(work)
@@ -377,7 +389,7 @@ class Comparison:
         if n == 16384:
             row.goals.append(Goal("at least 45 GB/s", rate, 45, at_most=False))
         if n >= 1024:
-            row.note = f"{rate:.1f} GB/s"
+            row.note = f"{rate:.1f} GB/s; the bus alone takes {self.bus(A.nbytes, 0):,.0f} us"
 
     def sgemm(self, row: Row, n: int) -> None:
         A, B = self.filled(n, n), self.filled(n, n)
@@ -421,6 +433,17 @@ class Comparison:
         if most is not None:
             one, by = (CALL, "call ") if n == 64 else (OURS, "")
             row.goals = [Goal(f"{by}at most {most} of CuPy", row.over("CuPy", one), most)]
+        if n >= 1024 and self.on_gpu:
+            with offload_args(A, B, expected, device=device) as (dA, dB, dC):
+
+                def product() -> None:
+                    blas.gemm(1.0, dA, dB, 0.0, dC)
+                    device.synchronize()
+
+                product()
+                alone = min(calls(product)(1) for _ in range(9)) * 1e6
+            bus = self.bus(2 * A.nbytes, A.nbytes)
+            row.note = f"the bus alone takes {bus:,.0f} us, the product {alone:,.0f}"
 
     def copiers(self, a: Array, down: bool, pinned: Array | None) -> dict[str, Loop]:
         """One array of bytes, up or down, all of it there at the end."""

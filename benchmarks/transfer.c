@@ -130,7 +130,8 @@ static void ways(int64_t n) {
   if (n <= OA_SMALL_BYTES) printf(" packed %.1f/%.1f;", median(up, &c), median(down, &c));
   oa_tuning.small = 0;
   const int threads[] = {1, 4, 8, 12};
-  for (int64_t chunk = n / 8 < OA_SMALL_BYTES ? OA_SMALL_BYTES : n / 8; chunk <= OA_LARGE_BYTES && chunk <= n; chunk *= 2)
+  for (int64_t chunk = n / 8 < OA_SMALL_BYTES ? OA_SMALL_BYTES : n / 8; chunk <= OA_LARGE_BYTES && chunk <= n;
+       chunk *= 2)
     for (int past = 0; past < 2; past++) {
       oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
       oa_tuning.past_least = 0;
@@ -229,9 +230,9 @@ static void sgemv(void) {
 /* -- in place ----------------------------------------------------------------------------------------------------- */
 
 struct small {
-  int n, up, down;          /* bytes that go up, and down, which lie behind them */
-  float *host, *pinned;     /* all operands, in the order A, x, y or A, B, C */
-  float *there;             /* NULL: the pinned memory is used as it is */
+  int n, up, down;      /* bytes that go up, and down, which lie behind them */
+  float *host, *pinned; /* all operands, in the order A, x, y or A, B, C */
+  float *there;         /* NULL: the pinned memory is used as it is */
   cublasHandle_t handle;
   cudaStream_t stream;
   int product; /* sgemm */

@@ -19,9 +19,9 @@ typedef struct oa_device oa_device;
 enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* the reason is being written; it can be read */
 
 enum oa_backend_flags {
-  OA_HOST_CALLS = 1,    /* vendor libraries run on the CPU, through `submit` */
-  OA_HOST_READABLE = 2, /* the device can read plain host memory: room for mapping with no copy; not used yet */
-  OA_SYNCHRONOUS = 4,   /* every operation is complete when it returns: streams and events may be NULL */
+  OA_HOST_CALLS = 1,     /* vendor libraries run on the CPU, through `submit` */
+  OA_HOST_READABLE = 2,  /* the device can read plain host memory: room for mapping with no copy; not used yet */
+  OA_SYNCHRONOUS = 4,    /* every operation is complete when it returns: streams and events may be NULL */
   OA_PINNED_IN_PLACE = 8 /* what `pin` gave is device memory too, at the same address */
 };
 

@@ -19,7 +19,7 @@ struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .part_least = 64 << 10,
                               .split_least = 1 << 20,
                               .past_least = 512 << 10,
-                              .past_most = 32 << 20};
+                              .past_most = 64 << 20};
 
 /* -- pieces: some lines of a move, or a part of one ------------------------------------------------------------------ */
 
@@ -276,9 +276,8 @@ static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
   c->status = OA_OK;
   c->block = oa_block_take(b->device, OA_BLOCK_LARGE, wait);
   if (!c->block) return;
-  c->status =
-      backend->copy_down(b->device, b->stream, c->block->memory, (size_t)p.width, address_of(&p),
-                         (size_t)p.move->lines.pitch, (size_t)p.width, (size_t)p.lines);
+  c->status = backend->copy_down(b->device, b->stream, c->block->memory, (size_t)p.width, address_of(&p),
+                                 (size_t)p.move->lines.pitch, (size_t)p.width, (size_t)p.lines);
   if (!c->status && (c->status = oa_block_mark(b->device, c->block, b->stream))) {
     oa_saved_error first;
     oa_error_save(&first);
@@ -330,8 +329,9 @@ static bool open_chunk(batch *b, int64_t n) {
 static void close_chunk(batch *b, int64_t n, const piece *p) {
   chunk *c = &b->ring[n % RING];
   if (b->up && c->block) {
-    int status = b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
-                                                   c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
+    int status =
+        b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
+                                          c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
     if (status)
       oa_block_give(b->device, c->block);
     else
@@ -644,7 +644,9 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
   return status;
 }
 
-static bool is_new(const oa_move *move) { return move->staged || move->in_place || move->drained == oa_lines_bytes(move->lines); }
+static bool is_new(const oa_move *move) {
+  return move->staged || move->in_place || move->drained == oa_lines_bytes(move->lines);
+}
 static bool is_torn(const oa_move *move) { return move->torn || (move->drained && !is_new(move)); }
 
 /* "; a, b: new" and so on, of those that answer to `is`. */
@@ -677,11 +679,7 @@ static int tell_torn(const batch *b, int status) {
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
   const oa_backend *backend = device->backend;
   const bool here = backend->flags & OA_SYNCHRONOUS;
-  batch b = {.device = device,
-             .stream = stream,
-             .moves = moves,
-             .count = count,
-             .mutex = PTHREAD_MUTEX_INITIALIZER};
+  batch b = {.device = device, .stream = stream, .moves = moves, .count = count, .mutex = PTHREAD_MUTEX_INITIALIZER};
   bool direct = false;
   for (int i = 0; i < count; i++) {
     oa_move *move = &moves[i];

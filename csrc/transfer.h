@@ -37,10 +37,10 @@ typedef struct oa_move {
   int64_t padding;           /* bytes behind the only line that nobody uses, so that they may travel too */
   bool in_place;             /* address is pinned memory, which the device uses as it is; nobody does at the moment */
   /* transfer's own */
-  struct oa_block *block;       /* given back once all that is staged in it is drained */
-  const char *staged;           /* where its bytes lie in a block */
-  int64_t first;                /* its first chunk's number in the batch */
-  int64_t drained;              /* bytes that reached the array; atomically */
+  struct oa_block *block; /* given back once all that is staged in it is drained */
+  const char *staged;     /* where its bytes lie in a block */
+  int64_t first;          /* its first chunk's number in the batch */
+  int64_t drained;        /* bytes that reached the array; atomically */
   bool direct, torn;
   oa_move_trace trace;
 } oa_move;

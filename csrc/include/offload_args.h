@@ -121,7 +121,7 @@ typedef struct oa_region_options {
   void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
   int has_wait_stream; /* 1 if wait_stream is given */
   int64_t tag;         /* what the trace knows the region by; anything */
-  int once;            /* 1 if each array is used by one call: small ones then need not be copied where the device can use
+  int once; /* 1 if each array is used by one call: small ones then need not be copied where the device can use
                           pinned memory of the host as it is */
 } oa_region_options;
 
