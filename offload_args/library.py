@@ -364,16 +364,22 @@ class Binding:
         self._check(name, tokens, arguments, results_on_device=True)
         anchor = next(one for one in arguments if isinstance(one, DevicePtr))
         passed: list[Any] = []
-        for token, value in zip(tokens, arguments, strict=True):
-            if isinstance(value, DevicePtr):
-                passed.append(value._cd)
-            elif token.kind == "scalar":
-                passed.append(self._stage(anchor, token, value))
-            else:
-                passed.append(value)
-        status = getattr(self._lib, f"oa_{self._library}_{name}_device")(*passed)
-        if status:
-            raise_status(status)
+        staged: list[Any] = []
+        try:
+            for token, value in zip(tokens, arguments, strict=True):
+                if isinstance(value, DevicePtr):
+                    passed.append(value._cd)
+                elif token.kind == "scalar":
+                    staged.append(self._stage(anchor, token, value))
+                    passed.append(ffi.cast(f"oa_{token.dtype} *", staged[-1]))
+                else:
+                    passed.append(value)
+            status = getattr(self._lib, f"oa_{self._library}_{name}_device")(*passed)
+            if status:
+                raise_status(status)
+        finally:
+            for one in staged:  # given back in the order of the stream, after the call
+                lib.oa_pointer_release(one)
 
     def explain(self, name: str, arguments: tuple[Any, ...], error: BaseException) -> None:
         """Make the call whose scalars are on the device, or raise what is wrong with the arguments.
@@ -422,7 +428,7 @@ class Binding:
         staged = ffi.new("oa_any **")
         number = ffi.from_buffer(np.asarray(value, dtype=token.dtype_name).reshape(1).view(np.uint8))
         _allocate(lib.oa_stage, ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
-        return ffi.cast(f"oa_{token.dtype} *", staged[0])
+        return staged[0]
 
     def _check(
         self, name: str, tokens: Sequence[_Token], arguments: tuple[Any, ...], *, results_on_device: bool

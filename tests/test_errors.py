@@ -245,6 +245,21 @@ def test_scalars_and_results_on_the_device(library: ModuleType, device: str) -> 
     np.testing.assert_allclose(norm, [np.linalg.norm(expected)], rtol=1e-6)
 
 
+def test_a_scalar_that_a_call_sends_to_the_device_is_gone_after_it(library: ModuleType, device: str) -> None:
+    A, x, y, alpha = ramp(3, 4), ramp(4), ramp(3), np.array([2.0], np.float32)
+    expected = ramp(3)
+    with offload_args(A, x, y, alpha, device=device) as (dA, dx, dy, da):
+        before = Device(device).counters
+        for _ in range(5):
+            gemv(library, 3, 4, da, dA.offset(0), 3, dx, 0.5, dy)
+            expected = 2 * A.reshape(4, 3).T @ x + 0.5 * expected
+        with pytest.raises(ExtentError):
+            gemv(library, 3, 5, da, dA.offset(0), 3, dx, 0.5, dy)
+        after = Device(device).counters
+        assert (after.mappings, after.memory_used) == (before.mappings, before.memory_used)
+    np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
 def test_data_that_a_failed_call_left_undefined_is_never_read() -> None:
     sim = testing.sim_device()
     x, y = ramp(4), ramp(4)
