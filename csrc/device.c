@@ -269,6 +269,15 @@ int oa_device_synchronize(int number) {
   return status ? status : oa_trace_synchronize_device(device, 0, "oa_device_synchronize");
 }
 
+int oa_device_trim(int number) {
+  oa_device *device;
+  int status = find(number, "oa_device_trim", &device);
+  if (status) return status;
+  status = oa_staging_trim(device);
+  const int trimmed = device->backend->trim(device);
+  return status ? status : trimmed;
+}
+
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);

@@ -68,6 +68,7 @@ int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
   if (!nbytes || !memory)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
   status = pin(device, nbytes, memory);
+  if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = pin(device, nbytes, memory);
   return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
 }
 
@@ -193,6 +194,36 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
     }
   }
   return block;
+}
+
+int oa_staging_trim(oa_device *device) {
+  struct oa_staging *staging = device->staging;
+  int status = OA_OK;
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) {
+    struct shelf *shelf = &staging->shelves[kind];
+    pthread_mutex_lock(&staging->mutex);
+    oa_block *idle = shelf->first;
+    shelf->first = NULL;
+    shelf->last = &shelf->first;
+    pthread_mutex_unlock(&staging->mutex);
+    while (idle) { /* under way copies may use it still, and those who wait for one get it first */
+      oa_block *block = idle;
+      idle = block->next;
+      if (block->busy && !status) status = oa_block_await(device, block);
+      pthread_mutex_lock(&staging->mutex);
+      const bool keep = block->busy || shelf->waiting;
+      if (keep) put(staging, block);
+      if (!keep) shelf->made--;
+      pthread_mutex_unlock(&staging->mutex);
+      if (!keep) {
+        device->backend->event_destroy(device, block->event);
+        const int unpinned = unpin(device, block->memory, block->nbytes);
+        if (!status) status = unpinned;
+        free(block);
+      }
+    }
+  }
+  return status;
 }
 
 void oa_block_give(oa_device *device, oa_block *block) {

@@ -23,7 +23,8 @@ typedef struct oa_block {
 /* How a block is taken when none is at hand: wait for one that somebody holds, or do without. */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
-int oa_staging_new(oa_device *device); /* when the device opens */
+int oa_staging_new(oa_device *device);  /* when the device opens */
+int oa_staging_trim(oa_device *device); /* unpins the blocks that nobody uses */
 /* Tells that so many bytes are to travel in chunks, and answers through how many they may: pinning one costs as much time as
  * some MiB gain, so there get to be more as more is moved. */
 int oa_staging_expect(oa_device *device, int64_t bytes);

@@ -1229,6 +1229,14 @@ static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argum
   Py_RETURN_NONE;
 }
 
+static PyObject *device_trim(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_trim(device);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 /* (device, capacity, fail_after, delay_us) */
 static PyObject *sim_configure(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int device;
@@ -1374,6 +1382,7 @@ static PyMethodDef functions[] = {
     {"device_residency", device_residency, METH_O, NULL},
     {"residency_configure", residency_configure, METH_VARARGS, NULL},
     {"device_synchronize", device_synchronize, METH_O, NULL},
+    {"device_trim", device_trim, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},
     {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
     {"trace_set", trace_set, METH_VARARGS, NULL},

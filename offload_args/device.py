@@ -188,6 +188,14 @@ class Device:
         """Wait for all its work, also that of others in this process."""
         _array.device_synchronize(self.number)
 
+    def trim(self) -> None:
+        """Give idle memory back, once all its work is done: the device's own, and what past copies had pinned.
+
+        Nobody needs to, for want of memory does it too: it is for other programs on the same machine. What stays on
+        the device (keep) stays.
+        """
+        _array.device_trim(self.number)
+
     def __reduce__(self) -> tuple[type[Device], tuple[str]]:
         return Device, (self.name,)
 

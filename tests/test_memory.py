@@ -38,6 +38,34 @@ def test_a_pinned_array_is_freed_with_its_last_view(device: str) -> None:
     assert Device(device).counters.pinned_bytes == before
 
 
+def test_trim_gives_back_what_past_copies_had_pinned(device: str) -> None:
+    gc.collect()
+    x = np.ones(1 << 20)
+    for n in (8, 1 << 20):
+        with offload_args(x[:n], device=device) as (dx,):
+            blas.scal(2.0, dx)
+    used = Device(device).counters.pinned_bytes
+    assert used > 0 or device == "host"
+    Device(device).trim()
+    assert Device(device).counters.pinned_bytes == 0
+    with offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+    assert (x[0], x[-1]) == (8, 4)
+
+
+def test_pinned_blocks_of_past_copies_make_room_for_a_pinned_array(device: str) -> None:
+    code = f"""
+import numpy as np
+from offload_args import blas, empty, offload_args
+x = np.ones(1 << 20)
+with offload_args(x, device={device!r}) as (dx,):
+    blas.scal(2.0, dx)
+print(empty(1 << 20, device={device!r}).nbytes, x.sum())
+"""
+    use = run(code, OFFLOAD_ARGS_PINNED_LIMIT=str(9 << 20))
+    assert use.stdout.split() == ["8388608", "2097152.0"], use
+
+
 def test_t06_shapes_and_dtypes_that_no_array_has_are_refused() -> None:
     with pytest.raises(ArgumentError, match="empty: shape needs whole numbers"):
         empty((2, 1.5), device="host")  # type: ignore[arg-type]

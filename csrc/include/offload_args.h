@@ -198,6 +198,8 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
+/* Waits for the device, and gives idle memory back to the driver: its own, and the pinned blocks of past copies. */
+int oa_device_trim(int device);
 /* Host memory from which and to which the device's copies go directly (host, sim: plain memory). Bounded by
  * OFFLOAD_ARGS_PINNED_LIMIT, or half of the machine's memory. */
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);

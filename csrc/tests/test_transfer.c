@@ -437,6 +437,7 @@ static void *many_transfers(void *data) {
     CHECK_OK(oa_region_wait(region));
     for (int64_t i = 0; i < n; i++) CHECK(x[i] == (unsigned char)(seed + round));
     for (int64_t i = 0; i < m; i++) CHECK(y[i] == (unsigned char)(seed + 2));
+    if (seed == 5) CHECK_OK(oa_device_trim(number));
     free(x);
     free(y);
   }
