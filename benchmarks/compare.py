@@ -389,7 +389,9 @@ class Comparison:
         if n == 16384:
             row.goals.append(Goal("at least 45 GB/s", rate, 45, at_most=False))
         if n >= 1024:
-            row.note = f"{rate:.1f} GB/s; the bus alone takes {self.bus(A.nbytes, 0):,.0f} us"
+            row.note = f"{rate:.1f} GB/s"
+            if self.on_gpu:
+                row.note += f"; the bus alone takes {self.bus(A.nbytes, 0):,.0f} us"
 
     def sgemm(self, row: Row, n: int) -> None:
         A, B = self.filled(n, n), self.filled(n, n)

@@ -42,24 +42,76 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   return OA_OK;
 }
 
-/* Large memory lies in large pages, as NumPy's own does: most of the time of a first use is the kernel's, page by page. */
+/* The kernel hands out new memory page by page, zeroed, which takes longer than to fill it: so some of what was given back
+ * is kept for those who want as much again, and large memory lies in large pages, as NumPy's does. */
+enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
+static const size_t most_idle_bytes = (size_t)256 << 20;
+static struct {
+  pthread_mutex_t mutex; /* a leaf */
+  int count;
+  size_t nbytes;
+  struct {
+    void *memory;
+    size_t nbytes;
+  } at[MOST_IDLE]; /* the oldest first */
+} idle = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* What is allocated for nbytes: few different sizes of large memory. */
+static size_t size_of(size_t nbytes) {
+  const size_t unit = nbytes < LARGE ? ALIGNMENT : nbytes < 2 * LARGE_PAGE ? LARGE : LARGE_PAGE;
+  return (nbytes + unit - 1) / unit * unit;
+}
+
+/* Under the mutex. */
+static void *take_idle(int i) {
+  void *memory = idle.at[i].memory;
+  idle.nbytes -= idle.at[i].nbytes;
+  for (idle.count--; i < idle.count; i++) idle.at[i] = idle.at[i + 1];
+  return memory;
+}
+
 static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   (void)stream;
-  enum { LARGE = 4 << 20, LARGE_PAGE = 2 << 20 };
-  const size_t alignment = nbytes < LARGE ? ALIGNMENT : LARGE_PAGE;
-  void *memory =
-      nbytes <= PTRDIFF_MAX ? aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment) : NULL;
-  if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
+  void *memory = NULL;
+  const size_t size = nbytes <= PTRDIFF_MAX - LARGE_PAGE ? size_of(nbytes) : 0;
+  if (size >= LARGE) {
+    pthread_mutex_lock(&idle.mutex);
+    for (int i = idle.count - 1; i >= 0 && !memory; i--)
+      if (idle.at[i].nbytes == size) memory = take_idle(i);
+    pthread_mutex_unlock(&idle.mutex);
+  }
+  if (size && !memory) {
+    memory = aligned_alloc(size % LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, size);
 #ifdef MADV_HUGEPAGE
-  if (nbytes >= LARGE) madvise(memory, nbytes, MADV_HUGEPAGE); /* or not */
+    if (memory && size % LARGE_PAGE == 0) madvise(memory, size, MADV_HUGEPAGE); /* or not */
 #endif
+  }
+  if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
   *address = (uintptr_t)memory;
   return OA_OK;
 }
 
 static int host_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
-  (void)device, (void)stream, (void)nbytes;
-  free((void *)(uintptr_t)address);
+  (void)device, (void)stream;
+  const size_t size = size_of(nbytes);
+  if (size < LARGE || size > most_idle_bytes) {
+    free((void *)(uintptr_t)address);
+    return OA_OK;
+  }
+  pthread_mutex_lock(&idle.mutex);
+  while (idle.count == MOST_IDLE || idle.nbytes + size > most_idle_bytes) free(take_idle(0));
+  idle.at[idle.count].memory = (void *)(uintptr_t)address;
+  idle.at[idle.count++].nbytes = size;
+  idle.nbytes += size;
+  pthread_mutex_unlock(&idle.mutex);
+  return OA_OK;
+}
+
+static int host_trim(oa_device *device) {
+  (void)device;
+  pthread_mutex_lock(&idle.mutex);
+  while (idle.count) free(take_idle(0));
+  pthread_mutex_unlock(&idle.mutex);
   return OA_OK;
 }
 
@@ -149,7 +201,7 @@ const oa_backend oa_backend_host = {
     .memory = host_memory,
     .allocate = host_allocate,
     .release = host_release,
-    .trim = nothing,
+    .trim = host_trim,
     .copy_up = host_copy_up,
     .copy_down = host_copy_down,
     .copy_up_later = host_copy_up,
