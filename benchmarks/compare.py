@@ -542,11 +542,12 @@ class Comparison:
             y[:] = start
             x, norm = Scratch((n,), np.float32), Scratch((), np.float32)
             with offload_args(A, y, x, norm, device=self.device) as (dA, dx, dy, length):
+                divisor, column, other = length[None, None], dy[:, None], dx[:, None]
                 for _ in range(steps):  # an even number: the last result is in y
                     blas.gemv(1.0, dA, dx, 0.0, dy)
                     blas.nrm2(dy, result=length)  # stays on the device: nobody waits for it
-                    blas.trsm(1.0, length[None, None], dy[:, None], side="R")  # dy /= length
-                    dx, dy = dy, dx
+                    blas.trsm(1.0, divisor, column, side="R")  # dy /= length
+                    dx, dy, column, other = dy, dx, other, column
 
         add(OURS, ours)
         if plain := self.plain:

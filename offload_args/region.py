@@ -116,7 +116,7 @@ def call(
     Raises what the region and the function raise.
     """
     passed = list(arguments)
-    places = [i for i, one in enumerate(passed) if is_array(one)]
+    places = [i for i, one in enumerate(passed) if type(one) is np.ndarray or is_array(one)]
     lent = [passed[i] for i in places]
     names = [name for name, one in keywords.items() if is_array(one)] if keywords else []
     lent += [keywords[name] for name in names]
