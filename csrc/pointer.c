@@ -157,7 +157,7 @@ int oa_pointer_release(oa_any *view) {
     oa_mapping *staged = slot->mapping && slot->mapping->kind == OA_MAPS_STAGED ? slot->mapping : NULL;
     oa_state *region = slot->region;
     oa_slot_release(slot);
-    if (staged) {
+    if (staged && !staged->escaped) { /* else a captured graph may read it as long as the region is open */
       for (int i = 0; i < region->mapping_count; i++)
         if (region->mappings[i] == staged) region->mappings[i] = region->mappings[--region->mapping_count];
       status = oa_mapping_free(staged, region->stream);

@@ -57,9 +57,9 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
   int status = OA_OK;
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   if (--arena->mappings) {
-    if (order) status = oa_stream_advance(stream);
-    if (order && !status) status = oa_uses_add(&arena->uses, stream, true);
-    return status;
+    if (arena->block || !order) return OA_OK;
+    status = oa_stream_advance(stream);
+    return status ? status : oa_uses_add(&arena->uses, stream, true);
   }
   int released = OA_OK;
   if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
@@ -862,16 +862,17 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    if (--mapping->holders > 0 || outcome == OA_DISCARD || !region->moves) continue;
-    for (int p = 0; p < mapping->part_count; p++)
-      if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes &&
-          mapping->kind == OA_MAPS_HOST && outcome == OA_COMMIT)
-        append_name(invalid, sizeof invalid, mapping->parts[p].name);
-    if (mapping->escaped) {
+    if (--mapping->holders > 0) continue;
+    if (mapping->escaped) { /* whatever the outcome: who has its address may be at it still */
       oa_unlock();
       remember(region, oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address"));
       oa_lock();
     }
+    if (outcome == OA_DISCARD || !region->moves) continue;
+    for (int p = 0; p < mapping->part_count; p++)
+      if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes &&
+          mapping->kind == OA_MAPS_HOST && outcome == OA_COMMIT)
+        append_name(invalid, sizeof invalid, mapping->parts[p].name);
     if (mapping->kept) oa_kept_before_down(mapping);
     const int count = moves_down(mapping, region->moves + region->move_count);
     if (!count) continue;
@@ -940,9 +941,12 @@ static void complete(oa_state *region) {
   int status = OA_OK;
   region->completing = true;
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
-    for (int i = 0; i < region->mapping_count; i++)
-      if (region->mappings[i]->references == 1)
-        remember(region, oa_uses_order(&region->mappings[i]->uses, region->stream, true));
+    for (int i = 0; i < region->mapping_count;
+         i++) { /* a block goes back in no stream's order: each waits, whoever is last */
+      const oa_mapping *mapping = region->mappings[i];
+      if (mapping->references == 1 || (mapping->arena && mapping->arena->block))
+        remember(region, oa_uses_order(&mapping->uses, region->stream, true));
+    }
     for (oa_stream *s = region->foreign; s; s = s->next)
       if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
     oa_unlock();

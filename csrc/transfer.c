@@ -134,7 +134,7 @@ typedef struct chunk {
   int status;           /* of its copy down */
 } chunk;
 
-enum { RING = 64, AHEAD = 4, MOST_PARTICIPANTS = RING - AHEAD };
+enum { RING = 64, AHEAD = 4 };
 
 typedef struct batch {
   oa_device *device;
@@ -171,7 +171,6 @@ static bool stopped(const batch *b) { return atomic_load_explicit(&b->stop, memo
 
 /* The next number of `most`, if there is one left. */
 static bool next_number(batch *b, int64_t most, int64_t *number) {
-  if (stopped(b)) return false;
   *number = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed);
   return *number < most;
 }
@@ -249,13 +248,8 @@ static void pause_a_while(int looks) {
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* Until the entry's turn has come; false if the batch has been given up meanwhile. */
-static bool await_turn(const batch *b, const chunk *c, int64_t turn) {
-  for (int i = 0; atomic_load_explicit(&c->turn, memory_order_acquire) != turn; i++) {
-    if (stopped(b)) return false;
-    pause_a_while(i);
-  }
-  return true;
+static void await_turn(const chunk *c, int64_t turn) {
+  for (int i = 0; atomic_load_explicit(&c->turn, memory_order_acquire) != turn; i++) pause_a_while(i);
 }
 
 /* Once some bytes of an array are new the others should be too: what failed is tried the plain way before it is given up,
@@ -274,17 +268,16 @@ static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
   chunk *c = &b->ring[n % RING];
   const oa_backend *backend = b->device->backend;
   c->status = OA_OK;
-  c->block = oa_block_take(b->device, OA_BLOCK_LARGE, wait);
+  c->block = stopped(b) ? NULL : oa_block_take(b->device, OA_BLOCK_LARGE, wait);
   if (!c->block) return;
   c->status = backend->copy_down(b->device, b->stream, c->block->memory, (size_t)p.width, address_of(&p),
                                  (size_t)p.move->lines.pitch, (size_t)p.width, (size_t)p.lines);
-  if (!c->status && (c->status = oa_block_mark(b->device, c->block, b->stream))) {
-    oa_saved_error first;
-    oa_error_save(&first);
-    backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
-    oa_error_restore(&first);
-  }
+  if (!c->status) c->status = oa_block_mark(b->device, c->block, b->stream);
   if (!c->status) return;
+  oa_saved_error first;
+  oa_error_save(&first);
+  backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
+  oa_error_restore(&first);
   if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
   oa_block_give(b->device, c->block);
   c->block = NULL;
@@ -292,50 +285,48 @@ static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
 
 /* Sees to it that chunk n is on its way down, and some more behind it where blocks are free. One thread issues at a time;
  * none waits for it whose chunk is under way. */
-static bool issue_to(batch *b, int64_t n) {
+static void issue_to(batch *b, int64_t n) {
   for (int looks = 0; atomic_exchange(&b->issuing, true); looks++) {
-    if (atomic_load(&b->issued) > n) return true;
-    if (stopped(b)) return false;
+    if (atomic_load(&b->issued) > n) return;
     pause_a_while(looks);
   }
-  for (int64_t i = b->issued; i < b->chunks && i <= n + AHEAD && !stopped(b); b->issued = ++i) {
+  for (int64_t i = b->issued; i < b->chunks && i <= n + AHEAD; b->issued = ++i) {
     chunk *c = &b->ring[i % RING];
     const bool must = i <= n;
-    if (must ? !await_turn(b, c, 2 * i) : atomic_load(&c->turn) != 2 * i) break;
+    if (must)
+      await_turn(c, 2 * i);
+    else if (atomic_load(&c->turn) != 2 * i)
+      break;
     issue(b, i, must ? OA_BLOCK_WAIT : OA_BLOCK_NOW);
     if (!must && !c->block && !c->status) break; /* later, then */
   }
   atomic_store(&b->issuing, false);
-  return b->issued > n;
 }
 
 /* The first part's thread opens a chunk for the others. */
-static bool open_chunk(batch *b, int64_t n) {
+static void open_chunk(batch *b, int64_t n) {
   chunk *c = &b->ring[n % RING];
   if (b->up) {
-    if (!await_turn(b, c, 2 * n)) return false;
-    c->block = oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
+    await_turn(c, 2 * n);
+    c->block = stopped(b) ? NULL : oa_block_take(b->device, OA_BLOCK_LARGE, OA_BLOCK_WAIT);
   } else {
-    if (!issue_to(b, n)) return false;
-    if (c->block) c->status = oa_block_await(b->device, c->block);
+    issue_to(b, n);
+    if (c->block && !stopped(b)) c->status = oa_block_await(b->device, c->block);
     if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
   }
   atomic_store_explicit(&c->left, b->split, memory_order_relaxed);
   atomic_store_explicit(&c->turn, 2 * n + 1, memory_order_release);
-  return true;
 }
 
 /* The last part's thread sends it up, or gives its block back. */
 static void close_chunk(batch *b, int64_t n, const piece *p) {
   chunk *c = &b->ring[n % RING];
-  if (b->up && c->block) {
+  if (b->up && c->block && !stopped(b)) {
     int status =
         b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
                                           c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
-    if (status)
-      oa_block_give(b->device, c->block);
-    else
-      status = oa_block_give_after(b->device, c->block, b->stream);
+    const int given = oa_block_give_after(b->device, c->block, b->stream); /* some of it may be under way */
+    if (!status) status = given;
     if (status) note_failure(b, status, true);
   } else if (c->block) { /* if it couldn't be waited for, it stays busy until its event can */
     oa_block_give(b->device, c->block);
@@ -347,6 +338,7 @@ static void close_chunk(batch *b, int64_t n, const piece *p) {
 static void work_part(batch *b, const chunk *c, const piece *p, int64_t at) {
   char *memory = c->block ? (char *)c->block->memory + at : NULL;
   int status;
+  if (stopped(b)) return; /* but every chunk is opened and closed: others may be waiting for its block */
   if (!b->up && (!memory || c->status)) {
     again(b, p, c->status);
   } else if (!b->up) {
@@ -371,7 +363,10 @@ static void work(void *data) {
     const int64_t n = number / b->split;
     const int k = (int)(number % b->split);
     chunk *c = &b->ring[n % RING];
-    if (!(k ? await_turn(b, c, 2 * n + 1) : open_chunk(b, n))) break;
+    if (k)
+      await_turn(c, 2 * n + 1);
+    else
+      open_chunk(b, n);
     const piece p = chunk_at(b, n);
     piece part;
     if (part_of(&p, k, b->split, &part, &at)) work_part(b, c, &part, at);
@@ -385,7 +380,7 @@ static void work_here(void *data) {
   batch *b = data;
   const oa_backend *backend = b->device->backend;
   int64_t number;
-  while (next_number(b, b->chunks, &number)) {
+  while (!stopped(b) && next_number(b, b->chunks, &number)) {
     const piece p = chunk_at(b, number);
     const size_t pitch = (size_t)p.move->lines.pitch, width = (size_t)p.width, lines = (size_t)p.lines;
     const uint64_t address = address_of(&p);
@@ -429,7 +424,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Works the batch off, on several threads. */
 static void work_off(batch *b, int64_t bytes) {
-  const int64_t threads = least(oa_threads_count(), MOST_PARTICIPANTS);
+  const int64_t threads = oa_threads_count();
   cut(b, chunk_of(bytes));
   if (b->device->backend->flags & OA_SYNCHRONOUS) {
     oa_threads_run(work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
@@ -443,8 +438,6 @@ static void work_off(batch *b, int64_t bytes) {
   b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
   const int64_t blocks = oa_staging_expect(b->device, bytes);
   oa_threads_run(work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
-  for (int i = 0; i < RING; i++) /* of a batch that was given up */
-    if (ring[i].block) oa_block_give(b->device, ring[i].block);
 }
 
 /* -- packing: small arrays, one block and as few copies as can be ----------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* The transfer engine: every way that bytes travel, every size around the seams, every failing call, on host and sim (and
  * on cuda where there is one). */
+#include "../library.h"
+#include "../region.h"
 #include "../staging.h"
 #include "../stream.h"
 #include "../transfer.h"
@@ -401,6 +403,130 @@ static void small_arguments_used_once_need_no_device_memory(void) {
   }
 }
 
+/* -- who is still at it --------------------------------------------------------------------------------------------- */
+
+/* to[0] = from[0], or to[0 .. 64) = value if from is NULL, after a while. */
+typedef struct late {
+  volatile unsigned char *to, *from;
+  unsigned char value;
+  unsigned us;
+} late;
+
+static void late_run(void *data) {
+  late *l = data;
+  usleep(l->us);
+  if (l->to && l->from) l->to[0] = l->from[0];
+  for (int i = 0; i < 64 && l->to && !l->from; i++) l->to[i] = l->value;
+}
+
+/* A call that reads from, and writes to[0] unless to is NULL. */
+static void late_copy(oa_any *to, oa_any *from, unsigned us) {
+  oa_operand operands[] = {
+      {.name = "from", .pointer = from, .access = OA_READ, .dtype = OA_U8, .extent = OA_ELEMENTS(64)},
+      {.name = "to", .pointer = to, .access = OA_READ_WRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(64)}};
+  oa_call call = {.function = "test.late_copy", .operands = operands, .count = to ? 2 : 1};
+  CHECK_OK(oa_begin(&call));
+  late l = {to ? operands[1].address : NULL, operands[0].address, 0, us};
+  CHECK_OK(oa_submit(&call, late_run, &l, sizeof l));
+}
+
+static oa_region *lend(oa_array *array, unsigned char *data, int direction, int once) {
+  static const int64_t n = 64;
+  const oa_region_options options = {.once = once};
+  oa_region *region = NULL;
+  *array = bytes_of(data, &n, direction);
+  CHECK_OK(oa_region_enter(number, &options, array, 1, &region));
+  return region;
+}
+
+static void leave(oa_region *region, int outcome) {
+  CHECK_OK(oa_region_finish(region, outcome, NULL));
+  CHECK_OK(oa_region_wait(region));
+}
+
+static void a_block_waits_for_who_has_its_address(int outcome) {
+  unsigned char x[64] = {1}, y[64];
+  uint64_t address;
+  oa_array array;
+  void *own = new_stream();
+  memset(y, 2, sizeof y);
+  oa_region *region = lend(&array, x, OA_BY_USE, 1);
+  CHECK_OK(oa_address(array.handle, &address));
+  late l = {.to = (unsigned char *)(uintptr_t)address, .value = 0xee, .us = 50000};
+  CHECK_OK(device->backend->submit(device, own, late_run, &l, sizeof l));
+  leave(region, outcome);
+  region = lend(&array, y, OA_INOUT, 1);
+  late_copy(NULL, array.handle, 80000);
+  CHECK_OK(add(array.handle, 64, 1));
+  leave(region, OA_COMMIT);
+  CHECK(y[0] == 3 && y[63] == 3);
+}
+
+static void *wait_for(void *region) {
+  CHECK_OK(oa_region_wait(region));
+  return NULL;
+}
+
+/* Two regions that share it are waited for at once, while a call in a third one reads it. */
+static void a_block_waits_for_all_that_use_it(void) {
+  unsigned char x[64], y[64] = {0}, z[64];
+  memset(x, 7, sizeof x);
+  memset(z, 9, sizeof z);
+  oa_array one, other, target, next;
+  oa_region *first = lend(&one, x, OA_IN, 1), *second = lend(&other, x, OA_IN, 0),
+            *third = lend(&target, y, OA_INOUT, 0);
+  late_copy(NULL, one.handle, 40000);
+  late_copy(NULL, other.handle, 40000);
+  late_copy(target.handle, one.handle, 300000);
+  CHECK_OK(oa_region_finish(first, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_finish(second, OA_COMMIT, NULL));
+  pthread_t threads[2];
+  pthread_create(&threads[0], NULL, wait_for, first);
+  pthread_create(&threads[1], NULL, wait_for, second);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  oa_region *last = lend(&next, z, OA_IN, 1);
+  late_copy(NULL, next.handle, 1);
+  leave(last, OA_COMMIT);
+  leave(third, OA_COMMIT);
+  CHECK(y[0] == 7);
+}
+
+static int is_capturing(oa_device *ours, void *stream, int *capturing) {
+  (void)ours, (void)stream;
+  *capturing = 1;
+  return OA_OK;
+}
+
+static void a_captured_scalar_lives_as_long_as_its_region(void) {
+  static oa_backend capturing;
+  const oa_backend *usual = device->backend;
+  unsigned char x[64] = {1};
+  const unsigned char value = 7;
+  const int64_t n = 64;
+  uint64_t address;
+  oa_array array = bytes_of(x, &n, OA_BY_USE);
+  oa_region *region;
+  oa_any *staged;
+  const oa_region_options options = {.stream = new_stream(), .has_stream = 1};
+  CHECK_OK(oa_region_enter(number, &options, &array, 1, &region));
+  CHECK_OK(oa_address(array.handle, &address)); /* brings it up */
+  CHECK_OK(oa_stage(array.handle, &value, OA_U8, &staged));
+  capturing = *usual;
+  capturing.stream_capturing = is_capturing;
+  device->backend = &capturing;
+  oa_operand operand = {
+      .name = "alpha", .pointer = staged, .access = OA_READ, .dtype = OA_U8, .extent = OA_ELEMENTS(1)};
+  oa_call call = {.function = "test.captured", .operands = &operand, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  const unsigned char *at = operand.address;
+  CHECK_OK(oa_end(&call, 0));
+  device->backend = usual;
+  CHECK_OK(oa_pointer_release(staged));
+  CHECK_OK(usual->synchronize(device));
+  CHECK(*at == value);
+  leave(region, OA_COMMIT);
+}
+
 /* What one region has left to bring down is brought down before another may write it. */
 static void a_region_that_was_left_keeps_its_bytes(int64_t n) {
   unsigned char *x = malloc((size_t)n);
@@ -520,6 +646,33 @@ static void without_pinned_memory(void) {
   CHECK_OK(oa_sim_configure(number, 0, 0, 0));
 }
 
+/* More threads than blocks, and batches that are given up: nobody waits for a block that never comes back. */
+static void with_few_blocks(void) {
+  open_device("sim:0");
+  tune(64, 4096);
+  CHECK_OK(oa_set_threads(16));
+  void *stream = new_stream();
+  const int64_t n = 4096 * 100;
+  uint64_t address;
+  char *x = calloc(1, (size_t)n);
+  CHECK_OK(oa_device_allocate(device, stream, (size_t)n, &address));
+  alarm(100);
+  for (int round = 0; round < 400; round++) {
+    oa_move move = {.host = x, .address = address, .lines = {0, n, n, 1}, .name = "x"};
+    const int k = 1 + round * 7 % 60, delay = round % 3 ? 0 : 20;
+    if (round % 2) CHECK_OK(oa_transfer_down(device, stream, &move, 1));
+    CHECK_OK(oa_sim_configure(number, 0, round % 4 < 2 ? k : -k, delay));
+    if (round % 2)
+      oa_transfer_settle(device, stream, &move, 1);
+    else
+      oa_transfer_up(device, stream, &move, 1);
+    atomic_store(&device->lost, 0);
+    CHECK_OK(oa_sim_configure(number, 0, 0, 0));
+    CHECK_OK(device->backend->stream_synchronize(device, stream));
+  }
+  free(x);
+}
+
 static void with_a_memory_limit(void) {
   open_device("sim:0");
   static unsigned char x[1 << 20], y[1 << 20];
@@ -557,6 +710,8 @@ static void again(const char *program, const char *variable, const char *value, 
 
 static void settings(const char *program) {
   again(program, "OFFLOAD_ARGS_PINNED_LIMIT", "0", "unpinned");
+  again(program, "OFFLOAD_ARGS_PINNED_LIMIT", "4MiB", "few");
+  again(program, "OFFLOAD_ARGS_PINNED_LIMIT", "8MiB", "few");
   again(program, "OFFLOAD_ARGS_MEMORY_LIMIT", "1MiB", "limit");
   const char *const nonsense[][2] = {{"OFFLOAD_ARGS_MEMORY_LIMIT", "plenty"}, {"OFFLOAD_ARGS_MEMORY_LIMIT", "-1"},
                                      {"OFFLOAD_ARGS_MEMORY_LIMIT", "101%"},   {"OFFLOAD_ARGS_MEMORY_LIMIT", "1 QB"},
@@ -585,6 +740,7 @@ static void everything(const char *name) {
 int main(int argc, char **argv) {
   if (argc == 3) {
     if (strcmp(argv[1], "unpinned") == 0) without_pinned_memory();
+    if (strcmp(argv[1], "few") == 0) with_few_blocks();
     if (strcmp(argv[1], "limit") == 0) with_a_memory_limit();
     if (strcmp(argv[1], "nonsense") == 0) with_nonsense(argv[2]);
     return failures();
@@ -608,6 +764,9 @@ int main(int argc, char **argv) {
   int devices = 0;
   if (oa_device_count("cuda", &devices) == OA_OK && devices) everything("cuda:0");
   open_device("sim:0");
+  for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++) a_block_waits_for_who_has_its_address(outcome);
+  a_block_waits_for_all_that_use_it();
+  a_captured_scalar_lives_as_long_as_its_region();
   forks_amid_transfers_are_silent();
   return failures();
 }
