@@ -169,6 +169,22 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
             row.rounds[name] = len(seen)
 
 
+def contenders(
+    row: Row, *shape: int
+) -> tuple[dict[str, tuple[Loop, Array]], Callable[[str, Callable[[Array], Loop]], None]]:
+    """Loops by name, each with the array of its result, and what adds one: it is given that array, or has failed."""
+    loops: dict[str, tuple[Loop, Array]] = {}
+
+    def add(name: str, make: Callable[[Array], Loop]) -> None:
+        result = np.zeros(shape, np.float32)
+        try:
+            loops[name] = make(result), result
+        except Exception as error:
+            row.failed[name] = said(error)
+
+    return loops, add
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -334,15 +350,8 @@ class Comparison:
 
     def sgemv(self, row: Row, n: int) -> None:
         A, x = self.filled(n, n), self.filled(n)
-        loops: dict[str, tuple[Loop, Array]] = {}
+        loops, add = contenders(row, n)
         device = self.device
-
-        def add(name: str, make: Callable[[Array], Loop]) -> None:
-            y = np.zeros(n, np.float32)
-            try:
-                loops[name] = make(y), y
-            except Exception as error:
-                row.failed[name] = said(error)
 
         def ours(y: Array) -> Loop:
             def once() -> None:
@@ -395,15 +404,8 @@ class Comparison:
 
     def sgemm(self, row: Row, n: int) -> None:
         A, B = self.filled(n, n), self.filled(n, n)
-        loops: dict[str, tuple[Loop, Array]] = {}
+        loops, add = contenders(row, n, n)
         device = self.device
-
-        def add(name: str, make: Callable[[Array], Loop]) -> None:
-            C = np.zeros((n, n), np.float32)
-            try:
-                loops[name] = make(C), C
-            except Exception as error:
-                row.failed[name] = said(error)
 
         def ours(C: Array) -> Loop:
             def once() -> None:

@@ -31,6 +31,8 @@ typedef struct piece {
 
 static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static piece whole(oa_move *move) { return (piece){move, 0, 0, move->lines.width, move->lines.count}; }
 
 static int64_t bytes_of(const piece *p) { return p->width * p->lines; }
@@ -59,14 +61,19 @@ static piece piece_of(oa_move *move, int64_t chunk, int64_t number) {
 /* The k-th of so many parts of a piece, which lies *at bytes behind its start when packed; false if that one is empty. */
 static bool part_of(const piece *p, int k, int of, piece *part, int64_t *at) {
   enum { GRAIN = 512 }; /* a multiple of every itemsize */
-  const int64_t all = p->lines == 1 ? p->width : p->lines;
-  const int64_t each = p->lines == 1 ? round_up((all + of - 1) / of, GRAIN) : (all + of - 1) / of, from = k * each;
-  const int64_t size = all - from < each ? all - from : each;
   *part = *p;
-  *at = p->lines == 1 ? from : from * p->width;
-  *(p->lines == 1 ? &part->offset : &part->line) += from;
-  *(p->lines == 1 ? &part->width : &part->lines) = size;
-  return size > 0;
+  if (p->lines == 1) {
+    const int64_t each = round_up((p->width + of - 1) / of, GRAIN);
+    *at = k * each;
+    part->offset += *at;
+    part->width = least(p->width - *at, each);
+    return part->width > 0;
+  }
+  const int64_t each = (p->lines + of - 1) / of;
+  *at = k * each * p->width;
+  part->line += k * each;
+  part->lines = least(p->lines - k * each, each);
+  return part->lines > 0;
 }
 
 static uint64_t address_of(const piece *p) {
@@ -420,8 +427,6 @@ static int64_t chunk_of(int64_t bytes) {
                                          : wanted;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Works the batch off, on several threads. */
 static void work_off(batch *b, int64_t bytes) {
   const int64_t threads = oa_threads_count();
@@ -546,8 +551,8 @@ static void sort(oa_move *moves, int count) {
 }
 
 /* Copies what the device uses where it lies. */
-static void copy_in_place(const oa_move *move, bool up) {
-  const piece p = whole((oa_move *)move);
+static void copy_in_place(oa_move *move, bool up) {
+  const piece p = whole(move);
   const oa_lines *l = &move->lines;
   void *there = (void *)(uintptr_t)move->address;
   const size_t pitch = (size_t)l->pitch, width = (size_t)l->width, count = (size_t)l->count;
