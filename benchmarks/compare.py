@@ -259,7 +259,8 @@ class Comparison:
         for name, module in MODULES.items():
             try:
                 self.modules[name] = self._imported(module)
-                self.versions[name] = str(getattr(self.modules[name], "__version__", "")) or "unknown"
+                version = getattr(self.modules[name], "__version__", None)
+                self.versions[name] = version or importlib.metadata.version(module)
             except Exception as error:
                 self.missing[name] = said(error)
 

@@ -288,17 +288,20 @@ static bool reserve(oa_device *device, size_t nbytes) {
   do {
     if (nbytes > INT64_MAX || used > device->memory_limit - (int64_t)nbytes) return false;
   } while (!atomic_compare_exchange_weak(&device->counts.memory_used, &used, used + (int64_t)nbytes));
-  used += (int64_t)nbytes;
-  int64_t peak = atomic_load_explicit(&device->counts.memory_peak, memory_order_relaxed);
-  while (used > peak && !atomic_compare_exchange_weak(&device->counts.memory_peak, &peak, used)) continue;
   return true;
 }
 
 static int allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   if (!reserve(device, nbytes)) return OA_ERROR_MEMORY;
   const int status = device->backend->allocate(device, stream, nbytes, address);
-  if (status) atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
-  return status;
+  if (status) {
+    atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
+    return status;
+  }
+  const int64_t used = atomic_load(&device->counts.memory_used);
+  int64_t peak = atomic_load_explicit(&device->counts.memory_peak, memory_order_relaxed);
+  while (used > peak && !atomic_compare_exchange_weak(&device->counts.memory_peak, &peak, used)) continue;
+  return OA_OK;
 }
 
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {

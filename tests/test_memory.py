@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from driver import registered
 
-from offload_args import Device, blas, empty, offload_args, testing
+from offload_args import Device, Scratch, blas, empty, offload_args, testing
 from offload_args.errors import ArgumentError, BackendError, DeviceMemoryError, SizeOverflowError
 
 
@@ -118,6 +118,14 @@ def test_t05_too_little_memory_is_told_on_every_device(device: str) -> None:
     message, left, values = use.stdout.splitlines()
     assert re.search(r"argument 2 .*1048576 bytes requested, \d+ free of \d+, \d+ used, limit 1000000", message), use
     assert (left, values) == ("0 0 0 True True", "200.0 50.0")
+
+
+def test_memory_that_was_refused_is_not_in_the_peak(device: str) -> None:
+    """A request that no limit forbids, but no device has room for."""
+    with pytest.raises(DeviceMemoryError, match="out of device memory"):
+        offload_args(Scratch((1 << 57,), np.uint8), device=device).__enter__()
+    with offload_args(np.ones(8), device=device):
+        assert 64 <= Device(device).counters.memory_peak < 1 << 57
 
 
 # Automatic collections are off: what is given back was collected for want of memory.

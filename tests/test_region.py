@@ -999,12 +999,14 @@ for i in range(10):
         piece = dx[2:]
         inner = offload_args(x, device=device)
         inner.__enter__()
-        if os.fork() == 0:
+        child_id = os.fork()
+        if child_id == 0:
             child(inner, x, dx)
             del cycle, kept, pinned, piece, inner
             gc.collect()
             sys.exit(7)
-        status = os.waitstatus_to_exitcode(os.wait()[1])
+        # This child: the other threads' first calls may be looking for their library, by a process, too.
+        status = os.waitstatus_to_exitcode(os.waitpid(child_id, 0)[1])
         blas.scal(2.0, piece)
         inner.__exit__(None, None, None)
         cycle[0].__exit__(None, None, None)
