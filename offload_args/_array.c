@@ -41,6 +41,7 @@ static struct {
   PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
   PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
   PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
+  PyObject *is_array;       /* (argument) -> whether call() lends it */
   PyObject *refuse;         /* (array, position): raises DTypeError */
   PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
   PyObject *raise_status;   /* (status): raises */
@@ -494,8 +495,6 @@ static PyMemberDef region_members[] = {
     {"_device", T_INT, offsetof(Region, device), 0, NULL},
     {"_keep_on_error", T_INT, offsetof(Region, keep_on_error), 0, NULL},
     {"_resident", T_INT, offsetof(Region, resident), 0, NULL},
-    {"_once", T_INT, offsetof(Region, once), 0, NULL},
-    {"_stacklevel", T_INT, offsetof(Region, stacklevel), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -823,32 +822,104 @@ static void add_note(PyObject *body) {
   Py_XDECREF(traceback);
 }
 
-static PyObject *region_exit(PyObject *object, PyObject *arguments) {
-  Region *self = (Region *)object;
-  PyObject *type, *body, *traceback;
-  if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
+/* Leaves the region, if it is open; body: the exception that its body raised, or NULL. -1 with an exception. */
+static int leave(Region *self, PyObject *body) {
   int open = OPEN, warnings = 0;
-  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_FALSE; /* it was left before */
-  int failed = type != Py_None;
-  int status = region_end(self, !failed ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
+  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) return 0; /* it was left before */
+  int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
   if (status != OA_OK) {
-    if (!failed) return NULL;
+    if (body == NULL) return -1;
     add_note(body);
   } else if (PyErr_Occurred()) { /* a signal handler's, while the trace was told */
-    return NULL;
-  } else if (warnings > 0 && !failed &&
+    return -1;
+  } else if (warnings > 0 && body == NULL &&
              PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
-    return NULL;
+    return -1;
   }
-  const char *warning = failed ? NULL : oa_take_warning();
-  if (warning != NULL && PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) < 0) return NULL;
+  const char *warning = body != NULL ? NULL : oa_take_warning();
+  return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
+}
+
+static PyObject *region_exit(PyObject *object, PyObject *arguments) {
+  PyObject *type, *body, *traceback;
+  if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
+  if (leave((Region *)object, type == Py_None ? NULL : body) < 0) return NULL;
   Py_RETURN_FALSE;
+}
+
+/* Appends what call() lends to the list. */
+static int note_lent(PyObject *lent, PyObject *argument) {
+  if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
+  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return PyList_Append(lent, argument);
+  PyObject *answer = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
+  Py_XDECREF(answer);
+  return answer == NULL ? -1 : answer == Py_True ? PyList_Append(lent, argument) : 0;
+}
+
+/* Leaves the region after a call that raised; its exception stays, or is the context of another. */
+static void leave_raising(Region *self) {
+  PyObject *type, *body, *traceback;
+  PyErr_Fetch(&type, &body, &traceback);
+  PyErr_NormalizeException(&type, &body, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(body, traceback);
+  if (leave(self, body) == 0) {
+    PyErr_Restore(type, body, traceback);
+    return;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  PyObject *newer;
+  PyErr_Fetch(&type, &newer, &traceback);
+  PyErr_NormalizeException(&type, &newer, &traceback);
+  PyException_SetContext(newer, body);
+  PyErr_Restore(type, newer, traceback);
+}
+
+/* offload_args.call: enters the region with the arrays among the arguments, calls with their pointers, leaves. */
+static PyObject *region_call(PyObject *object, PyObject *given) {
+  Region *self = (Region *)object;
+  PyObject *function, *arguments, *keywords, *name, *value;
+  if (!PyArg_ParseTuple(given, "OO!O!:_call", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords))
+    return NULL;
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  Py_ssize_t at = 0, next = 0;
+  PyObject *pointers = NULL, *result = NULL, *lent = PyList_New(0), *passed = PyTuple_New(count);
+  int failed = lent == NULL || passed == NULL;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
+  while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
+  if (failed) goto done;
+  Py_CLEAR(self->arguments);
+  self->arguments = PyList_AsTuple(lent);
+  self->once = 1;
+  self->stacklevel = 2;
+  if (self->arguments == NULL || (pointers = region_enter(object, NULL)) == NULL) goto done;
+  const Py_ssize_t lent_count = PyList_Size(lent);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *one = PyTuple_GetItem(arguments, i);
+    if (next < lent_count && one == PyList_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
+    PyTuple_SetItem(passed, i, Py_NewRef(one));
+  }
+  for (at = 0; !failed && PyDict_Next(keywords, &at, &name, &value);)
+    if (next < lent_count && value == PyList_GetItem(lent, next))
+      failed = PyDict_SetItem(keywords, name, PyTuple_GetItem(pointers, next++)) < 0;
+  if (!failed) result = PyObject_Call(function, passed, keywords);
+  if (result == NULL)
+    leave_raising(self);
+  else if (leave(self, NULL) < 0)
+    Py_CLEAR(result);
+
+done:
+  Py_XDECREF(lent);
+  Py_XDECREF(passed);
+  Py_XDECREF(pointers);
+  return result;
 }
 
 static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS,
      "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
     {"__exit__", region_exit, METH_VARARGS, "Leave it: what was written comes down, unless the body raised."},
+    {"_call", region_call, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1327,17 +1398,16 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"ndarray",        "pointer",           "declared",
-                          "ctypes",         "resolve",           "refuse",
-                          "dtype_code",     "raise_status",      "default_device",
-                          "packed_warning", "unwritten_warning", "entered_error",
-                          "watch_owner",    "collect",           NULL};
+  static char *names[] = {"ndarray",        "pointer",        "declared",          "ctypes",
+                          "resolve",        "refuse",         "dtype_code",        "raise_status",
+                          "default_device", "packed_warning", "unwritten_warning", "entered_error",
+                          "watch_owner",    "collect",        "is_array",          NULL};
   PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOO", names, &python.ndarray, &python.pointer,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOO", names, &python.ndarray, &python.pointer,
                                    &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
                                    &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
                                    &python.packed_warning, &python.unwritten_warning, &python.entered_error,
-                                   &python.watch_owner, &python.collect))
+                                   &python.watch_owner, &python.collect, &python.is_array))
     return NULL;
   PyObject *backend = PyImport_ImportModule("_cffi_backend");
   if (backend == NULL) return NULL;
@@ -1355,7 +1425,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
                       python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
                       python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner,
-                      python.collect};
+                      python.collect,        python.is_array};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
   Py_RETURN_NONE;
 }

@@ -22,8 +22,6 @@ class Region:
     _device: int
     _keep_on_error: int
     _resident: int
-    _once: int
-    _stacklevel: int
     def __enter__(self) -> tuple[Any, ...]: ...
     def __exit__(
         self,
@@ -32,6 +30,7 @@ class Region:
         traceback: TracebackType | None,
         /,
     ) -> Literal[False]: ...
+    def _call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], /) -> Any: ...
 
 def setup(
     *,
@@ -49,6 +48,7 @@ def setup(
     entered_error: type[Exception],
     watch_owner: Callable[[NDArray[Any]], object],
     collect: Callable[[], object],
+    is_array: Callable[[Any], bool],
 ) -> None: ...
 def view(pointer: Pointer, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], /) -> Any: ...
 def alive(pointer: Pointer, /) -> bool: ...

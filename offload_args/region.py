@@ -115,21 +115,8 @@ def call(
     faster for a function that uses each once, and slower for one that does so again and again: open a region for that.
     Raises what the region and the function raise.
     """
-    passed = list(arguments)
-    places = [i for i, one in enumerate(passed) if type(one) is np.ndarray or is_array(one)]
-    lent = [passed[i] for i in places]
-    names = [name for name, one in keywords.items() if is_array(one)] if keywords else []
-    lent += [keywords[name] for name in names]
-    region = offload_args(*lent, device=device, stream=stream, on_error=on_error)
-    region._stacklevel = 2
-    region._once = 1
-    with region as pointers:
-        rest = iter(pointers)
-        for i in places:
-            passed[i] = next(rest)
-        for name in names:
-            keywords[name] = next(rest)
-        return function(*passed, **keywords)
+    region = offload_args(device=device, stream=stream, on_error=on_error)
+    return region._call(function, arguments, keywords)
 
 
 class offload_args(_array.Region):
@@ -207,6 +194,7 @@ _array.setup(
     entered_error=RegionError,
     watch_owner=watch_owner,
     collect=gc.collect,
+    is_array=is_array,
 )
 os.register_at_fork(after_in_child=_array.after_fork)
 atexit.register(_array.at_exit)
