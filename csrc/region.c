@@ -588,8 +588,9 @@ static int allocate_mappings(oa_state *region, entrant *entrants, int count, boo
 
 static int let_go(oa_state *region);
 
+/* From the last to the first: each goes before the others in the region's list, which is in the arguments' order then. */
 static int make_slots(oa_state *region, entrant *entrants, int count) {
-  for (int i = 0; i < count; i++) {
+  for (int i = count - 1; i >= 0; i--) {
     entrant *e = &entrants[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
@@ -913,7 +914,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   oa_unlock();
   if (unwritten_count) {
     oa_warn(
-        "%s was lent as Out and nothing wrote it; the host array is as it was. Write all of it, or lend it as InOut",
+        "lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
         unwritten);
     if (warnings) *warnings = unwritten_count;
   }

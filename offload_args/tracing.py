@@ -35,6 +35,7 @@ _ENTER, _LEAVE, _CALL = 1, 2, 5
 _ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
 _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
+_LATE = 4096  # ended regions that are remembered, for events of other threads
 _INTERVAL = 0.02  # seconds
 _NOT_THE_USERS = (region.__file__, contextlib.__file__)
 
@@ -86,9 +87,10 @@ class _Collector:
         self._lock = threading.Lock()
         self._listeners: dict[_Listener, int] = {}  # how often each was added; replaced, never changed
         self._tags = itertools.count(1)
-        self._sites: dict[int, _Site] = {}  # by tag, until the region's first event is seen
+        self._sites: dict[int, _Site] = {}  # by tag, until the region is left
         self._regions: dict[int, _Site] = {}  # by the core's number
         self._ended: deque[int] = deque()  # regions whose late events may still come
+        self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
         self._stop = threading.Event()
         self.lost = 0
 
@@ -121,6 +123,7 @@ class _Collector:
                 self._sites.clear()
                 self._regions.clear()
                 self._ended.clear()
+                self._left_tags.clear()
 
     def collect(self) -> None:
         with self._lock:
@@ -142,20 +145,21 @@ class _Collector:
         _array.trace_set(flags, self._entering, self._left)
 
     def _collect(self) -> None:
+        left = len(self._left_tags)  # all that happened to these is read now
         events, self.lost = _array.trace_read()
         for event in events if self._listeners else ():
             kind, region = event[0], event[5]
             if kind == _ENTER and (entered := self._sites.get(event[4])) is not None:
                 self._regions[region] = entered
-                if not event[10]:  # else it may be entered once more, for want of memory
-                    del self._sites[event[4]]
             site = self._regions.get(region)
-            if kind == _LEAVE:
+            if kind == _LEAVE or (kind == _ENTER and event[10]):
                 self._ended.append(region)
-                if len(self._ended) > 4096:
+                if len(self._ended) > _LATE:
                     self._regions.pop(self._ended.popleft(), None)
             for listener in self._listeners:
                 listener.take(event, site)
+        for _ in range(left):
+            self._sites.pop(self._left_tags.popleft(), None)
 
     # What regions call: on any thread, while any exception is on its way.
 
@@ -170,10 +174,10 @@ class _Collector:
     def _left(self, tag: int) -> None:
         for listener in self._listeners:
             listener.left(tag)
+        self._left_tags.append(tag)
         if self._lock.acquire(blocking=False):
             try:
                 self._collect()
-                self._sites.pop(tag, None)
             finally:
                 self._lock.release()
 

@@ -123,6 +123,12 @@ def test_t33_an_out_that_nothing_wrote_warns_and_stays_as_it_was(device: str) ->
     np.testing.assert_array_equal(x, ramp(8))
 
 
+def test_t33_outs_that_nothing_wrote_are_named_in_their_order(device: str) -> None:
+    with pytest.warns(UnwrittenWarning, match="nothing wrote it: argument 1, argument 3;"):
+        with offload_args(Out(ramp(8)), ramp(5), Out(ramp(3)), device=device) as (_, dx, _):
+            blas.scal(2.0, dx[1:])
+
+
 @pytest.mark.parametrize("n", [8, 1 << 16])
 def test_t33_an_out_never_shows_what_another_array_left_on_the_device(device: str, n: int) -> None:
     secret = np.full(n, 12345, np.float32)

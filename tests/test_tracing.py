@@ -281,6 +281,21 @@ def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_pat
     saved(made, tmp_path)
 
 
+def test_regions_that_can_not_be_entered_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_LATE", 8)
+    testing.sim_device(capacity=1000)
+    kept = tracing._collector
+    try:
+        with trace(limit=10):
+            for i in range(20):
+                with kept._lock if i % 2 else contextlib.nullcontext(), pytest.raises(package.DeviceMemoryError):
+                    offload_args(Scratch((2000,), np.uint8), device="sim:0").__enter__()
+            kept.collect()
+            assert len(kept._regions) <= 8 and not kept._sites
+    finally:
+        testing.sim_device()
+
+
 def test_a_region_open_at_the_end_counts_as_ending_there(device: str, tmp_path: Path) -> None:
     region = offload_args(np.ones(3), device=device)
     with trace() as made:
