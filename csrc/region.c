@@ -913,9 +913,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   oa_announce_change();
   oa_unlock();
   if (unwritten_count) {
-    oa_warn(
-        "lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
-        unwritten);
+    oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
+            unwritten);
     if (warnings) *warnings = unwritten_count;
   }
   return OA_OK;

@@ -14,6 +14,7 @@ import atexit
 import gc
 import operator
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -306,12 +307,13 @@ class _Token(NamedTuple):
         return _DTYPE_OF[self.dtype]
 
 
-def _parse(record: str) -> list[_Token]:
+@cache
+def _parse(record: str) -> tuple[_Token, ...]:
     tokens = []
     for word in record.split():
         kind, name, *rest = word.split(":")
         tokens.append(_Token(kind, name, rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1))
-    return tokens
+    return tuple(tokens)
 
 
 def _describe(value: object) -> str:
@@ -361,20 +363,29 @@ class Binding:
     def on_device(self, name: str, arguments: tuple[Any, ...]) -> None:
         """Call the form of a function whose scalars and results are on the device; host scalars are sent there."""
         tokens = _parse(self._records[name])
-        self._check(name, tokens, arguments, results_on_device=True)
-        anchor = next(one for one in arguments if isinstance(one, DevicePtr))
         passed: list[Any] = []
         staged: list[Any] = []
         try:
             for token, value in zip(tokens, arguments, strict=True):
-                if isinstance(value, DevicePtr):
-                    passed.append(value._cd)
-                elif token.kind == "scalar":
-                    staged.append(self._stage(anchor, token, value))
-                    passed.append(ffi.cast(f"oa_{token.dtype} *", staged[-1]))
-                else:
+                kind = token.kind
+                if kind == "size" or kind == "enum":
                     passed.append(value)
+                elif kind == "in" or kind == "out" or kind == "inout":
+                    passed.append(value._cd)
+                elif kind == "scalar" and not isinstance(value, DevicePtr):
+                    if not staged:  # nothing moves for a call that can't be made
+                        self._check(name, tokens, arguments, results_on_device=True)
+                    staged.append(self._stage(arguments, token, value))
+                    passed.append(ffi.cast(f"oa_{token.dtype} *", staged[-1]))
+                elif value.size == token.elements:
+                    passed.append(value._cd)
+                else:
+                    raise ValueError(name)
             status = getattr(self._lib, f"oa_{self._library}_{name}_device")(*passed)
+        except (AttributeError, TypeError, OverflowError, ValueError):
+            self._check(name, tokens, arguments, results_on_device=True)
+            raise
+        else:
             if status:
                 raise_status(status)
         finally:
@@ -424,7 +435,8 @@ class Binding:
             raise_status(status)
         return tuple(place[0] if token.elements == 1 else tuple(place) for token, place in changed)
 
-    def _stage(self, anchor: DevicePtr[Any], token: _Token, value: Any) -> Any:
+    def _stage(self, arguments: tuple[Any, ...], token: _Token, value: Any) -> Any:
+        anchor = next(one for one in arguments if isinstance(one, DevicePtr))
         staged = ffi.new("oa_any **")
         number = ffi.from_buffer(np.asarray(value, dtype=token.dtype_name).reshape(1).view(np.uint8))
         _allocate(lib.oa_stage, ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
@@ -435,7 +447,7 @@ class Binding:
     ) -> None:
         """Raise what is wrong with the first wrong argument, if one is."""
         for token, value in zip(tokens, arguments, strict=False):
-            fail = _Failure(f"{self._library}.{name}: {token.name} needs", f"got {_describe(value)}")
+            fail = _Failure(f"{self._library}.{name}: {token.name} needs", value)
             if token.kind in ("enum", "size"):
                 _check_integer(token, value, fail)
             elif token.kind in ("in", "out", "inout"):
@@ -463,12 +475,13 @@ def _c_type(token: _Token) -> str:
 class _Failure:
     """The two ends of a message: who needs, and what came."""
 
-    def __init__(self, who: str, given: str) -> None:
+    def __init__(self, who: str, given: object) -> None:
         self._who = who
         self._given = given
 
     def __call__(self, kind: type[Exception], needed: str, remedy: str = "") -> NoReturn:
-        raise kind(f"{self._who} {needed}, {self._given}" + (f"; {remedy}" if remedy else "")) from None
+        text = f"{self._who} {needed}, got {_describe(self._given)}"
+        raise kind(text + (f"; {remedy}" if remedy else "")) from None
 
 
 def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
