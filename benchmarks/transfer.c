@@ -44,7 +44,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median of some runs: a second's worth, at least 5. */
+/* The median of some runs: 0.3 s of them, at least 5. */
 static double median(void (*run)(void *), void *data) {
   static double times[MOST_RUNS];
   int runs = 0;

@@ -93,16 +93,14 @@ overflow:;
                  extent_text(e, text, sizeof text));
 }
 
-static int64_t span_of(const oa_lines *a) { return a->count ? a->pitch * (a->count - 1) + a->width : 0; }
-
 static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                        const oa_lines *lines) {
   char text[256];
   const int64_t itemsize = oa_itemsize(slot->dtype);
   extent_text(&o->extent, text, sizeof text);
-  if (span_of(lines) > slot->nbytes)
+  if (oa_lines_span(*lines) > slot->nbytes)
     return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", call->function, o->name,
-                   (long long)(span_of(lines) / itemsize), text, (long long)(slot->nbytes / itemsize));
+                   (long long)(oa_lines_span(*lines) / itemsize), text, (long long)(slot->nbytes / itemsize));
   return oa_fail(OA_ERROR_EXTENT,
                  "%s: %s (%s) would touch elements between the lines of its array, which has %lld elements a line, the "
                  "starts %lld apart; pass its own leading dimension",
@@ -420,7 +418,7 @@ again:;
       lines[i] = slot->inside;
       if (!mapping)
         lines[i].count = 0;
-      else if (slot->inside.start != slot->offset || span_of(&slot->inside) != slot->nbytes)
+      else if (slot->inside.start != slot->offset || oa_lines_span(slot->inside) != slot->nbytes)
         lines[i] = (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1};
     } else {
       if ((status = lines_of(call, o, oa_itemsize(slot->dtype), &lines[i]))) goto failed;
@@ -433,7 +431,7 @@ again:;
       o->address = (void *)ends[i];
       continue;
     }
-    const int64_t span = span_of(&lines[i]);
+    const int64_t span = oa_lines_span(lines[i]);
     if (__builtin_expect(span > slot->nbytes, 0) ||
         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) {
       status = fail_extent(call, o, slot, &lines[i]);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order of preference for a default device. */
 static const oa_backend *const backends[] = {&oa_backend_cuda, &oa_backend_host, &oa_backend_sim};
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
@@ -31,14 +30,7 @@ void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 /* -- starting, forking -------------------------------------------------------------------------------------------- */
 
 /* Runs in the child, where only the forking thread lives on: locks may be held by threads that are gone. */
-static void in_child(void) {
-  atomic_store(&oa_forked, 1);
-  int count = atomic_load(&device_count);
-  for (int i = 0; i < count; i++) {
-    oa_device *device = atomic_load(&devices[i]);
-    if (device->backend->forked) device->backend->forked(device);
-  }
-}
+static void in_child(void) { atomic_store(&oa_forked, 1); }
 
 static void start(void) { pthread_atfork(NULL, NULL, in_child); }
 
@@ -134,8 +126,8 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   if (status) return oa_fail_in(status, "oa_device_open(\"%s\")", name);
   if (available == 0) return oa_fail_in(OA_ERROR_UNAVAILABLE, "oa_device_open: no device \"%s\"", name);
   if (index >= available) {
-    return oa_fail(OA_ERROR_UNAVAILABLE, "oa_device_open: no device \"%s\": there %s %d of %s, the last is \"%s:%d\"",
-                   name, available == 1 ? "is" : "are", available, backend->name, backend->name, available - 1);
+    return oa_fail(OA_ERROR_UNAVAILABLE, "oa_device_open: no device \"%s\": there %s %d of %s, numbered from 0", name,
+                   available == 1 ? "is" : "are", available, backend->name);
   }
   int number = atomic_load(&device_count);
   if (number == MAX_DEVICES) {

@@ -20,9 +20,8 @@ enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* the reason is being written; it 
 
 enum oa_backend_flags {
   OA_HOST_CALLS = 1,     /* vendor libraries run on the CPU, through `submit` */
-  OA_HOST_READABLE = 2,  /* the device can read plain host memory: room for mapping with no copy; not used yet */
-  OA_SYNCHRONOUS = 4,    /* every operation is complete when it returns: streams and events may be NULL */
-  OA_PINNED_IN_PLACE = 8 /* what `pin` gave is device memory too, at the same address */
+  OA_SYNCHRONOUS = 2,    /* every operation is complete when it returns: streams and events may be NULL */
+  OA_PINNED_IN_PLACE = 4 /* what `pin` gave is device memory too, at the same address */
 };
 
 typedef struct oa_backend {
@@ -71,11 +70,8 @@ typedef struct oa_backend {
   int (*leave)(oa_device *device, void *saved);
   /* Runs run(copy of arguments) on the CPU in stream order. OA_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
-  /* Called in a forked child: nothing of the device may be touched any more. May be NULL. */
-  void (*forked)(oa_device *device);
 } oa_backend;
 
-/* The backends, in the order of preference for a default device. */
 extern const oa_backend oa_backend_cuda, oa_backend_host, oa_backend_sim;
 
 struct oa_counts { /* oa_counters, atomically */

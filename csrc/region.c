@@ -172,7 +172,7 @@ typedef struct entrant { /* one array on its way in */
   oa_layout layout;
   uintptr_t low, high; /* of its bytes on the host */
   bool packed;
-  bool reads, writes, out;
+  bool writes, out;
   oa_mapping *mapping;
   int part;
   oa_lines lines; /* in the mapping */
@@ -220,10 +220,10 @@ static int check_entrant(entrant *e, int position) {
     strides = c_order;
   }
   const int status = oa_layout_of(a->ndim, a->shape, strides, itemsize, &e->layout);
-  if (status == OA_ERROR_ARGUMENT) return oa_fail(status, "oa_region_enter: %s: a negative extent", e->name);
+  if (status == OA_ERROR_ARGUMENT)
+    return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", e->name);
   if (status)
     return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it", e->name);
-  e->reads = a->direction != OA_OUT;
   e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
   e->out = a->direction == OA_OUT;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
@@ -406,7 +406,6 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
       memcpy(part->name, e->name, sizeof part->name);
       if (packed && keep_shape(part, a, itemsize)) return OA_ERROR_MEMORY;
     }
-    part->reads |= e->reads;
     part->writes |= e->writes;
     part->goes_up |= a->direction != OA_OUT;
     e->part = at;
@@ -514,7 +513,7 @@ static int place_apart(oa_state *region, entrant *e) {
   e->lines = e->layout.lines;
   e->lines.start = 0;
   oa_part *part = &mapping->parts[0];
-  *part = (oa_part){.lines = e->lines, .dtype = a->dtype, .reads = true, .writes = e->writes};
+  *part = (oa_part){.lines = e->lines, .dtype = a->dtype, .writes = e->writes};
   memcpy(part->name, e->name, sizeof part->name);
   mapping->groups[0].valid = true;
   return OA_OK;
@@ -663,7 +662,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   if (status) return status;
   const int64_t begun = oa_trace_begin();
   oa_device *device = oa_device_of(number);
-  if (!device) return OA_ERROR_UNAVAILABLE;
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_region_enter");
   if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start()))
     return status;
   if (count < 0 || (count && !arrays) || !handle)

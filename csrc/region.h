@@ -20,7 +20,7 @@ typedef struct oa_part {
   oa_shape *shape; /* of a packed array; NULL otherwise */
   int dtype;
   int group;
-  bool reads, writes, goes_up;
+  bool writes, goes_up;
   char name[24]; /* for messages */
 } oa_part;
 
@@ -161,7 +161,7 @@ extern oa_present_table oa_table;
 extern oa_mapping *oa_mappings;
 
 /* -- calls (call.c) -- */
-/* Internal operands name lines themselves, or all that the pointer has. */
+/* Of operands of the core's own calls: all that the pointer has. */
 enum { OA_EXTENT_ALL = 100 };
 
 #endif

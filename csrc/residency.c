@@ -545,7 +545,7 @@ int oa_keep(const oa_array *array, int number) {
   int status = oa_core_start();
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
-  if (!device) return OA_ERROR_UNAVAILABLE;
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_keep");
   if ((status = oa_array_bytes("oa_keep", array, &low, &high, &lines))) return status;
   if (atomic_load(&mode) == OA_RESIDENCY_OFF || high - low < LEAST || !lines.count) return OA_OK;
   oa_lock();
@@ -567,7 +567,7 @@ int oa_release(const oa_array *array, int number) {
   int status = oa_core_start();
   if (status) return status;
   oa_device *device = number < 0 ? NULL : oa_device_of(number);
-  if (!device && number >= 0) return OA_ERROR_UNAVAILABLE;
+  if (!device && number >= 0) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_release");
   if ((status = oa_array_bytes("oa_release", array, &low, &high, &lines)) || low == high) return status;
   oa_lock();
   for (oa_kept *kept = find(device, low, high, lines); kept; kept = find(device, low, high, lines)) {
@@ -624,7 +624,7 @@ int oa_residency_query(int number, oa_residency *residency) {
   int status = oa_core_start();
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
-  if (!device) return OA_ERROR_UNAVAILABLE;
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_residency_query");
   oa_lock();
   *residency = device->residency;
   oa_unlock();

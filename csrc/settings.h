@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Checks every variable the core reads; OA_ERROR_ARGUMENT names the one that makes no sense. */
+/* Checks the variables of this file; OA_ERROR_ARGUMENT names the one that makes no sense. */
 int oa_settings_check(void);
 /* Threads for copies, the caller's own included: OFFLOAD_ARGS_THREADS, or one less than the CPUs this process may use
  * (affinity and cgroup), at least 1 and at most 12. */

@@ -562,9 +562,9 @@ static void copy_in_place(oa_move *move, bool up) {
     oa_copy_lines(up ? there : move->host, pitch, up ? move->host : there, pitch, width, count);
 }
 
-static bool is_pinned(const oa_device *device, const oa_move *move) {
+static bool is_pinned(oa_device *device, const oa_move *move) {
   return !move->irregular && !move->in_place && oa_lines_bytes(move->lines) > oa_tuning.small &&
-         device->backend->pinned((oa_device *)device, move->host, (size_t)oa_lines_span(move->lines));
+         device->backend->pinned(device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
 static int copy_direct(batch *b, const oa_move *move) {

@@ -42,7 +42,7 @@ static struct {
   PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
   PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
   PyObject *is_array;       /* (argument) -> whether call() lends it */
-  PyObject *refuse;         /* (array, position): raises DTypeError */
+  PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
   PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
   PyObject *raise_status;   /* (status): raises */
   PyObject *default_device; /* () -> device number */
@@ -1193,7 +1193,8 @@ static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, i
   Py_INCREF(item.source);
   int result = keep_alive(&held, item.source);
   if (result == 0) result = name_owner(&held, &array) < 0 ? -1 : read_ndarray(&item, &array, &flags);
-  if (result == 0) Py_XDECREF(PyObject_CallFunction(python.refuse, "On", item.source, (Py_ssize_t)1));
+  if (result == 0 && function == oa_keep)
+    Py_XDECREF(PyObject_CallFunction(python.refuse, "On", item.source, (Py_ssize_t)0));
   if (result > 0) {
     Py_BEGIN_ALLOW_THREADS status = function(&array, device);
     Py_END_ALLOW_THREADS watch_owner(held.owner);
@@ -1201,8 +1202,8 @@ static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, i
   release_one(&held);
   release_item(&item);
   if (status != OA_OK) return fail(status);
-  if (result <= 0) return NULL;
-  Py_RETURN_NONE;
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE; /* what can't be lent is not kept */
 }
 
 static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_keep); }

@@ -68,8 +68,8 @@ class InOut(_Declared):
 class Scratch:
     """Ask for device memory of that shape and dtype that no host array stands behind.
 
-    Raises ArgumentError for a negative extent, SizeOverflowError for a size of more than 63 bits, DTypeError for a
-    dtype that devices can't hold.
+    Raises ArgumentError for a negative extent, ArgumentTypeError for one that is no integer, SizeOverflowError for a
+    size of more than 63 bits, DTypeError for a dtype that devices can't hold.
     """
 
     __slots__ = ("dtype", "shape")
@@ -82,7 +82,10 @@ class Scratch:
         if code_of(self.dtype) < 0:
             raise DTypeError(f"Scratch: dtype needs one that devices can hold, got {self.dtype!r}{_advice(self.dtype)}")
         extents = shape if isinstance(shape, (tuple, list)) else (shape,)
-        self.shape = tuple(operator.index(extent) for extent in extents)
+        try:
+            self.shape = tuple(operator.index(extent) for extent in extents)
+        except TypeError:
+            raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shape!r}") from None
         size = self.dtype.itemsize
         for extent in self.shape:
             if extent < 0:
@@ -183,9 +186,9 @@ def dtype_code(array: NDArray[Any]) -> int:
 
 
 def refuse(array: NDArray[Any], position: int) -> None:
-    """Raise the DTypeError of an array that can't be lent as it is."""
+    """Raise the DTypeError of an array that can't be lent as it is; position 0 is that of Device.keep."""
     dtype = array.dtype
-    what = f"offload_args: argument {position}"
+    what = f"offload_args: argument {position}" if position else "Device.keep: array"
     if code_of(dtype) >= 0:
         raise DTypeError(f"{what} is not aligned to its {dtype.itemsize} bytes: pass x.copy()")
     raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")

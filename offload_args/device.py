@@ -73,8 +73,8 @@ class Residency(NamedTuple):
 class Device:
     """Name one device: "host", "cuda:0" or "sim:0".
 
-    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for a name that
-    no device has.
+    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for a name whose
+    number is none.
     """
 
     __slots__ = ("name", "number")
@@ -257,7 +257,8 @@ def empty(
     host and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again.
     Bounded by OFFLOAD_ARGS_PINNED_LIMIT.
 
-    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had.
+    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had, and what
+    numpy.dtype raises of what is no dtype.
     """
     from .library import pinned_memory
 

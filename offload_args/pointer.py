@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -11,7 +12,9 @@ from . import _array
 from .device import Device, by_number
 from .errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
+    ExtentError,
     HostAccessError,
     HostAttributeError,
     StalePointerError,
@@ -244,14 +247,20 @@ class DevicePtr(_array.Pointer, Generic[T_co]):
     def offset(self, n: int) -> DevicePtr[T_co]:
         """Point to what lies n elements further on, as `p + n` does in C: one dimension, to the end of the memory.
 
-        Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative.
+        Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative,
+        ArgumentTypeError if n is no integer.
         """
         itemsize = self.dtype.itemsize
+        try:
+            n = operator.index(n)
+        except TypeError:
+            raise ArgumentTypeError(f"DevicePtr.offset: n needs a whole number of elements, got {n!r}") from None
         if any(stride < 0 for stride in self._strides):
             raise ArgumentError("DevicePtr.offset: a stride is negative; slice instead")
         count = _array.query(self)[4] // itemsize
-        left = max(count - n, 0)
-        return self._view(n * itemsize, (left,), (itemsize,))
+        if not 0 <= n <= count:
+            raise ExtentError(f"DevicePtr.offset: n needs 0 to {count}, the elements there are, got {n}")
+        return self._view(n * itemsize, (count - n,), (itemsize,))
 
     def assign(self, values: object) -> None:
         """Write host values to the device now.

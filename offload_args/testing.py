@@ -49,6 +49,8 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
     and after.
     """
     modes = ("off", "explicit", "auto")
+    if mode is not None and mode not in modes:
+        raise ArgumentError(f'residency: mode needs "off", "explicit", "auto" or None, got {mode!r}')
     _array.residency_configure(-1 if mode is None else modes.index(mode), tracking)
     try:
         yield
@@ -79,6 +81,9 @@ class Moved:
     mappings: int
     regions: int
     calls: int
+    memory_used: int
+    memory_peak: int
+    pinned_bytes: int
 
     def __init__(self, device: Device) -> None:
         self._device = device

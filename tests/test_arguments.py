@@ -224,7 +224,7 @@ def test_t06_sizes_that_overflow_are_refused() -> None:
         Scratch((3, -1))
     with pytest.raises(DTypeError, match="dtype"):
         Scratch(3, "U4")
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"Scratch: shape needs whole numbers, got 2\.5"):
         Scratch(2.5)  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from offload_args import Device, DevicePtr, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ExtentError,
     HostAccessError,
     HostPointerError,
@@ -304,10 +305,12 @@ def test_offset_counts_elements_to_the_end_of_the_memory(device: str) -> None:
         assert rest.shape == (7,)
         assert dA.offset(12).shape == (0,)
         blas.scal(10.0, rest)
-        with pytest.raises(ValueError, match="DevicePtr"):
+        with pytest.raises(ExtentError, match=r"DevicePtr\.offset: n needs 0 to 12, .* got 13"):
             dA.offset(13)
-        with pytest.raises(ValueError, match="DevicePtr"):
+        with pytest.raises(ExtentError, match=r"DevicePtr\.offset: n needs 0 to 12, .* got -1"):
             dA.offset(-1)
+        with pytest.raises(ArgumentTypeError, match=r"DevicePtr\.offset: n needs a whole number .* got 1\.5"):
+            dA.offset(1.5)  # type: ignore[arg-type]
     expected = ramp(12)
     expected[5:] *= 10
     np.testing.assert_array_equal(A.reshape(-1), expected)

@@ -24,6 +24,7 @@ from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
     DeviceMemoryError,
+    DTypeError,
     StalePointerError,
 )
 
@@ -477,6 +478,15 @@ def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str
         f"free {size} True False",
         "again 0 True False",
     ]
+
+
+def test_what_can_not_be_lent_can_not_be_kept(device: str) -> None:
+    with pytest.raises(DTypeError, match=r"Device\.keep: array has dtype <U1"):
+        Device(device).keep(np.array(["a"]))
+    Device(device).release(np.array(["a"]))
+    with pytest.raises(ArgumentError, match="mode needs .* got 'never'"):
+        with testing.residency("never"):  # type: ignore[arg-type]
+            pass
 
 
 def test_where_the_kernel_refuses_everything_is_sent_again(device: str) -> None:

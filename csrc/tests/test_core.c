@@ -430,7 +430,20 @@ static void threads_share_an_array(void) {
   check_empty();
 }
 
+static void a_number_that_no_device_has_is_refused(void) {
+  float x[4];
+  int64_t n = 4;
+  oa_array array = vector(x, &n, OA_IN);
+  oa_region *region;
+  oa_residency figures;
+  CHECK_FAILS(oa_region_enter(99, NULL, &array, 1, &region), OA_ERROR_ARGUMENT, "oa_region_enter: no device");
+  CHECK_FAILS(oa_keep(&array, 99), OA_ERROR_ARGUMENT, "oa_keep: no device");
+  CHECK_FAILS(oa_release(&array, 99), OA_ERROR_ARGUMENT, "oa_release: no device");
+  CHECK_FAILS(oa_residency_query(99, &figures), OA_ERROR_ARGUMENT, "oa_residency_query: no device");
+}
+
 static void every_failing_backend_call_is_survived(void) {
+  bool any = false;
   for (int k = 1; k < 200; k++) {
     float x[6] = {1, 1, 1, 1, 1, 1}, y[6] = {2, 2, 2, 2, 2, 2};
     int64_t n = 6;
@@ -449,10 +462,14 @@ static void every_failing_backend_call_is_survived(void) {
     }
     const bool reached = oa_sim_backend_calls(device) - calls >= k;
     CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+    any |= status != OA_OK;
     CHECK(reached || status == OA_OK); /* some failures have a way around them */
     CHECK(y[0] == y[5] && (y[0] == 3 || (status && y[0] == 2)));
     check_empty();
-    if (!reached) return;
+    if (!reached) {
+      CHECK(any);
+      return;
+    }
   }
   CHECK(!"the number of backend calls is not bounded");
 }
@@ -476,6 +493,7 @@ int main(void) {
     if (i == 1) handles_of_callers_streams_are_used_again();
     if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it();
     if (i > 0) a_callers_stream_that_is_gone_is_left_alone();
+    a_number_that_no_device_has_is_refused();
     if (i == 1) every_failing_backend_call_is_survived();
   }
   return failures();
