@@ -749,7 +749,7 @@ def header(comparison: Comparison, command: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
     date = datetime.datetime.now(datetime.UTC).date()
     where = f"{device} ({device.model}, driver {device.driver_version}), {len(os.sched_getaffinity(0))} CPUs"
-    python = f"Python {platform.python_version()}, Linux {platform.release()}"
+    python = f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}"
     return f"{date}, `{command}`: {where}, {python}; {versions}.\n\n"
 
 

@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     options = parser.parse_args()
     d = Device(options.device)
-    print(f"{d} ({d.model}), Linux {platform.release()}, tracking {d.residency.tracking}")
+    print(f"{d} ({d.model}), Linux {platform.release().partition('-')[0]}, tracking {d.residency.tracking}")
     print(f"y = A x, n = {options.size} ({options.size**2 * 4 >> 20} MiB), {options.steps} steps: ms, MiB, faults\n")
     print("| A is | " + " | ".join(MODES) + " | hoisted |\n|---|" + "---|" * (len(MODES) + 1))
     for name, change in PATTERNS:

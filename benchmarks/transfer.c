@@ -6,7 +6,9 @@
  *   transfer in-place      sgemv and sgemm on operands that are copied to the device, and on pinned memory as it is, by n
  *
  * Built against the core's objects, since it reaches for the engine beneath the regions:
- *   gcc -O2 -Icsrc -Icsrc/include -I$GENERATED/include benchmarks/transfer.c core.a -lcudart -lcublas -lpthread -ldl -lm */
+ *   cmake -B build/c -DOA_TESTS=ON && cmake --build build/c --target core_archive
+ *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a -lcudart -lcublas
+ *     -lpthread -ldl -lm */
 #include "../csrc/transfer.h"
 #include "../csrc/staging.h"
 #include "../csrc/stream.h"

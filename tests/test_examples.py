@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from offload_args import Device, demo
+from offload_args import Device, blas, call, demo
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
@@ -21,6 +23,21 @@ def test_example_finds_its_own_result_right(
     monkeypatch.setattr(sys, "argv", [str(path), "--device", device])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_code_in_the_readme_runs() -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    if "cuda:0" not in map(str, Device.all()):  # one part says that it is for a GPU
+        code = re.sub(r"\n# The vendor's own.*?\n\n", "\n\n", code, flags=re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    A, x, y = scope["A"], np.ones(200), np.empty(300)
+    assert scope["x"].shape == (4096, 4096)
+    call(blas.gemv, 1.0, A, x, 0.0, y)
+    np.testing.assert_allclose(y, A.sum(1), rtol=1e-12, atol=1e-12)
+    del scope
+    Device.default().release(A)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

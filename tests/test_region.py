@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import weakref
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -1030,6 +1032,21 @@ def test_t21_children_forked_while_threads_are_busy_say_so_and_leave_quietly(dev
         [sys.executable, "-c", FORKS.format(device=device)], capture_output=True, text=True, timeout=300
     )
     assert (run.returncode, run.stderr, run.stdout) == (0, "", "[True, True] 0 0\n")
+
+
+def test_t45_a_million_regions_leave_memory_as_it_was(device: str) -> None:
+    a, b, c = np.ones(256, np.float32), np.ones(256, np.float32), np.zeros(256, np.float32)
+
+    def regions(count: int) -> int:
+        for _ in range(count):
+            with offload_args(a, b, c, device=device) as (da, db, dc):
+                blas.axpy(1.0, da, dc)
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before = regions(20_000)
+    assert regions(1_000_000) - before <= 1 << 20
+    assert c[0] == 1_020_000
 
 
 def test_a_pointer_outlives_its_region_as_a_dead_one(device: str) -> None:
