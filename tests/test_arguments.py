@@ -240,7 +240,7 @@ def test_t06_more_memory_than_any_device_has_is_a_memory_error(device: str) -> N
     assert x.flags.writeable
 
 
-def test_many_arguments_and_many_dimensions(device: str) -> None:
+def test_forty_arguments_and_thirty_one_dimensions_are_lent(device: str) -> None:
     arrays = [ramp(3) for _ in range(40)]
     with offload_args(*arrays, device=device) as pointers:
         for pointer in pointers:

@@ -361,7 +361,7 @@ def triangular_matrix(r: Routine) -> None:
 
 @pytest.mark.parametrize("letter", "sdcz")
 @pytest.mark.parametrize("name", blas.__all__)
-def test_function(device: str, name: str, letter: str) -> None:
+def test_every_function_agrees_with_higher_precision(device: str, name: str, letter: str) -> None:
     _, case = CASES[name]
     case(Routine(Portable(device), name, letter))
 

@@ -93,7 +93,7 @@ def test_triangular(uplo: str, trans: str, diag: str) -> None:
     same(ref.trmm(1, T, scipy_blas.ztrsm(ALPHA, A, B, **options), "L", trans), ALPHA * B)
 
 
-def test_level_1() -> None:
+def test_the_reference_of_level_1_agrees_with_scipy() -> None:
     x, y = values(9), values(9)
     same(ref.axpy(ALPHA, x, y), scipy_blas.zaxpy(x, y.copy(), a=ALPHA))
     same(ref.dot(x, y), scipy_blas.zdotu(x, y))

@@ -268,8 +268,8 @@ def test_the_kth_backend_call_fails_and_nothing_stays(k: int, multiply: Any) -> 
         assert (y == 0).all() or (y == A @ x).all()
     finally:
         testing.fail_call(sim, 0)
-    if k > needed:
-        assert not failed
+    assert k <= needed or not failed
+    assert failed or k > 2, "neither has a way around a failure of its first two calls"
     testing.no_mappings_left()
     assert A.flags.writeable
     multiply(A, x, y, sim)

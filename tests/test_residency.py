@@ -203,7 +203,7 @@ def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset:
 
 
 @pytest.mark.parametrize("n", (1, 100, 10_000, N, 1 << 22))
-def test_arrays_of_all_sizes(device: str, n: int) -> None:
+def test_small_arrays_do_not_stay(device: str, n: int) -> None:
     x = ramp(n)
     for i in range(4):
         sent(x, device, resident=True)
@@ -220,7 +220,7 @@ def test_memory_never_written_counts_as_what_it_is(device: str) -> None:
     assert sent(x, device) > 0
 
 
-def test_huge_pages(device: str, tracked: None) -> None:
+def test_of_huge_pages_only_the_written_one_is_sent(device: str, tracked: None) -> None:
     x = np.ones(1 << 22, np.float32)  # 16 MiB: NumPy asks for huge pages
     sent(x, device, resident=True)
     assert sent(x, device) <= 2 * PAGE  # its neighbours'
@@ -509,7 +509,7 @@ def test_a_kernel_that_begins_to_refuse(device: str) -> None:
 # -- keep and release ----------------------------------------------------------------------------------------
 
 
-def test_keep_and_release(device: str, tracked: None) -> None:
+def test_keep_keeps_until_release(device: str, tracked: None) -> None:
     d, x = Device(device), ramp()
     with testing.counting(d) as moved:
         d.keep(x)

@@ -355,7 +355,7 @@ def test_events_beyond_the_limit_are_counted(device: str) -> None:
     assert "events are missing" in str(made.summary)
 
 
-def test_many_threads(device: str, tmp_path: Path) -> None:
+def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
     def work() -> None:
         for _ in range(30):
             solve(device, *data())

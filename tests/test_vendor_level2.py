@@ -193,7 +193,7 @@ def triangular(r: Routine) -> None:
 
 
 @on_every_device(lambda name: name in CASES)
-def test_level_2(device: str, name: str) -> None:
+def test_level_2_agrees_with_higher_precision(device: str, name: str) -> None:
     check(CASES, device, name)
 
 

@@ -144,7 +144,7 @@ def triangular(r: Routine) -> None:
 
 
 @on_every_device(lambda name: name in CASES)
-def test_level_3(device: str, name: str) -> None:
+def test_level_3_agrees_with_higher_precision(device: str, name: str) -> None:
     check(CASES, device, name)
 
 
