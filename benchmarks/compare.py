@@ -126,7 +126,8 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
     """Time the loops in turn, `seconds` for each of them, 3 rounds at least; µs for one of `per` things done in each.
 
     A slow one makes fewer rounds than the others. One that raises is noted as failed and left out. Each round begins
-    when nothing else of this process runs, a quick one after some times that don't count.
+    when nothing else of this process runs, after some times, one at least, that don't count: cores and caches are then
+    its own.
     """
     counts: dict[str, int] = {}
     times: dict[str, list[float]] = {name: [] for name in loops}
@@ -155,8 +156,7 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
             ]
             for name in due:
                 quiet()
-                if counts[name] > 1:
-                    attempt(name, counts[name] // 4 + 1)
+                attempt(name, counts[name] // 4 + 1)
                 times[name].append(attempt(name, counts[name]) / counts[name])
             if not due:
                 break

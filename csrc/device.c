@@ -110,13 +110,15 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
   return OA_OK;
 }
 
-/* What the environment allows of the device's memory. */
-static int read_limit(oa_device *device) {
-  int64_t free_bytes, total_bytes;
-  int status = oa_settings_memory_limit(INT64_MAX, &device->memory_limit);
-  if (status || device->memory_limit == INT64_MAX) return status; /* no need to ask the backend */
-  if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
-  return oa_settings_memory_limit(total_bytes, &device->memory_limit);
+int oa_device_read_limit(oa_device *device) {
+  int64_t free_bytes, total_bytes, limit;
+  int status = oa_settings_memory_limit(0, &limit);
+  if (!status && limit != INT64_MAX) { /* else there is no need to ask the backend */
+    if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
+    status = oa_settings_memory_limit(total_bytes, &limit);
+  }
+  if (!status) device->memory_limit = limit;
+  return status;
 }
 
 /* Under `opening`. */
@@ -142,7 +144,7 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   snprintf(device->name, sizeof device->name, backend == &oa_backend_host ? "%s" : "%s:%d", backend->name, index);
   status = oa_staging_new(device);
   if (!status) status = backend->open(device);
-  if (!status) status = read_limit(device);
+  if (!status) status = oa_device_read_limit(device);
   if (status) {
     free(device->staging);
     free(device);

@@ -91,8 +91,8 @@ struct oa_device {
   oa_residency residency; /* residency.c's, under the core's lock */
   atomic_int lost;        /* oa_lost, set by the backend (oa_device_lost) once the device can't be used any more */
   char lost_reason[512];
-  int64_t memory_limit;       /* bytes in use at once; INT64_MAX: none was set */
-  struct oa_staging *staging; /* owned by staging.c */
+  _Atomic int64_t memory_limit; /* bytes in use at once; INT64_MAX: none was set */
+  struct oa_staging *staging;   /* owned by staging.c */
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams;
   struct oa_stream *streams;
@@ -113,6 +113,8 @@ void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitc
 int oa_device_lost(oa_device *device, const char *reason);
 /* 0, or OA_ERROR_FORKED / OA_ERROR_LOST with the text set. */
 int oa_device_usable(oa_device *device);
+/* Reads what the environment allows of its memory. */
+int oa_device_read_limit(oa_device *device);
 
 /* Starts a detached thread that takes no signals but its own faults: 0, or pthread_create's error. */
 int oa_start_thread(void *(*run)(void *), void *argument);

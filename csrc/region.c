@@ -774,9 +774,12 @@ static void remember(oa_state *region, int status) {
 }
 
 /* Appends ", name" to text. */
+/* Whole names; "..." stands for those that there is no room for. */
 static void append_name(char *text, size_t size, const char *name) {
-  const size_t used = strlen(text);
-  snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
+  static const char more[] = ", ...";
+  const size_t used = strlen(text), room = size - used;
+  if (used >= sizeof more && strcmp(text + used - (sizeof more - 1), more) == 0) return;
+  snprintf(text + used, room, used && strlen(name) + 2 + sizeof more > room ? more : used ? ", %s" : "%s", name);
 }
 
 /* The parts that must come down at the end of the mapping's last region. */

@@ -69,6 +69,14 @@ int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
     return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
   status = pin(device, nbytes, memory);
   if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = pin(device, nbytes, memory);
+  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* the limit is the process's, and so are all idle blocks */
+    oa_saved_error first;
+    oa_error_save(&first);
+    oa_device *its = oa_device_of(other);
+    if (its && its != device && !oa_staging_trim(its)) status = pin(device, nbytes, memory);
+    if (status == OA_ERROR_MEMORY) oa_error_restore(&first);
+    if (!its) break;
+  }
   return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
 }
 

@@ -178,15 +178,17 @@ typedef struct Held {
   PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
   uintptr_t low, high;        /* where the array's bytes are */
   PyObject *owner;            /* borrowed, where something may stay on the device: root, or array if that has none */
-  struct Held *next;          /* in its bucket */
-  int counted;                /* 1: it is in `locked` */
+  struct Held *next;          /* in its bucket of `locked` */
+  struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */
+  int counted;                                  /* 1: it is in both */
+  int kept_writeable; /* 1: NumPy would never give the flag back, since the memory's owner can't say that it may be written */
 } Held;
 
-/* The arrays made read-only, each as often as it is lent, by the array that owns their memory; and those whose flag NumPy would not give back yet, because
- * what they are views of is still lent. Guarded by a mutex of their own and not by the GIL. It is recursive: collecting
- * garbage while it is held may end a region. */
+/* The arrays made read-only, each as often as it is lent, by address and by the array that owns their memory; and those
+ * whose flag NumPy would not give back yet, because what they are views of is still lent. Guarded by a mutex of their own
+ * and not by the GIL. It is recursive: collecting garbage while it is held may end a region. */
 enum { BUCKETS = 4096 };
-static Held *locked[BUCKETS];
+static Held *locked[BUCKETS], *owners[BUCKETS];
 static PyObject *deferred; /* list */
 static pthread_mutex_t locked_mutex;
 
@@ -208,33 +210,45 @@ static void unlock(void) { pthread_mutex_unlock(&locked_mutex); }
 
 static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->root : held->array; }
 
-static Held **bucket_of(const Held *held) { return &locked[((uintptr_t)owner_of(held) >> 4) % BUCKETS]; }
+static Held **bucket_of(Held **table, const PyObject *array) { return &table[((uintptr_t)array >> 4) % BUCKETS]; }
 
 static int is_locked(const Held *one) {
-  for (const Held *held = *bucket_of(one); held != NULL; held = held->next)
+  for (const Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
     if (held->array == one->array) return 1;
+  return 0;
+}
+
+static int owner_is_locked(const PyObject *owner) {
+  for (const Held *held = *bucket_of(owners, owner); held != NULL; held = held->next_of_owner)
+    if (owner_of(held) == owner) return 1;
   return 0;
 }
 
 /* Whether all its bytes belong to an array that is lent and that the host could write before. NumPy names the owner of a
  * view's memory as its base, not the view it was taken of: so the bytes tell. */
 static int is_lent(const Held *one) {
-  for (const Held *held = *bucket_of(one); held != NULL; held = held->next)
+  for (const Held *held = *bucket_of(owners, owner_of(one)); held != NULL; held = held->next_of_owner)
     if (owner_of(held) == owner_of(one) && held->low <= one->low && one->high <= held->high) return 1;
   return 0;
 }
 
 static void count_in(Held *held) {
-  Held **bucket = bucket_of(held);
+  Held **bucket = bucket_of(locked, held->array), **of_owner = bucket_of(owners, owner_of(held));
   held->next = *bucket;
   *bucket = held;
+  held->next_of_owner = *of_owner;
+  held->place_of_owner = of_owner;
+  if (*of_owner != NULL) (*of_owner)->place_of_owner = &held->next_of_owner;
+  *of_owner = held;
   held->counted = 1;
 }
 
 static void count_out(Held *held) {
-  Held **place = bucket_of(held);
+  Held **place = bucket_of(locked, held->array);
   while (*place != held) place = &(*place)->next;
   *place = held->next;
+  *held->place_of_owner = held->next_of_owner;
+  if (held->next_of_owner != NULL) held->next_of_owner->place_of_owner = held->place_of_owner;
   held->counted = 0;
 }
 
@@ -252,14 +266,18 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
-/* array.base if that is an array (a new reference), else NULL; no exception set. */
-static PyObject *base_of(PyObject *array) {
-  PyObject *base = PyObject_GetAttr(array, name_base);
-  if (base == NULL)
-    PyErr_Clear();
-  else if (!is_ndarray(base))
-    Py_CLEAR(base);
-  return base;
+/* The last array that a view leads to, NULL if it is no view; *memory: what that has its memory from, None if from itself,
+ * or NULL. New references; no exception set. */
+static PyObject *root_of(PyObject *array, PyObject **memory) {
+  PyObject *root = NULL, *base = PyObject_GetAttr(array, name_base);
+  while (base != NULL && is_ndarray(base)) {
+    Py_XDECREF(root);
+    root = base;
+    base = PyObject_GetAttr(root, name_base);
+  }
+  if (base == NULL) PyErr_Clear();
+  *memory = base;
+  return root;
 }
 
 static Py_ssize_t deferred_index(PyObject *array) {
@@ -271,6 +289,7 @@ static Py_ssize_t deferred_index(PyObject *array) {
 /* Makes the array read-only while it is held; true if the host could write it before. */
 static int hold(Held *held, int writeable) {
   if (writeable) {
+    if (held->kept_writeable) return 1;
     count_in(held);
     set_writeable(held->array, 0);
     return 1;
@@ -288,10 +307,17 @@ static int hold(Held *held, int writeable) {
   return is_lent(held); /* a view taken meanwhile: read-only for that reason, not by its nature */
 }
 
+/* Gives back the flags that can be given back now; of an owner that is lent no more, also gives up those that can't: the
+ * host has made that read-only itself. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);
-    if (array != NULL && set_writeable(array, 1) == 0) PyList_SetSlice(deferred, i, i + 1, NULL);
+    if (array == NULL) continue; /* its end has ended another region, which was here before */
+    PyObject *memory, *root = root_of(array, &memory);
+    if (set_writeable(array, 1) == 0 || !owner_is_locked(root != NULL ? root : array))
+      PyList_SetSlice(deferred, i, i + 1, NULL);
+    Py_XDECREF(root);
+    Py_XDECREF(memory);
   }
 }
 
@@ -302,12 +328,22 @@ static void release_one(Held *held) {
   Py_XDECREF(held->array);
 }
 
+/* Tells of an exception that can't be raised here; Ctrl-C comes once more, when it can. */
+static void report(PyObject *where) {
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else {
+    PyErr_WriteUnraisable(where);
+  }
+}
+
 /* Of an owner of which something newly stays on a device, the end has to be told to the core. */
 static void watch_owner(PyObject *owner) {
   if (!oa_owner_kept(owner)) return;
   PyObject *none = PyObject_CallFunctionObjArgs(python.watch_owner, owner, NULL);
   if (none == NULL) {
-    PyErr_WriteUnraisable(owner);
+    report(owner);
     Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner);
     Py_END_ALLOW_THREADS
   }
@@ -446,15 +482,19 @@ static int keep_alive(Held *held, PyObject *array) {
   held->array = Py_NewRef(array);
   held->weak = PyWeakref_NewRef(array, NULL);
   if (held->weak == NULL) return -1;
-  PyObject *root = NULL, *base = base_of(array);
-  while (base != NULL) {
-    Py_XDECREF(root);
-    root = base;
-    base = base_of(base);
+  PyObject *memory;
+  Py_buffer buffer;
+  held->root = root_of(array, &memory);
+  if (memory != NULL && memory != Py_None) { /* as NumPy does before it sets the flag again */
+    held->kept_writeable = PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0;
+    if (held->kept_writeable)
+      PyErr_Clear();
+    else
+      PyBuffer_Release(&buffer);
   }
-  if (root == NULL) return 0;
-  held->root = root;
-  held->weak_root = PyWeakref_NewRef(root, NULL);
+  Py_XDECREF(memory);
+  if (held->root == NULL) return 0;
+  held->weak_root = PyWeakref_NewRef(held->root, NULL);
   return held->weak_root == NULL ? -1 : 0;
 }
 
@@ -532,10 +572,7 @@ static void trace_left(Region *self) {
   self->tag = 0;
   Py_XDECREF(none);
   if (type == NULL) return;
-  if (none == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-    PyErr_SetInterrupt(); /* once more, when the other exception is through */
-  else if (none == NULL)
-    PyErr_WriteUnraisable(python.left);
+  if (none == NULL) report(python.left);
   PyErr_Restore(type, value, traceback);
 }
 
@@ -699,13 +736,14 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, int device)
     PyObject *pointer =
         pointer_new(array->handle, array->dtype, device, tuple_of(array->ndim, array->shape), strides, 0);
     if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
-    if (pointers != NULL && array->packed && array->direction != OA_SCRATCH &&
+  }
+  for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) /* once the tuple is whole: others may see it then */
+    if (arrays[i].packed && arrays[i].direction != OA_SCRATCH &&
         PyErr_WarnFormat(python.packed_warning, self->stacklevel,
                          "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
                          "packed on its way; lend a contiguous array to avoid that",
                          i + 1) < 0)
       Py_CLEAR(pointers);
-  }
   return pointers;
 }
 
@@ -808,6 +846,10 @@ static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
 /* Puts the current exception on that of the body as a note. */
 static void add_note(PyObject *body) {
   PyObject *type, *value, *traceback;
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    report(body);
+    return;
+  }
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   PyObject *name = type == NULL ? NULL : PyObject_GetAttrString(type, "__name__");
@@ -883,8 +925,8 @@ static PyObject *region_call(PyObject *object, PyObject *given) {
     return NULL;
   const Py_ssize_t count = PyTuple_Size(arguments);
   Py_ssize_t at = 0, next = 0;
-  PyObject *pointers = NULL, *result = NULL, *lent = PyList_New(0), *passed = PyTuple_New(count);
-  int failed = lent == NULL || passed == NULL;
+  PyObject *pointers = NULL, *result = NULL, *lent = PyList_New(0), *passed = NULL;
+  int failed = lent == NULL;
   for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
   while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
   if (failed) goto done;
@@ -894,7 +936,9 @@ static PyObject *region_call(PyObject *object, PyObject *given) {
   self->stacklevel = 2;
   if (self->arguments == NULL || (pointers = region_enter(object, NULL)) == NULL) goto done;
   const Py_ssize_t lent_count = PyList_Size(lent);
-  for (Py_ssize_t i = 0; i < count; i++) {
+  passed = PyTuple_New(count); /* filled at once: no other code sees it before it is whole */
+  failed = passed == NULL;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) {
     PyObject *one = PyTuple_GetItem(arguments, i);
     if (next < lent_count && one == PyList_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
     PyTuple_SetItem(passed, i, Py_NewRef(one));

@@ -263,9 +263,12 @@ def empty(
     from .library import pinned_memory
 
     try:
-        extents = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+        extents = (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
+        try:
+            extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
+        except TypeError:
+            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")

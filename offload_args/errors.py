@@ -5,6 +5,7 @@ The texts come from the core and name the call, the argument, what was needed, w
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Final, NoReturn
 
@@ -209,8 +210,8 @@ def raise_status(status: int) -> NoReturn:
     """
     if _postponed and (error := _postponed.pop(threading.get_ident(), None)):
         raise error
-    caller, colon, rest = _array.last_error().partition(":")
-    text = _CALLERS.get(caller, caller) + colon + rest
+    text = _array.last_error()
+    text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
     if 0 < status <= len(_BY_STATUS):
         raise _BY_STATUS[status - 1](text)
     raise OffloadError(f"{text} (status {status})")

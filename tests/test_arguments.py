@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import gc
 import importlib
 import importlib.util
+import weakref
 from typing import Any
 
 import ml_dtypes
@@ -189,6 +191,23 @@ def test_t29_memory_of_other_packages_is_lent_with_no_copy(device: str, kind: An
         blas.scal(2.0, second)
         assert blas.asum(first) == 2 * ramp(4).sum()
     np.testing.assert_array_equal(memory, 2 * ramp(4))
+
+
+def test_t29_memory_of_other_packages_is_neither_left_read_only_nor_held(device: str) -> None:
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        array = np.from_dlpack(ramp(4))
+        with offload_args(array, device=device) as (dx,):
+            blas.scal(2.0, dx)
+        assert array.flags.writeable  # NumPy would not give the flag back
+    gone = []
+    for _ in range(10):
+        memory = ramp(4)
+        gone.append(weakref.ref(memory))
+        with offload_args(In(Shared(memory)), device=device) as (dx,):
+            blas.asum(dx)
+    del memory
+    gc.collect()
+    assert [one() for one in gone] == [None] * 10
 
 
 if importlib.util.find_spec("torch"):  # it is too large to install for this alone

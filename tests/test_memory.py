@@ -76,6 +76,8 @@ def test_t06_shapes_and_dtypes_that_no_array_has_are_refused() -> None:
     with pytest.raises(SizeOverflowError, match="64 bits"):
         empty((2**40, 2**40), device="host")
     assert empty((0, 4), device="host").shape == (0, 4)
+    assert empty(np.int64(4), device="host").shape == (4,)  # type: ignore[arg-type]
+    assert empty(np.array([2, 3]), device="host").shape == (2, 3)  # type: ignore[arg-type]
 
 
 def test_t05_too_little_memory_is_told_in_numbers_and_harms_nothing() -> None:
@@ -261,7 +263,37 @@ def test_t07_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
 @pytest.mark.parametrize("limit", ["much", "-1", "200%", "1 parsec", "nan"])
 def test_t07_a_limit_that_is_none_is_refused_not_ignored(device: str, limit: str) -> None:
     use = run(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)
-    assert use.stdout.startswith("ArgumentError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
+    assert use.stdout.startswith(f'ArgumentError Device("{device}"): OFFLOAD_ARGS_MEMORY_LIMIT={limit}'), use
+
+
+def test_t07_all_of_the_memory_is_a_limit(device: str) -> None:
+    use = run(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="100%")
+    assert (use.returncode, use.stderr) == (0, "") and "Error" not in use.stdout, use
+
+
+def test_t07_percent_are_of_the_capacity_that_a_simulated_gpu_has() -> None:
+    code = """
+from offload_args import Scratch, offload_args, testing
+sim = testing.sim_device(capacity=16000)
+with offload_args(Scratch((1000,)), device=sim):
+    print("8000 of 16000")
+offload_args(Scratch((1001,)), device=sim).__enter__()
+"""
+    use = run(code, OFFLOAD_ARGS_MEMORY_LIMIT="50%")
+    assert use.stdout == "8000 of 16000\n" and "limit 8000 " in use.stderr, use
+
+
+def test_idle_blocks_of_another_device_make_room_for_a_pinned_array() -> None:
+    code = """
+import numpy as np
+from offload_args import Device, blas, empty, offload_args
+with offload_args(np.ones(1 << 20), device="sim:0") as (dx,):
+    blas.scal(2.0, dx)
+assert Device("sim:0").counters.pinned_bytes
+print(empty(1 << 20, device="sim:1").nbytes)
+"""
+    use = run(code, OFFLOAD_ARGS_PINNED_LIMIT="9MiB")
+    assert use.stdout == "8388608\n", use
 
 
 # The host needs no pinned memory for its copies.

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from pathlib import Path
 from types import FrameType
@@ -129,6 +130,9 @@ def test_t33_outs_that_nothing_wrote_are_named_in_their_order(device: str) -> No
     with pytest.warns(UnwrittenWarning, match="nothing wrote it: argument 1, argument 3;"):
         with offload_args(Out(ramp(8)), ramp(5), Out(ramp(3)), device=device) as (_, dx, _):
             blas.scal(2.0, dx[1:])
+    with pytest.warns(UnwrittenWarning, match=r": argument 1, argument 2, .*, argument \d+, \.\.\.;"):
+        with offload_args(*(Out(ramp(3)) for _ in range(100)), device=device):
+            pass
 
 
 @pytest.mark.parametrize("n", [8, 1 << 16])
@@ -865,6 +869,64 @@ def test_a_function_that_is_called_may_do_with_its_pointers_what_a_region_may(de
     np.testing.assert_array_equal(y, 3 + 10 * x)
     out = ramp(8)
     call(lambda d: d.address, Out(out), device=device)  # nobody wrote there, as far as is known
+
+
+def test_call_and_regions_stand_code_that_holds_every_object(device: str) -> None:
+    held: list[Any] = []
+
+    class Curious:
+        @property
+        def __dlpack__(self) -> Any:
+            held.append(gc.get_objects())
+            raise AttributeError
+
+    curious, x = Curious(), ramp(8)
+    assert call(lambda *arguments: arguments[0], curious, x, device=device) is curious
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *_, **__: held.append(gc.get_objects())  # type: ignore[assignment]
+        with offload_args(In(x[::2]), In(x[::-2]), device=device) as (even, odd):  # both are packed, and warned of
+            assert blas.asum(even) + blas.asum(odd) == x.sum()
+    held.clear()
+
+
+def test_a_view_whose_base_became_read_only_meanwhile_is_let_go(device: str) -> None:
+    x = ramp(8)
+    gone = weakref.ref(x)
+    with offload_args(x[2:], device=device):
+        x.flags.writeable = False
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("place", ["watch_owner", "raise_status"])
+def test_t24_ctrl_c_is_not_lost_where_it_can_not_be_raised(place: str) -> None:
+    sim, x = testing.sim_device(), np.ones(1 << 18)
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == place:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    def fail() -> None:
+        testing.fail_call(sim, 1)
+        sys.setprofile(interrupt)
+        raise ValueError("the body's")
+
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            with offload_args(x, device=sim, resident=True) as (dx,):
+                blas.scal(2.0, dx)
+                if place == "raise_status":
+                    fail()
+                sys.setprofile(interrupt)
+        except ValueError:
+            pass
+        for _ in range(10_000):
+            pass
+    testing.fail_call(sim, 0)
+    sim.release(x)
 
 
 def test_call_points_its_warnings_at_the_caller(device: str) -> None:

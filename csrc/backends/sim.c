@@ -818,6 +818,8 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   pthread_mutex_lock(&sim->mutex);
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);
+  atomic_store(&sim->fail_at, 0);
+  if ((status = oa_device_read_limit(oa_device_of(number)))) return status; /* it may be a part of the capacity */
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);
