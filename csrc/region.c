@@ -708,6 +708,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
     mapping->maker = NULL;
     mapping->moving = false;
     mapping->failed = !mapping->address; /* others may share it already */
+    if (status) oa_kept_untouched(mapping);
   }
   if (begun) trace_enter(region, begun, options ? options->tag : 0, status);
   if (status) {

@@ -293,6 +293,11 @@ void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   mapping->address = kept->address;
 }
 
+void oa_kept_untouched(oa_mapping *mapping) {
+  oa_kept *kept = mapping->kept;
+  if (kept && kept->address) kept->waited = true; /* there was nothing to wait for */
+}
+
 void oa_kept_detach(oa_mapping *mapping) {
   oa_kept *kept = mapping->kept;
   if (!kept) return;
@@ -391,7 +396,9 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
   *move = (oa_move){.host = (char *)part->host + from,
                     .address = mapping->address + (uint64_t)(part->lines.start + from),
                     .lines = lines,
-                    .name = part->name};
+                    .name = part->name,
+                    .allocation = mapping,
+                    .trace = {.region = mapping->serial}};
   return true;
 }
 

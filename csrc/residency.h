@@ -15,6 +15,8 @@ int oa_residency_start(void);
 void oa_kept_tidy(void);
 /* A mapping of one array, which was just made or is shared: gives a new one the memory that was kept, if there is some. */
 void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made);
+/* The mapping was made for a region that could not be entered: nothing was issued. */
+void oa_kept_untouched(oa_mapping *mapping);
 /* The mapping lets go of its memory: true if that stays. */
 bool oa_kept_return(oa_mapping *mapping);
 /* The mapping has nothing to do with what is kept any more; its memory is its own. */

@@ -1416,6 +1416,19 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
 }
 
 /* -- the module -------------------------------------------------------------------------------------------------------- */
+static atomic_flag collecting = ATOMIC_FLAG_INIT;
+
+/* (function) -> whether it was called: not if it runs already, on another thread or below on this one. No exception of a
+ * signal handler comes between the flag and the call. */
+static PyObject *trace_exclusively(PyObject *Py_UNUSED(module), PyObject *function) {
+  if (atomic_flag_test_and_set(&collecting)) Py_RETURN_FALSE;
+  PyObject *none = PyObject_CallNoArgs(function);
+  atomic_flag_clear(&collecting);
+  if (none == NULL) return NULL;
+  Py_DECREF(none);
+  Py_RETURN_TRUE;
+}
+
 static PyObject *last_error(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   return PyUnicode_DecodeUTF8(oa_last_error(), (Py_ssize_t)strlen(oa_last_error()), "replace");
 }
@@ -1430,6 +1443,7 @@ static PyObject *status_name(PyObject *Py_UNUSED(module), PyObject *argument) {
 static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   locked_mutex_init();
   atomic_store(&tracing, 0);
+  atomic_flag_clear(&collecting);
   for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
     for (int i = 0; i < BUCKETS; i++)
       for (Held *held = locked[i]; held != NULL; held = held->next) set_writeable(held->array, 1);
@@ -1502,6 +1516,7 @@ static PyMethodDef functions[] = {
     {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
     {"trace_set", trace_set, METH_VARARGS, NULL},
     {"trace_read", trace_read, METH_NOARGS, NULL},
+    {"trace_exclusively", trace_exclusively, METH_O, NULL},
     {"last_error", last_error, METH_NOARGS, NULL},
     {"status_name", status_name, METH_O, NULL},
     {"after_fork", after_fork, METH_NOARGS, NULL},

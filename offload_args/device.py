@@ -262,6 +262,7 @@ def empty(
     """
     from .library import pinned_memory
 
+    extents: tuple[int, ...]
     try:
         extents = (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:

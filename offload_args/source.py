@@ -16,6 +16,7 @@ __all__ = ["Loop", "Place", "loops_around", "names_as_written"]
 
 _DIRECTIONS = ("In", "Out", "InOut", "Scratch")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -34,7 +35,7 @@ class Loop(NamedTuple):
     """A loop around a place."""
 
     line: int  #: where it begins
-    bound: frozenset[str]  #: names its body gives a value
+    bound: frozenset[str]  #: names that it gives a value each time
 
 
 def _working_directory() -> str:
@@ -64,15 +65,22 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
+def _callee(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
 def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
-    """Return the arguments of a call as they are written; None if they can't be told apart."""
-    if not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in call.args):
+    """Return the arguments of a region as they are written; None if it is none, or they can't be told apart."""
+    if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # of an ExitStack
+        call = call.args[0]
+    if not isinstance(call, ast.Call) or _callee(call) != "offload_args":
+        return None
+    if any(isinstance(one, ast.Starred) for one in call.args):
         return None
     names = []
     for argument in call.args:
         if isinstance(argument, ast.Call) and argument.args:
-            callee = argument.func
-            name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+            name = _callee(argument)
             if name == "Scratch":
                 names.append("scratch")
                 continue
@@ -106,8 +114,14 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 
 def _bound(loop: ast.AST) -> frozenset[str]:
+    """Return the names that a loop gives a value each time, not those that loops inside of it run through."""
+    own = (loop, *getattr(loop, "generators", ()))
+    inside = [one for one in ast.walk(loop) if isinstance(one, (*_LOOPS, ast.comprehension)) and one not in own]
+    passing = {node for one in inside for node in ast.walk(one.target)}
     return frozenset(
-        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in passing
     )
 
 
@@ -126,7 +140,7 @@ def loops_around(file: str, line: int) -> tuple[Loop, ...]:
                 continue
             if isinstance(child, _FUNCTIONS):
                 loops.clear()  # the loop runs the definition, not the body
-            elif isinstance(child, (ast.For, ast.AsyncFor)):
+            elif isinstance(child, _LOOPS):
                 if child.body[0].lineno <= line:
                     loops.append(Loop(child.lineno, _bound(child)))
             elif isinstance(child, (ast.While, *_COMPREHENSIONS)):

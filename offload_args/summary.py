@@ -29,6 +29,7 @@ class Event(NamedTuple):
     unchanged: bool  #: of a copy up: this device had the same bytes from the same memory last
     packed: bool  #: of a copy: gathered or scattered on the host
     batch: int  #: of a copy: how many went together, sharing its time in proportion to their bytes
+    address: int  #: of a copy, on the host; 0: not known
     failed: str  #: what failed, or ""
 
     @property
@@ -72,6 +73,7 @@ class Copies(NamedTuple):
     seconds: float
     seconds_unchanged: float
     packed: bool
+    arrays: int  #: how many there were under that name
 
 
 class Summary:
@@ -87,10 +89,16 @@ class Summary:
     calls: int
     waits: int
     seconds_waiting: float
+    pages_written: int
+    seconds_watching: float  #: what writes to watched pages cost the program, as estimated
 
-    def __init__(self, events: Sequence[Event], seconds: float, left_out: int) -> None:
+    def __init__(
+        self, events: Sequence[Event], seconds: float, left_out: int, pages_written: int = 0, watching: float = 0.0
+    ) -> None:
         self.seconds = seconds
         self.left_out = left_out
+        self.pages_written = pages_written
+        self.seconds_watching = watching
         done = [event for event in events if not event.failed or event.kind == "call"]
         self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
         self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
@@ -128,6 +136,11 @@ class Summary:
         functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
         for name, (count, seconds) in functions[:10]:
             lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")
+        if self.pages_written:
+            lines.append(
+                f"watch {self.pages_written} {plural('write', self.pages_written)} to watched pages of what stays on a "
+                f"device, about {time_text(self.seconds_watching)}"
+            )
         lines += [f"advice: {one}" for one in self.advice]
         return "\n".join(lines)
 
@@ -148,19 +161,23 @@ def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
 
 def _copies(events: Iterable[Event]) -> list[Copies]:
     found: dict[tuple[Any, ...], Copies] = {}
+    addresses: dict[tuple[Any, ...], set[int]] = {}
     for event in events:
         if event.kind not in ("up", "down"):
             continue
         key = (event.kind, event.name, event.nbytes, event.device, event.places)
         so_far = found.get(key)
         if so_far is None:
-            so_far = Copies(event.name, event.nbytes, event.device, event.kind, event.places, 0, 0, 0.0, 0.0, False)
+            so_far = Copies(event.name, event.nbytes, event.device, event.kind, event.places, 0, 0, 0.0, 0.0, False, 0)
+        known = addresses.setdefault(key, set())
+        known.add(event.address)
         found[key] = so_far._replace(
             times=so_far.times + 1,
             unchanged=so_far.unchanged + event.unchanged,
             seconds=so_far.seconds + event.seconds,
             seconds_unchanged=so_far.seconds_unchanged + (event.seconds if event.unchanged else 0.0),
             packed=so_far.packed or event.packed,
+            arrays=len(known),
         )
     return list(found.values())
 
@@ -168,7 +185,7 @@ def _copies(events: Iterable[Event]) -> list[Copies]:
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
-    It is the innermost one, or the outermost that does not make the array anew if that never changed.
+    It is the innermost one that does not make the array anew, or the outermost such one if that never changed.
     """
     for depth, place in enumerate(copies.places):
         if depth and place.file.startswith(_LIBRARIES):
@@ -176,9 +193,11 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
         loops = loops_around(place.file, place.line)
         if loops:
             name = copies.name.partition(".")[0].partition("[")[0]
-            never_changed = depth == 0 and copies.unchanged >= copies.times - 1
-            fixed = [loop for loop in loops if never_changed and name not in loop.bound]
-            return place, fixed[-1] if fixed else loops[0]
+            never_changed = copies.unchanged >= copies.times - copies.arrays
+            fixed = [loop for loop in loops if name not in loop.bound]
+            if depth or not fixed:
+                return place, loops[0]
+            return place, fixed[-1 if never_changed else 0]
     return None
 
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 from . import _array, region
 from .arguments import In, InOut, Out, Scratch
-from .device import by_number
-from .errors import ArgumentError
+from .device import by_number, opened
+from .errors import ArgumentError, ForkedError
 from .source import Place, names_as_written
 from .summary import Event, Summary, rate_text, size_text, time_text
 
@@ -35,7 +35,7 @@ _ENTER, _LEAVE, _CALL = 1, 2, 5
 _ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
 _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
-_LATE = 4096  # ended regions that are remembered, for events of other threads
+_LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
 _INTERVAL = 0.02  # seconds
 _NOT_THE_USERS = (region.__file__, contextlib.__file__)
 
@@ -83,7 +83,6 @@ class _Collector:
     """Who listens, and where the regions were entered."""
 
     def __init__(self) -> None:
-        # Taken without waiting in what a garbage collection may call on a thread that has it already.
         self._lock = threading.Lock()
         self._listeners: dict[_Listener, int] = {}  # how often each was added; replaced, never changed
         self._tags = itertools.count(1)
@@ -97,7 +96,7 @@ class _Collector:
     def add(self, listener: _Listener) -> None:
         with self._lock:
             first = not self._listeners
-            self._collect()  # what came before is none of its business
+            self.collect()  # what came before is none of its business
             self._listeners = {**self._listeners, listener: self._listeners.get(listener, 0) + 1}
             self._set_flags()
             if first:
@@ -114,20 +113,22 @@ class _Collector:
                 del rest[listener]
             if not rest:
                 _array.trace_set(0, self._entering, self._left)
-            self._collect()
+            self.collect()
             self._listeners = rest
             if rest:
                 self._set_flags()
             else:
                 self._stop.set()
-                self._sites.clear()
-                self._regions.clear()
-                self._ended.clear()
-                self._left_tags.clear()
+                _wait_for(self._clear)
+
+    def _clear(self) -> None:
+        self._sites.clear()
+        self._regions.clear()
+        self._ended.clear()
+        self._left_tags.clear()
 
     def collect(self) -> None:
-        with self._lock:
-            self._collect()
+        _wait_for(self._collect)
 
     def forget(self) -> None:
         """Listen no more, in a forked child: the core is dead there, and the parent tells its own story."""
@@ -136,7 +137,7 @@ class _Collector:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(_INTERVAL):
-            self.collect()
+            _array.trace_exclusively(self._collect)
 
     def _set_flags(self) -> None:
         flags = 0
@@ -144,8 +145,8 @@ class _Collector:
             flags |= listener.flags
         _array.trace_set(flags, self._entering, self._left)
 
+    # Exclusively: it may be called from a garbage collection on a thread that is in it already.
     def _collect(self) -> None:
-        left = len(self._left_tags)  # all that happened to these is read now
         events, self.lost = _array.trace_read()
         for event in events if self._listeners else ():
             kind, region = event[0], event[5]
@@ -158,7 +159,7 @@ class _Collector:
                     self._regions.pop(self._ended.popleft(), None)
             for listener in self._listeners:
                 listener.take(event, site)
-        for _ in range(left):
+        while len(self._left_tags) > _LATE:
             self._sites.pop(self._left_tags.popleft(), None)
 
     # What regions call: on any thread, while any exception is on its way.
@@ -175,11 +176,13 @@ class _Collector:
         for listener in self._listeners:
             listener.left(tag)
         self._left_tags.append(tag)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
+        _array.trace_exclusively(self._collect)
+
+
+def _wait_for(function: Callable[[], object]) -> None:
+    """Call what one thread at a time may call."""
+    while not _array.trace_exclusively(function):
+        time.sleep(1e-4)
 
 
 def _short(name: str) -> bytes:
@@ -249,6 +252,7 @@ class Trace:
         self._decoded = 0  # how much of _raw is in _events
         self._spans: dict[int, Event] = {}  # regions without an end in _events
         self._devices: dict[int, str] = {}
+        self._watched = (0, 0.0)  # figures of residency: at the beginning, then what they rose by
         self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
         self._threads: dict[int, str] = {}
 
@@ -266,6 +270,7 @@ class Trace:
         if self.begun:
             raise ArgumentError("trace: it has begun before; make another one")
         self.begun = time.monotonic_ns()
+        self._watched = _watched()
         _collector.add(self)
         _collector.add(_nvtx)
         self._lost_before = _collector.lost
@@ -274,6 +279,7 @@ class Trace:
         """End it; regions that are still open count as ending now. A second stop does nothing."""
         if not self.begun or self.ended:
             return
+        self._watched = self._watching()
         self.ended = time.monotonic_ns()
         _collector.remove(self)
         _collector.remove(_nvtx)
@@ -325,6 +331,7 @@ class Trace:
                 unchanged=self._unchanged(raw),
                 packed=bool(raw.packed),
                 batch=raw.batch,
+                address=raw.address,
                 failed=_failure(raw),
             )
             if raw.kind == _ENTER and not raw.status:
@@ -356,17 +363,38 @@ class Trace:
     def summary(self) -> Summary:
         """What was copied, called and waited for in all, and what to do about it; str() of it is for people."""
         end = self.ended or time.monotonic_ns()
-        return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out)
+        return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
+
+    def _watching(self) -> tuple[int, float]:
+        """Return how many watched pages were written, and what that cost, as estimated."""
+        if not self.begun or self.ended:
+            return self._watched
+        pages, seconds = _watched()
+        return pages - self._watched[0], seconds - self._watched[1]
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
+        pages, seconds = self._watching()
         document = {
             "traceEvents": list(_chrome(self.events, self.begun, self._threads)),
             "displayTimeUnit": "ms",
-            "otherData": {"made by": "offload_args", "events left out": self.left_out},
+            "otherData": {
+                "made by": "offload_args",
+                "events left out": self.left_out,
+                "watched pages written": pages,
+                "seconds that cost, estimated": seconds,
+            },
         }
         with open(file, "w", encoding="utf-8") as out:
             json.dump(document, out)
+
+
+def _watched() -> tuple[int, float]:
+    try:
+        figures = [device.residency for device in opened()]
+    except ForkedError:
+        return 0, 0.0
+    return sum(one.pages_written for one in figures), sum(one.estimated_cost for one in figures)
 
 
 def _failure(raw: _Raw) -> str:
@@ -618,7 +646,12 @@ def run(run_script: Callable[[], object], save: str | None) -> int:
         traceback.print_exception(type(error), error, rest)
         status = 1
     finally:
-        trace.stop()
+        try:
+            for thread in threading.enumerate():  # as Python itself does at its end
+                if thread is not threading.current_thread() and not thread.daemon:
+                    thread.join()
+        finally:
+            trace.stop()
     print(f"\n-- offload_args trace\n{trace.summary}")
     if save is not None:
         trace.save(save)

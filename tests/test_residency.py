@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from offload_args import Device, In, InOut, Out, blas, offload_args, testing
+from offload_args import Device, In, InOut, Out, Scratch, blas, offload_args, testing
 from offload_args.device import Residency
 from offload_args.errors import (
     ArgumentError,
@@ -478,6 +478,29 @@ def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str
         f"free {size} True False",
         "again 0 True False",
     ]
+
+
+def test_a_region_that_can_not_be_entered_leaves_alone_what_stays(device: str, tracked: None) -> None:
+    x = ramp()
+    sent(x, device, resident=True)
+    with pytest.raises(DeviceMemoryError):
+        offload_args(x, Scratch((1 << 57,), np.uint8), device=device).__enter__()
+    assert sent(x, device) == 0
+
+
+def test_the_edges_of_neighbours_on_the_device_are_sent_each_to_its_own(device: str) -> None:
+    arrays = [ramp() for _ in range(4)]  # of 1 MiB: the device may give them addresses one behind the other
+    with offload_args(*map(In, arrays), device=device, resident=True) as pointers:
+        for pointer in pointers:
+            blas.asum(pointer)
+    for x in arrays:
+        x[0] = x[-1] = -5
+    with offload_args(*map(In, arrays), device=device) as pointers:
+        for i in range(0, 4, 2):
+            assert blas.dot(pointers[i][-1:], pointers[i + 1][:1]) == 25
+            assert blas.dot(pointers[i][:1], pointers[i + 1][-1:]) == 25
+    for x in arrays:
+        Device(device).release(x)
 
 
 def test_what_can_not_be_lent_can_not_be_kept(device: str) -> None:
