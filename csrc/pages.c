@@ -58,16 +58,17 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 
 enum {
   MOST_WATCHES = 8192, /* each may cut the process's mappings in three, of which the kernel allows some 65,000 */
-  NEAR = 8             /* pages: it is cheaper to send so many than to begin anew */
+  NEAR = 8,            /* pages: it is cheaper to send so many than to begin anew */
+  GROUPS = 4 /* of a sample: each page that is armed alone splits a huge page, which is then slow to look at */
 };
 
 struct oa_watch {
-  oa_present at;   /* first: whole pages */
-  int64_t count;   /* pages watched, */
-  int64_t step;    /* so many pages apart, */
-  uintptr_t first; /* beginning there */
-  bool lost;       /* the kernel no longer watches some of it */
-  uint64_t *bits;  /* by page: it was written, or is not known */
+  oa_present at;          /* first: whole pages */
+  int64_t count;          /* pages watched: all, or */
+  int64_t group, between; /* of a sample: so many together, */
+  int64_t step;           /* so many pages apart; the next group begins `between` pages behind. 0: all */
+  bool lost;              /* the kernel no longer watches some of it */
+  uint64_t *bits;         /* by page: it was written, or is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -138,6 +139,11 @@ static bool is_own_memory(uintptr_t low, uintptr_t high) {
   return at >= high && !foreign;
 }
 
+static uintptr_t page_at(const oa_watch *watch, int64_t i) {
+  if (watch->step) i = i / watch->group * watch->between + i % watch->group * watch->step;
+  return watch->at.low + (uintptr_t)i * page;
+}
+
 /* -- bits ----------------------------------------------------------------------------------------------------------- */
 
 static int64_t words_of(const oa_watch *watch) { return (watch->count + 63) / 64; }
@@ -171,13 +177,14 @@ static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
 static int note_written(oa_present *element, void *data) {
   oa_watch *watch = (oa_watch *)element;
   const oa_run *run = data;
-  const uintptr_t step = (uintptr_t)watch->step * page;
-  int64_t from = 0, to = watch->count;
-  if (run->low > watch->first) from = (int64_t)((run->low - watch->first + step - 1) / step);
-  if (run->high <= watch->first) return 0;
-  const int64_t end = (int64_t)((run->high - watch->first + step - 1) / step);
-  if (end < to) to = end;
-  if (from < to) set_bits(watch, from, to);
+  if (watch->step) {
+    for (int64_t i = 0; i < watch->count; i++)
+      if (run->low <= page_at(watch, i) && page_at(watch, i) < run->high) set_bits(watch, i, i + 1);
+    return 0;
+  }
+  const uintptr_t low = run->low > watch->at.low ? run->low : watch->at.low;
+  const uintptr_t high = run->high < watch->at.high ? run->high : watch->at.high;
+  if (low < high) set_bits(watch, (int64_t)((low - watch->at.low) / page), (int64_t)((high - watch->at.low) / page));
   return 0;
 }
 
@@ -240,13 +247,8 @@ static bool refresh(oa_watch *watch) {
     watch->lost = false; /* it was mapped anew; nothing there is protected */
     set_bits(watch, 0, watch->count);
   }
-  if (watch->step == 1)
-    look(watch, watch->at.low, watch->at.high);
-  else
-    for (int64_t i = 0; i < watch->count; i++) {
-      const uintptr_t at = watch->first + (uintptr_t)(i * watch->step) * page;
-      look(watch, at, at + page);
-    }
+  if (!watch->step) look(watch, watch->at.low, watch->at.high);
+  for (int64_t i = 0; watch->step && i < watch->count; i++) look(watch, page_at(watch, i), page_at(watch, i) + page);
   const bool proven = !watch->lost && atomic_load(&allowed) && nothing_pinned();
   if (!proven) set_bits(watch, 0, watch->count);
   return proven;
@@ -260,13 +262,12 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   if (!watch) return NULL;
   watch->at.low = low / page * page;
   watch->at.high = (high + page - 1) / page * page;
-  watch->first = watch->at.low;
-  watch->step = 1;
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
-    watch->step = watch->count / samples;
+    watch->group = samples / GROUPS;
+    watch->step = watch->count / samples < NEAR ? watch->count / samples : NEAR;
+    watch->between = (watch->count - watch->group * watch->step) / (GROUPS - 1);
     watch->count = samples;
-    watch->first += (uintptr_t)(watch->step / 2) * page;
   }
   watch->bits = malloc((size_t)words_of(watch) * sizeof *watch->bits);
   pthread_mutex_lock(&watching);
@@ -319,9 +320,8 @@ int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   for (int64_t from = next_bit(watch, 0, true); from < watch->count; from = next_bit(watch, last, true)) {
     const int64_t to = next_bit(watch, from, false);
     *pages += to - from;
-    if (!count || (from - last > NEAR && count < most))
-      runs[count++].low = watch->first + (uintptr_t)(from * watch->step) * page;
-    runs[count - 1].high = watch->first + (uintptr_t)((to - 1) * watch->step + 1) * page;
+    if (!count || (from - last > NEAR && count < most)) runs[count++].low = page_at(watch, from);
+    runs[count - 1].high = page_at(watch, to - 1) + page;
     last = to;
   }
   if (proven) clear_bits(watch);

@@ -16,7 +16,7 @@ typedef struct oa_run { /* of pages, as addresses */
   uintptr_t low, high;
 } oa_run;
 
-/* Watches the pages of [low, high), or `samples` of them if that is not 0. Nothing is armed yet, all counts as written.
+/* Watches the pages of [low, high), or `samples` of them, a multiple of 4, if that is not 0. Nothing is armed yet, all counts as written.
  * NULL where nothing can be proven: the kernel refuses, or this is not private anonymous memory. */
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 void oa_watch_free(oa_watch *watch); /* NULL is fine */
