@@ -631,10 +631,15 @@ static void region_finalize(PyObject *object) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   int status = region_end(self, OA_DISCARD, NULL);
-  if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
-  if (status == OA_OK)
-    PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`", 1);
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+  if (status == OA_ERROR_FORKED) PyErr_Clear();   /* the parent's region */
+  PyObject *its_type, *its_value, *its_traceback; /* of its end */
+  PyErr_Fetch(&its_type, &its_value, &its_traceback);
+  if (status == OA_OK &&
+      PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`",
+                   1) < 0)
+    report(NULL);
+  PyErr_Restore(its_type, its_value, its_traceback);
+  if (PyErr_Occurred()) report(NULL);
   PyErr_Restore(type, value, traceback);
 }
 
@@ -1446,7 +1451,12 @@ static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   atomic_flag_clear(&collecting);
   for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
     for (int i = 0; i < BUCKETS; i++)
-      for (Held *held = locked[i]; held != NULL; held = held->next) set_writeable(held->array, 1);
+      for (Held *held = locked[i]; held != NULL; held = held->next) {
+        set_writeable(held->array, 1);
+        held->counted = 0; /* the regions are the parent's */
+      }
+  memset(locked, 0, sizeof locked);
+  memset(owners, 0, sizeof owners);
   restore_deferred();
   Py_RETURN_NONE;
 }

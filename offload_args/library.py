@@ -369,7 +369,7 @@ class Binding:
             for token, value in zip(tokens, arguments, strict=True):
                 kind = token.kind
                 if kind == "size" or kind == "enum":
-                    passed.append(value)
+                    passed.append(operator.index(value))
                 elif kind == "in" or kind == "out" or kind == "inout":
                     passed.append(value._cd)
                 elif kind == "scalar" and not isinstance(value, DevicePtr):
@@ -521,7 +521,7 @@ def _check_scalar(token: _Token, value: Any, fail: _Failure) -> None:
     needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]"
     if isinstance(value, np.ndarray):
         fail(HostPointerError, needed, f"pass {token.name}.item(), or lend it")
-    if isinstance(value, (str, bytes)):
+    if isinstance(value, (str, bytes, bytearray)):
         fail(ArgumentTypeError, needed)
     try:
         complex(value) if token.dtype.startswith("c") else float(value)

@@ -126,8 +126,8 @@ def _bound(loop: ast.AST) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def loops_around(file: str, line: int) -> tuple[Loop, ...]:
-    """Return the loops of the same function in whose body a line is, innermost first."""
+def loops_around(file: str, line: int, function: str) -> tuple[Loop, ...]:
+    """Return the loops of a function in whose body a line of it is, innermost first."""
     tree = _tree(file)
     loops: list[Loop] = []
 
@@ -138,6 +138,8 @@ def loops_around(file: str, line: int) -> tuple[Loop, ...]:
                 if not hasattr(child, "lineno"):
                     descend(child)
                 continue
+            if isinstance(child, ast.Lambda) and function != "<lambda>":
+                continue  # beside it on the line
             if isinstance(child, _FUNCTIONS):
                 loops.clear()  # the loop runs the definition, not the body
             elif isinstance(child, _LOOPS):

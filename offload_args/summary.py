@@ -190,7 +190,7 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     for depth, place in enumerate(copies.places):
         if depth and place.file.startswith(_LIBRARIES):
             continue
-        loops = loops_around(place.file, place.line)
+        loops = loops_around(place.file, place.line, place.function)
         if loops:
             name = copies.name.partition(".")[0].partition("[")[0]
             never_changed = copies.unchanged >= copies.times - copies.arrays

@@ -90,6 +90,8 @@ class _Collector:
         self._regions: dict[int, _Site] = {}  # by the core's number
         self._ended: deque[int] = deque()  # regions whose late events may still come
         self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
+        self._unread: deque[tuple[Any, ...]] = deque()  # events that the core has handed out
+        self._inside: int | None = None  # the thread that collects
         self._stop = threading.Event()
         self.lost = 0
 
@@ -119,21 +121,28 @@ class _Collector:
                 self._set_flags()
             else:
                 self._stop.set()
-                _wait_for(self._clear)
+                self._exclusively(self._clear)
 
     def _clear(self) -> None:
+        self._unread.clear()
         self._sites.clear()
         self._regions.clear()
         self._ended.clear()
         self._left_tags.clear()
 
     def collect(self) -> None:
-        _wait_for(self._collect)
+        self._exclusively(self._collect)
+
+    def _exclusively(self, function: Callable[[], object]) -> None:
+        """Call what one thread at a time may call, unless this thread, or a signal handler on it, is in it already."""
+        while self._inside != threading.get_ident() and not _array.trace_exclusively(function):
+            time.sleep(1e-4)
 
     def forget(self) -> None:
         """Listen no more, in a forked child: the core is dead there, and the parent tells its own story."""
         self._lock = threading.Lock()
         self._listeners = {}
+        self._inside = None
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(_INTERVAL):
@@ -145,10 +154,20 @@ class _Collector:
             flags |= listener.flags
         _array.trace_set(flags, self._entering, self._left)
 
-    # Exclusively: it may be called from a garbage collection on a thread that is in it already.
+    # Exclusively: it may be asked for by a garbage collection on a thread that is in it already.
     def _collect(self) -> None:
+        try:
+            self._inside = threading.get_ident()
+            self._hand_on()
+        finally:
+            self._inside = None
+
+    def _hand_on(self) -> None:
         events, self.lost = _array.trace_read()
-        for event in events if self._listeners else ():
+        if self._listeners:
+            self._unread.extend(events)
+        while self._unread:
+            event = self._unread.popleft()
             kind, region = event[0], event[5]
             if kind == _ENTER and (entered := self._sites.get(event[4])) is not None:
                 self._regions[region] = entered
@@ -177,12 +196,6 @@ class _Collector:
             listener.left(tag)
         self._left_tags.append(tag)
         _array.trace_exclusively(self._collect)
-
-
-def _wait_for(function: Callable[[], object]) -> None:
-    """Call what one thread at a time may call."""
-    while not _array.trace_exclusively(function):
-        time.sleep(1e-4)
 
 
 def _short(name: str) -> bytes:
@@ -338,8 +351,8 @@ class Trace:
                 names = ", ".join(site.names) if site is not None else ""
                 self._spans[raw.region] = event._replace(kind="region", name=names)
             self._events.append(event)
-            if raw.kind == _LEAVE:
-                self._events.append(self._spans.pop(raw.region)._replace(ended=raw.ended))
+            if raw.kind == _LEAVE and (span := self._spans.pop(raw.region, None)) is not None:
+                self._events.append(span._replace(ended=raw.ended))
 
     def _unchanged(self, raw: _Raw) -> bool:
         if not raw.checksum or not raw.address or raw.status:
@@ -629,7 +642,7 @@ def run(run_script: Callable[[], object], save: str | None) -> int:
     """Run a script, traced; print the summary; return its exit status."""
     import traceback
 
-    status = 0
+    status, me = 0, threading.current_thread()
     trace = Trace()
     trace.start()
     try:
@@ -647,9 +660,10 @@ def run(run_script: Callable[[], object], save: str | None) -> int:
         status = 1
     finally:
         try:
-            for thread in threading.enumerate():  # as Python itself does at its end
-                if thread is not threading.current_thread() and not thread.daemon:
-                    thread.join()
+            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
+                others[0].join()  # as Python itself does at its end
+        except KeyboardInterrupt:
+            status = 1
         finally:
             trace.stop()
     print(f"\n-- offload_args trace\n{trace.summary}")

@@ -60,6 +60,14 @@ def refused(device: str, kind: type[Exception], function: Any, *arguments: Any) 
     return raised.value
 
 
+@pytest.mark.parametrize("n", [np.float32(2.7), np.array(2.5)])
+def test_a_size_that_is_no_integer_beside_scalars_on_the_device(library: ModuleType, device: str, n: Any) -> None:
+    x, y, one = ramp(4), ramp(4), np.ones((), np.float32)
+    with offload_args(x, y, one, device=device) as (dx, dy, alpha):
+        error = refused(device, ArgumentTypeError, library.saxpy, n, alpha, dx, 1, dy, 1)
+    says(error, f"{named(library, 'saxpy')}: n needs an integer")
+
+
 def test_a_host_array_where_a_device_pointer_belongs(library: ModuleType, device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     with offload_args(x, y, device=device) as (dx, dy):

@@ -900,6 +900,69 @@ def test_a_view_whose_base_became_read_only_meanwhile_is_let_go(device: str) -> 
     assert gone() is None
 
 
+LENT_ELSEWHERE = """
+import os, threading, warnings
+import numpy as np
+from offload_args import offload_args
+from offload_args.errors import ForkedError
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+a, inside, go = np.zeros(10), threading.Event(), threading.Event()
+def other():
+    with offload_args(a, device="{device}"):
+        inside.set()
+        go.wait()
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait()
+again = offload_args(a, device="{device}")
+child = os.fork()
+if child == 0:
+    try:
+        again.__enter__()
+    except ForkedError:
+        os._exit(7 if a.flags.writeable else 8)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go.set()
+thread.join()
+print(status, a.flags.writeable)
+"""
+
+
+def test_t21_a_region_refused_in_a_child_leaves_the_array_writable(device: str) -> None:
+    code = LENT_ELSEWHERE.format(device=device)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("7 True\n", "")
+
+
+DROPPED = """
+import signal, sys
+import numpy as np
+from offload_args import offload_args, trace
+
+def interrupt(frame, event, argument):
+    if event == "c_return" and frame.f_code.co_name == "_left":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+with trace():
+    region = offload_args(np.ones(3), device="host")
+    region.__enter__()
+    try:
+        sys.setprofile(interrupt)
+        del region
+        for _ in range(10_000):
+            pass
+    except KeyboardInterrupt:
+        print("KeyboardInterrupt")
+"""
+
+
+def test_t24_ctrl_c_in_a_region_that_is_dropped_comes_later() -> None:
+    ran = subprocess.run([sys.executable, "-W", "default", "-c", DROPPED], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "KeyboardInterrupt\n"
+    assert "ResourceWarning: offload_args: a region was never left" in ran.stderr and "ignored" not in ran.stderr
+
+
 @pytest.mark.parametrize("place", ["watch_owner", "raise_status"])
 def test_t24_ctrl_c_is_not_lost_where_it_can_not_be_raised(place: str) -> None:
     sim, x = testing.sim_device(), np.ones(1 << 18)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -464,6 +464,58 @@ threading.Thread(target=work).start()
 """)
     ran = run(script, "-m", "offload_args", "trace")
     assert "\n1 region, 1 call on host" in ran.stdout
+
+
+def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
+    script = tmp_path / "long.py"
+    script.write_text("""\
+import os, signal, threading, time
+import numpy as np
+from offload_args import blas, offload_args
+def work():
+    with offload_args(np.ones(10), device="host") as (d,):
+        blas.asum(d)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.3)
+threading.Thread(target=work).start()
+""")
+    ran = run(script, "-m", "offload_args", "trace")
+    assert "\n1 region, 1 call on host" in ran.stdout and ran.returncode == 1
+
+
+def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
+    script = tmp_path / "lambdas.py"
+    script.write_text("""\
+import numpy as np
+from offload_args import blas, call
+A = np.ones(1000)
+def sums():
+    return [call(lambda d: blas.asum(d), A, device="host") for i in range(5)]
+for step in range(2):
+    sums()
+""")
+    ran = run(script, "-m", "offload_args", "trace")
+    assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in ran.stdout
+
+
+def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:
+    seen = []
+
+    def look(frame: FrameType | None, event: str, argument: object) -> None:
+        if event == "call" and frame is not None and frame.f_code.co_name == "_hand_on":
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    with trace() as made:
+        before = signal.signal(signal.SIGINT, lambda *_: seen.append(made.summary.regions))
+        try:
+            with offload_args(np.ones(3), device=device):
+                sys.setprofile(look)
+        finally:
+            sys.setprofile(None)
+            signal.signal(signal.SIGINT, before)
+    assert len(seen) == 1 and made.summary.regions == 1
 
 
 def test_what_stays_on_a_device_has_its_place_and_its_cost(device: str) -> None:
