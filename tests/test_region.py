@@ -885,8 +885,10 @@ def test_call_and_regions_stand_code_that_holds_every_object(device: str) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda *_, **__: held.append(gc.get_objects())  # type: ignore[assignment]
-        with offload_args(In(x[::2]), In(x[::-2]), device=device) as (even, odd):  # both are packed, and warned of
+        # Both are packed, and warned of: they are views of two arrays.
+        with offload_args(In(x[::-2]), In(ramp(8)[6::-2]), device=device) as (even, odd):
             assert blas.asum(even) + blas.asum(odd) == x.sum()
+    assert len(held) >= 3  # once for the attribute, twice for the warnings
     held.clear()
 
 

@@ -203,7 +203,7 @@ def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset:
 
 
 @pytest.mark.parametrize("n", (1, 100, 10_000, N, 1 << 22))
-def test_small_arrays_do_not_stay(device: str, n: int) -> None:
+def test_arrays_stay_from_128_kib_on(device: str, n: int) -> None:
     x = ramp(n)
     for i in range(4):
         sent(x, device, resident=True)

@@ -57,6 +57,12 @@ def run(path: Path, *arguments: str, **environment: str) -> subprocess.Completed
     )
 
 
+def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Write a script and run it by `python -m offload_args trace`."""
+    script.write_text(text)
+    return run(script, "-m", "offload_args", "trace")
+
+
 def saved(made: tracing.Trace, folder: Path) -> list[dict[str, Any]]:
     made.save(folder / "trace.json")
     return slices(folder / "trace.json")
@@ -416,9 +422,7 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
 
 
 def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
-    script = tmp_path / "cg.py"
-    script.write_text(LOOP.format(device=device))
-    ran = run(script, "-m", "offload_args", "trace")
+    ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
     assert ran.returncode == 0, ran.stderr
     advice = [line for line in ran.stdout.splitlines() if line.startswith("advice")]
     assert len(advice) == 1
@@ -428,16 +432,15 @@ def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
 
 
 def test_advice_stays_within_the_loop_that_makes_the_array(tmp_path: Path) -> None:
-    script = tmp_path / "anew.py"
     text = LOOP.format(device="host").replace("for epoch in range(2):\n", "for A in (A, A):\n")
-    script.write_text(text)
-    ran = run(script, "-m", "offload_args", "trace")
+    ran = traced(tmp_path / "anew.py", text)
     assert "open a region around the loop at anew.py:15" in ran.stdout
 
 
 def test_advice_is_the_loop_that_repeats_not_the_one_that_runs_through_the_arrays(tmp_path: Path) -> None:
-    script = tmp_path / "blocks.py"
-    script.write_text("""\
+    ran = traced(
+        tmp_path / "blocks.py",
+        """\
 import numpy as np
 from offload_args import blas, offload_args
 blocks = [np.full(1000, i) * 1.0 for i in range(4)]
@@ -445,14 +448,15 @@ for step in range(10):
     for block in blocks:
         with offload_args(block, device="host") as (d,):
             blas.asum(d)
-""")
-    ran = run(script, "-m", "offload_args", "trace")
+""",
+    )
     assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stdout
 
 
 def test_the_command_waits_for_the_threads_of_the_script(tmp_path: Path) -> None:
-    script = tmp_path / "threads.py"
-    script.write_text("""\
+    ran = traced(
+        tmp_path / "threads.py",
+        """\
 import threading, time
 import numpy as np
 from offload_args import blas, offload_args
@@ -461,14 +465,15 @@ def work():
     with offload_args(np.ones(10), device="host") as (d,):
         blas.asum(d)
 threading.Thread(target=work).start()
-""")
-    ran = run(script, "-m", "offload_args", "trace")
+""",
+    )
     assert "\n1 region, 1 call on host" in ran.stdout
 
 
 def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
-    script = tmp_path / "long.py"
-    script.write_text("""\
+    ran = traced(
+        tmp_path / "long.py",
+        """\
 import os, signal, threading, time
 import numpy as np
 from offload_args import blas, offload_args
@@ -479,14 +484,15 @@ def work():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.3)
 threading.Thread(target=work).start()
-""")
-    ran = run(script, "-m", "offload_args", "trace")
+""",
+    )
     assert "\n1 region, 1 call on host" in ran.stdout and ran.returncode == 1
 
 
 def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
-    script = tmp_path / "lambdas.py"
-    script.write_text("""\
+    ran = traced(
+        tmp_path / "lambdas.py",
+        """\
 import numpy as np
 from offload_args import blas, call
 A = np.ones(1000)
@@ -494,8 +500,8 @@ def sums():
     return [call(lambda d: blas.asum(d), A, device="host") for i in range(5)]
 for step in range(2):
     sums()
-""")
-    ran = run(script, "-m", "offload_args", "trace")
+""",
+    )
     assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in ran.stdout
 
 
@@ -529,7 +535,7 @@ def test_what_stays_on_a_device_has_its_place_and_its_cost(device: str) -> None:
         Device(device).release(A)
     ups = [event for event in made.events if event.kind == "up"]
     assert {event.name for event in ups} == {"A"}
-    assert {event.place.file for event in ups if event.place} == {__file__}
+    assert {event.place and event.place.file for event in ups} == {__file__}
     assert made.summary.pages_written == written
     assert ("writes to watched pages" in str(made.summary)) == (written > 0)
 
@@ -583,10 +589,9 @@ def test_regions_of_many_threads_keep_their_places() -> None:
 
 
 def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
-    script = tmp_path / "called.py"
     text = LOOP.format(device="host").partition("for epoch")[0]
-    script.write_text(text + "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n")
-    ran = run(script, "-m", "offload_args", "trace")
+    text += "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n"
+    ran = traced(tmp_path / "called.py", text)
     assert "A (16 KiB) went up 4 times, unchanged 3: open a region around the loop at called.py:14" in ran.stdout
     assert "A (16 KiB) went up 2 times, unchanged 2: open a region around the loop at called.py:15" in ran.stdout
 
@@ -738,9 +743,7 @@ def test_command_keeps_the_scripts_arguments_output_and_status(tmp_path: Path) -
 
 
 def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:
-    script = tmp_path / "failing.py"
-    script.write_text("def f():\n    1 / 0\nf()\n")
-    ran = run(script, "-m", "offload_args", "trace")
+    ran = traced(tmp_path / "failing.py", "def f():\n    1 / 0\nf()\n")
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[1].endswith('failing.py", line 3, in <module>')
     assert "ZeroDivisionError" in ran.stderr and "runpy" not in ran.stderr and "-- offload_args trace" in ran.stdout
