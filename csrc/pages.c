@@ -59,7 +59,10 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 enum {
   MOST_WATCHES = 8192, /* each may cut the process's mappings in three, of which the kernel allows some 65,000 */
   NEAR = 8,            /* pages: it is cheaper to send so many than to begin anew */
-  GROUPS = 4 /* of a sample: each page that is armed alone splits a huge page, which is then slow to look at */
+  /* A sample's pages are armed alone, which splits the huge pages they lie in, and those are slow to look at afterwards: so
+   * they lie in few groups. */
+  GROUPS = 4,
+  APART = 8 /* pages, within a group, where the array is large enough */
 };
 
 struct oa_watch {
@@ -247,8 +250,10 @@ static bool refresh(oa_watch *watch) {
     watch->lost = false; /* it was mapped anew; nothing there is protected */
     set_bits(watch, 0, watch->count);
   }
-  if (!watch->step) look(watch, watch->at.low, watch->at.high);
-  for (int64_t i = 0; watch->step && i < watch->count; i++) look(watch, page_at(watch, i), page_at(watch, i) + page);
+  if (watch->step)
+    for (int64_t i = 0; i < watch->count; i++) look(watch, page_at(watch, i), page_at(watch, i) + page);
+  else
+    look(watch, watch->at.low, watch->at.high);
   const bool proven = !watch->lost && atomic_load(&allowed) && nothing_pinned();
   if (!proven) set_bits(watch, 0, watch->count);
   return proven;
@@ -265,7 +270,7 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
     watch->group = samples / GROUPS;
-    watch->step = watch->count / samples < NEAR ? watch->count / samples : NEAR;
+    watch->step = watch->count / samples < APART ? watch->count / samples : APART;
     watch->between = (watch->count - watch->group * watch->step) / (GROUPS - 1);
     watch->count = samples;
   }

@@ -368,9 +368,9 @@ class Binding:
         try:
             for token, value in zip(tokens, arguments, strict=True):
                 kind = token.kind
-                if kind == "size" or kind == "enum":
+                if kind in ("size", "enum"):
                     passed.append(operator.index(value))
-                elif kind == "in" or kind == "out" or kind == "inout":
+                elif kind in ("in", "out", "inout"):
                     passed.append(value._cd)
                 elif kind == "scalar" and not isinstance(value, DevicePtr):
                     if not staged:  # nothing moves for a call that can't be made

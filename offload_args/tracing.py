@@ -265,7 +265,7 @@ class Trace:
         self._decoded = 0  # how much of _raw is in _events
         self._spans: dict[int, Event] = {}  # regions without an end in _events
         self._devices: dict[int, str] = {}
-        self._watched = (0, 0.0)  # figures of residency: at the beginning, then what they rose by
+        self._watched_before = self._watched_after = (0, 0.0)  # _watched() when it began, and when it ended
         self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
         self._threads: dict[int, str] = {}
 
@@ -283,7 +283,7 @@ class Trace:
         if self.begun:
             raise ArgumentError("trace: it has begun before; make another one")
         self.begun = time.monotonic_ns()
-        self._watched = _watched()
+        self._watched_before = _watched()
         _collector.add(self)
         _collector.add(_nvtx)
         self._lost_before = _collector.lost
@@ -292,7 +292,7 @@ class Trace:
         """End it; regions that are still open count as ending now. A second stop does nothing."""
         if not self.begun or self.ended:
             return
-        self._watched = self._watching()
+        self._watched_after = _watched()
         self.ended = time.monotonic_ns()
         _collector.remove(self)
         _collector.remove(_nvtx)
@@ -380,10 +380,8 @@ class Trace:
 
     def _watching(self) -> tuple[int, float]:
         """Return how many watched pages were written, and what that cost, as estimated."""
-        if not self.begun or self.ended:
-            return self._watched
-        pages, seconds = _watched()
-        return pages - self._watched[0], seconds - self._watched[1]
+        after = _watched() if self.begun and not self.ended else self._watched_after
+        return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
