@@ -11,7 +11,7 @@ SANITIZERS := address,undefined thread
 
 C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] offload_args/*.c tests/*.c benchmarks/*.c)
 
-.PHONY: demo test lint format ctest wheel clean
+.PHONY: demo test lint format ctest sanitize wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -27,10 +27,10 @@ lint: $(VENV)/dev
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
-	cp -r offload_args examples build/types
+	cp -r offload_args examples tests/static_types.py build/types
 	cp build/types/generated/*.py build/types/generated/*.pyi build/types/offload_args
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
-	cd build/types && for example in examples/*.py; do \
+	cd build/types && for example in examples/*.py static_types.py; do \
 	  ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy $$example || exit; done
 
 format: $(VENV)/dev
@@ -46,6 +46,10 @@ ctest: $(VENV)/dev
 	  $(BIN)/cmake --build build/ctest-$$sanitizers; \
 	  $(BIN)/ctest --test-dir build/ctest-$$sanitizers --output-on-failure --no-tests=error; \
 	done
+
+# The Python tests of threads, regions and residency, once for each set of sanitizers.
+sanitize: $(VENV)/installed $(VENV)/dev
+	set -e; for sanitizers in $(SANITIZERS); do scripts/sanitize $$sanitizers $(ARGS); done
 
 wheel: $(BIN)/python
 	$(PIP) wheel --no-deps --wheel-dir dist .

@@ -157,6 +157,7 @@ void *plain_pinned(size_t bytes) {
 double plain_copy(void *host, size_t bytes, int is_down, int count) {
   void *there;
   MUST(cudaMallocAsync(&there, bytes, stream));
+  MUST(cudaMemsetAsync(there, 0, bytes, stream));
   MUST(cudaStreamSynchronize(stream));
   const double start = now();
   for (int i = 0; i < count; i++) {
@@ -169,5 +170,38 @@ double plain_copy(void *host, size_t bytes, int is_down, int count) {
   const double took = now() - start;
   MUST(cudaFreeAsync(there, stream));
   return took;
+}
+
+// The same by cudaMemcpy, which waits by itself.
+double plain_memcpy(void *host, size_t bytes, int is_down, int count) {
+  void *there;
+  MUST(cudaMallocAsync(&there, bytes, stream));
+  MUST(cudaMemsetAsync(there, 0, bytes, stream));
+  MUST(cudaStreamSynchronize(stream));
+  const double start = now();
+  for (int i = 0; i < count; i++)
+    if (is_down)
+      MUST(cudaMemcpy(host, there, bytes, cudaMemcpyDeviceToHost));
+    else
+      MUST(cudaMemcpy(there, host, bytes, cudaMemcpyHostToDevice));
+  const double took = now() - start;
+  MUST(cudaFreeAsync(there, stream));
+  return took;
+}
+
+// One array up or down, in memory of the GPU that is allocated and freed each time.
+double plain_lent(void *host, size_t bytes, int is_down, int count) {
+  const double start = now();
+  for (int i = 0; i < count; i++) {
+    void *there;
+    MUST(cudaMallocAsync(&there, bytes, stream));
+    if (is_down)
+      MUST(cudaMemcpyAsync(host, there, bytes, cudaMemcpyDeviceToHost, stream));
+    else
+      MUST(cudaMemcpyAsync(there, host, bytes, cudaMemcpyHostToDevice, stream));
+    MUST(cudaFreeAsync(there, stream));
+    MUST(cudaStreamSynchronize(stream));
+  }
+  return now() - start;
 }
 }

@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from .roles import Extent, Function, Library, Parameter
+from .roles import EXTENTS, Extent, Function, Library, Parameter
 
 HEADER = Path(__file__).parents[1] / "csrc" / "include" / "offload_args.h"
 C_VALUE = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
@@ -63,7 +63,7 @@ def sizes_in_extents(function: Function) -> set[str]:
         return {expression.id} if isinstance(expression, ast.Name) else set()
 
     extents = [one.extent for one in function.parameters if one.extent]
-    return {name for extent in extents for expression in extent.arguments for name in bare(expression)}
+    return {name for extent in extents for expression in extent.sizes for name in bare(expression)}
 
 
 def wrapped(text: str) -> list[str]:
@@ -116,6 +116,8 @@ class Shim:
         index_on_device = device and any(one.dtype == "i32" for one in scalars)
         has_sizes = bool(function.of("size", "ld", "inc"))
         self.wide_symbol = function.wide_symbol if has_sizes and not index_on_device else None
+        # Without forms of its own for them, a whole build of the library may have 64-bit sizes.
+        self.may_be_ilp64 = library.probe is not None and has_sizes and not index_on_device
 
     def add(self, text: str) -> None:
         self.lines += wrapped(text)
@@ -129,7 +131,9 @@ class Shim:
             self.add(f'  if ({test}) return oa_fail_enum({self.title}, "{one.name}", {one.name}, "{allowed}");')
         checked_by_core = sizes_in_extents(self.function)
         for one in self.function.of("size"):
-            if one.name not in checked_by_core:
+            if one.may_be_negative:
+                self.add(f"  if ({one.name} < 0) {one.name} = 0;")
+            elif one.name not in checked_by_core:
                 self.add(f'  if ({one.name} < 0) return negative({self.title}, "{one.name}", {one.name});')
         for one in self.function.parameters:
             is_host_pointer = one.role in ("result", "returned", "update", "output") or one.count > 1
@@ -155,31 +159,67 @@ class Shim:
             self.add(f"  void *symbol = resolve(wide ? {self.index[self.wide_symbol]} : {narrow});")
             self.add(f"  if (!symbol) return wide && resolve({narrow}) ? {too_large} : {no_symbol};")
         else:
-            self.add(f"  if ({wide}) return {too_large};")
             self.add(f"  void *symbol = resolve({narrow});")
             self.add(f"  if (!symbol) return {no_symbol};")
+            allowed = f"!oa_library_{self.library.name}.ilp64 && " if self.may_be_ilp64 else ""
+            self.add(f"  if ({allowed}({wide})) return {too_large};")
 
-    def extent(self, extent: Extent) -> str:
+    def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
+        """Returns the arguments of an extent's macro, and their names, of the matrix that lies there by columns."""
         constants = self.library.constants
-        values = [to_c(one, constants) for one in extent.arguments]
-        names = [to_name(one, constants) for one in extent.arguments]
         order = self.library.row_major
-        if extent.kind == "matrix" and order and any(one.name == order[0] for one in self.function.parameters):
-            test = f"{order[0]} == {order[1]}"
-            for pair in (values, names):
-                pair[0], pair[1] = f"({test} ? {pair[1]} : {pair[0]})", f"({test} ? {pair[0]} : {pair[1]})"
-        if extent.kind == "elements":
+        ordered = order is not None and any(one.name == order[0] for one in self.function.parameters)
+        by_rows = f"{order[0]} == {order[1]}" if order and ordered else ""
+        arguments, part = list(extent.arguments), []
+        if extent.kind in ("triangle", "band_triangle", "packed"):
+            upper = to_c(arguments.pop(0), constants)
+            part = [f"({f'({upper}) != ({by_rows})' if by_rows else upper} ? OA_UPPER : 0)"]
+            if len(extent.arguments) == EXTENTS[extent.kind][0][-1]:
+                part[0] += f" | ({to_c(arguments.pop(), constants)} ? OA_UNIT : 0)"
+        values = [to_c(one, constants) for one in arguments]
+        names = [to_name(one, constants) for one in arguments]
+        if by_rows:
+            for a, b in {"matrix": [(0, 1)], "band": [(0, 1), (2, 3)]}.get(extent.kind, []):
+                for pair in (values, names):
+                    pair[a], pair[b] = f"({by_rows} ? {pair[b]} : {pair[a]})", f"({by_rows} ? {pair[a]} : {pair[b]})"
+        return [*part, *values], names
+
+    def extent(self, one: Parameter) -> str:
+        """Writes the extent of an array."""
+        assert one.extent
+        kind = one.extent.kind
+        values, names = self.as_stored(one.extent)
+        if kind == "elements":
             return f"OA_ELEMENTS({values[0]})"
-        return f"OA_{extent.kind.upper()}({', '.join(values + names)})"
+        if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
+            names = [*names[: len(one.extent.sizes)], names[-1]]
+        kind = "repeatable" if one.repeats else kind
+        return f"OA_{kind.upper()}({', '.join([*values, *names])})"
+
+    def leading_dimensions(self) -> None:
+        """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
+        for one in self.function.of("array"):
+            if not one.extent or one.extent.kind not in ("matrix", "band", "band_triangle"):
+                continue
+            values, _ = self.as_stored(one.extent)
+            ld = values[-1]
+            match one.extent.kind:
+                case "matrix":
+                    rows, columns = values[0], values[1]
+                case "band":
+                    rows, columns = f"plus(plus({values[2]}, {values[3]}), 1)", values[1]
+                case _:
+                    rows, columns = f"plus({values[2]}, 1)", values[1]
+            self.add(f"  {ld} = leading({ld}, {rows}, {columns});")
 
     def access(self, one: Parameter) -> str:
         if one.role == "scalar" or one.direction == "in":
             access = "OA_READ"
         elif one.role in ("result", "returned") or (one.role == "output" and one.count == 1):
             access = "OA_OVERWRITE"
-        elif one.direction == "out" or (one.overwrites and not self.device):
+        elif one.direction == "out" or one.overwrites:
             # With an empty dimension nothing may be written, whatever beta is.
-            tests = [to_c(one.overwrites, self.library.constants)] if one.overwrites else []
+            tests = [self.overwrites(one.overwrites)] if one.overwrites else []
             dimensions = sizes_in_extents(self.function)
             tests += [f"{size.name} > 0" for size in self.function.of("size") if size.name in dimensions]
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
@@ -189,10 +229,19 @@ class Shim:
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access
 
+    def overwrites(self, test: ast.expr) -> str:
+        """Writes when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
+        match test:
+            case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
+                self.device
+            ):
+                return f"oa_is_host_zero({scalar})"
+        return to_c(test, self.library.constants)
+
     def begin(self) -> None:
         self.add("  oa_operand operands[] = {")
         for one in self.operands:
-            extent = self.extent(one.extent) if one.extent else f"OA_ELEMENTS({one.count})"
+            extent = self.extent(one) if one.extent else f"OA_ELEMENTS({one.count})"
             self.add(
                 f'      {{.name = "{one.name}", .pointer = {one.name}, .access = {self.access(one)}, '
                 f".dtype = OA_{one.dtype.upper()}, .extent = {extent}}},"
@@ -217,6 +266,7 @@ class Shim:
         """Writes a shim that calls the vendor's function between oa_begin and oa_end."""
         self.add(f"{prototype(self.library, self.function, self.device)} {{")
         self.checks()
+        self.leading_dimensions()
         self.symbol()
         results = [] if self.device else self.function.of("result")
         self.begin()
@@ -273,8 +323,10 @@ class Shim:
         """Returns the C declarations of what a deferred call needs, less the function itself."""
         made: list[str] = []
         for one in self.function.parameters:
-            if one.role in ("enum", "size", "ld", "inc"):
+            if one.role == "enum":
                 made.append(f"int {one.name}")
+            elif one.role in ("size", "ld", "inc"):
+                made.append(f"int64_t {one.name}")
             elif one.role == "array":
                 made.append(f"{'const ' if one.direction == 'in' else ''}void *{one.name}")
             elif one.role == "scalar":
@@ -284,44 +336,51 @@ class Shim:
                 made.append(f"void *{one.name}")
         return made
 
-    def run(self) -> list[str]:
-        """Writes the struct of a deferred call and the functions that make the call from it."""
-        name = self.function.name
+    def vendor_call(self, result_type: str, ilp64: bool) -> str:
+        """Returns the C expression that calls the vendor's function with the fields of the struct a."""
         types: list[str] = []
         values: list[str] = []
-        returned: Parameter | None = None
         for one in self.function.parameters:
-            if one.role in ("enum", "size", "ld", "inc"):
+            if one.role in ("size", "ld", "inc"):
+                types.append("int64_t" if ilp64 else "int")
+                values.append(f"a->{one.name}" if ilp64 else f"(int)a->{one.name}")
+            elif one.role == "enum":
                 types.append("int")
                 values.append(f"a->{one.name}")
-            elif one.role == "returned":
-                returned = one
             elif one.role == "scalar" and "*" not in one.c_type:
                 types.append(C_VALUE[one.dtype])
                 values.append(f"a->{one.name}")
             elif one.role == "scalar":
                 types.append("const void *")
                 values.append(f"a->{one.name}" if one.count > 1 else f"&a->{one.name}")
-            else:
+            elif one.role != "returned":
                 types.append("const void *" if one.direction == "in" else "void *")
                 values.append(f"a->{one.name}")
-        result_type = "void"
+        return f"(({result_type} (*)({', '.join(types)}))a->function)({', '.join(values)})"
+
+    def run(self) -> list[str]:
+        """Writes the struct of a deferred call and the functions that make the call from it."""
+        name = self.function.name
+        returned = next(iter(self.function.of("returned")), None)
+        result_type, store = "void", ""
         if returned:
-            result_type = "size_t" if returned.dtype == "i32" else C_VALUE[returned.dtype]
+            is_index = returned.dtype == "i32"
+            result_type = "size_t" if is_index else C_VALUE[returned.dtype]
+            store = f"*({C_VALUE[returned.dtype]} *)a->result = {'(int64_t)' if is_index else ''}"
         self.add(f"struct {name} {{")
-        self.add(f"  {result_type} (*function)({', '.join(types)});")
+        self.add("  void *function;")
         for declaration in self.fields():
             self.add(f"  {declaration};")
         self.add("};")
         self.add(f"static void run_{name}(void *arguments) {{")
         self.add(f"  struct {name} *a = arguments;")
-        call = f"a->function({', '.join(values)})"
-        if returned:
-            stored = C_VALUE[returned.dtype]
-            cast = "(int64_t)" if returned.dtype == "i32" else ""
-            self.add(f"  *({stored} *)a->result = {cast}{call};")
+        if self.library.probe and self.function.of("size", "ld", "inc"):
+            self.add(f"  if (oa_library_{self.library.name}.ilp64)")
+            self.add(f"    {store}{self.vendor_call(result_type, True)};")
+            self.add("  else")
+            self.add(f"    {store}{self.vendor_call(result_type, False)};")
         else:
-            self.add(f"  {call};")
+            self.add(f"  {store}{self.vendor_call(result_type, False)};")
         self.add("}")
         if self.function.has_device_form:
             self.add(f"static void run_{name}_device(void *arguments) {{")
@@ -345,14 +404,13 @@ class Shim:
         name = self.function.name
         self.add(f"{prototype(self.library, self.function, self.device)} {{")
         self.checks()
+        self.leading_dimensions()
         self.symbol()
         if self.operands:
             self.begin()
         self.add(f"  struct {name} arguments = {{.function = symbol}};")
         for one in self.function.parameters:
-            if one.role in ("size", "ld", "inc"):
-                self.add(f"  arguments.{one.name} = (int){one.name};")
-            elif one in self.operands:
+            if one in self.operands:
                 suffix = "_address" if one.role == "scalar" else ""
                 self.add(f"  arguments.{one.name}{suffix} = {self.address(one)};")
             elif one.role == "scalar" and one.count > 1:
@@ -416,6 +474,11 @@ static __attribute__((cold, noinline)) int no_symbol(const char *function, const
 
 static inline int is_wide(int64_t value) { return value != (int32_t)value; }
 
+/* The leading dimension that the vendor gets: of what has one column it says nothing, and need not be its rows. */
+static inline __attribute__((unused)) int64_t leading(int64_t ld, int64_t rows, int64_t columns) {
+  return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
+}
+
 /* Sums of sizes that were checked to be 0 or more; a sum that does not fit is too large for any array. */
 static inline __attribute__((unused)) int64_t plus(int64_t a, int64_t b) {
   int64_t sum;
@@ -453,7 +516,11 @@ def shims(library: Library) -> str:
     lines += ["static const oa_code_name codes[] = {"]
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
     sonames = ", ".join(f'"{name}"' for name in library.sonames)
-    lines += [f"static const char *const sonames[] = {{{sonames}, NULL}};", ""]
+    lines += [f"static const char *const sonames[] = {{{sonames}, NULL}};"]
+    for key, texts in (("prefixes", library.prefixes), ("suffixes", library.suffixes)):
+        listed = "".join(f'"{text}", ' for text in texts)
+        lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
+    lines += [""]
     handle = library.handle
     entries = [f"{key} = {index[handle[key]] if handle else -1}" for key in HANDLE_FUNCTIONS]
     entries += [f"host_mode = {handle['host_mode'] if handle else 0}"]
@@ -461,6 +528,8 @@ def shims(library: Library) -> str:
     backend = f'"{library.backend}"' if library.backend else "NULL"
     lines += [f"extern oa_library {label};", f"oa_library {label} = {{"]
     lines += [f'    .name = "{library.name}",', f"    .backend = {backend},", "    .sonames = sonames,"]
+    lines += ["    .prefixes = prefixes,", "    .suffixes = suffixes,"]
+    lines += [f'    .probe = "{library.probe}",'] if library.probe else []
     lines += ["    .symbols = symbols,", "    .code_names = codes,", f"    .symbol_count = {len(names)},"]
     lines += [*(f"    .{entry}," for entry in entries), "};", PRELUDE.replace("NAME", library.name)]
     for function in library.functions:
@@ -525,7 +594,6 @@ def cffi_sources(libraries: Iterable[Library], out: Path) -> None:
 
     core = FFI()
     core.cdef(core_declarations())
-    core.cdef('extern "Python" int offload_args_loader(const char *, char *, size_t);')
     core.set_source("offload_args._native", '#include "offload_args.h"', py_limited_api=True)
     modules = [(core, out / "_native.c")]
     for library in libraries:
@@ -564,17 +632,21 @@ def _in_words(extent: Extent, library: Library, function: Function) -> str:
     order = library.row_major
     ordered = order is not None and any(one.name == order[0] for one in function.parameters)
     lines = "rows or columns" if ordered else "columns"
+    unit = f", without its diagonal if {words[-1]}" if len(words) == EXTENTS[extent.kind][0][-1] else ""
     match extent.kind:
         case "vector":
             return f"{words[0]} elements, {words[1]} apart"
         case "matrix":
             return f"{words[0]} by {words[1]}, {lines} {words[2]} apart"
         case "triangle":
-            return f"one triangle of order {words[0]}, {lines} {words[1]} apart"
+            return f"one triangle of order {words[1]}, {lines} {words[2]} apart{unit}"
         case "band":
-            return f"a band of {words[0]} diagonals, {words[1]} {lines} {words[2]} apart"
+            diagonals = f"{words[2]} + {words[3]} + 1 diagonals"
+            return f"{diagonals} of {words[0]} by {words[1]}, {lines} {words[4]} apart"
+        case "band_triangle":
+            return f"one triangle of order {words[1]} of {words[2]} + 1 diagonals, {lines} {words[3]} apart{unit}"
         case "packed":
-            return f"a packed triangle of order {words[0]}"
+            return f"a packed triangle of order {words[1]}{unit}"
     return "1 element" if words[0] == "1" else f"{words[0]} elements"
 
 
@@ -598,7 +670,7 @@ def docstring(library: Library, function: Function) -> str:
             does = {"in": "read", "out": "overwritten", "inout": "read and written"}[one.direction]
             if one.overwrites:
                 does += f", overwritten if {ast.unparse(one.overwrites)}"
-            if one.in_place and one.direction == "out":
+            if one.in_place and one.direction != "in":
                 does += f", may be {one.in_place}"
             lines.append(f"{one.name}: DevicePtr of {dtype}, {_in_words(one.extent, library, function)}; {does}.")
         elif one.role == "scalar":
@@ -610,6 +682,10 @@ def docstring(library: Library, function: Function) -> str:
     sizes = [one.name for one in function.of("size", "ld", "inc")]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
+        if any(one.may_be_negative for one in function.parameters):
+            lines[-1] += " With n of 0 or less nothing is touched."
+        if any(one.repeats for one in function.parameters):
+            lines[-1] += " An increment of 0 repeats one element."
     lines.append("")
     if function.of("result", "returned"):
         dtype = NUMPY[function.parameters[-1].dtype]

@@ -6,7 +6,8 @@ The roles file says, for families of functions, what a header can't:
     "{t}gemv" = ["sdcz", "Multiplies a matrix by a vector: y = alpha op(A) x + beta y."]
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
-    m = "size"                                                   or "ld", "inc"
+    m = "size"                                                   or "ld", "inc"; "length": a size that may be negative,
+                                                                 which is none, as in level 1
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -14,9 +15,20 @@ The roles file says, for families of functions, what a header can't:
     result = "result"                                            the function's value ("returned": C's return value)
     a = "update"                                                 a scalar that is read and written; "output": written
 
-`out` means that every element of the extent is written and none read. Extents: vector(n, inc),
-matrix(rows, columns, ld), triangle(n, ld), band(diagonals, columns, ld), packed(n), elements(n). "despite const": the
-header's const is wrong.
+`out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
+"may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
+
+Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
+diagonal is not touched. Rows and columns are those of the matrix: for functions with an order the generator turns them
+into those stored.
+
+    vector(n, inc)                                               n elements, inc apart
+    elements(n)                                                  n elements
+    matrix(rows, columns, ld)                                    all of a matrix
+    triangle(upper, n, ld[, unit])                               one triangle of a square matrix
+    band(rows, columns, below, above, ld)                        the diagonals of a band matrix, one a row
+    band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
+    packed(upper, n[, unit])                                     one triangle without gaps
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -36,7 +48,16 @@ HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 SIZE_TYPES = {"int", "int64_t", "blasint"}
-EXTENTS = {"vector": 2, "matrix": 3, "triangle": 2, "band": 3, "packed": 1, "elements": 1}
+# How many arguments each extent takes, and which of them are the sizes of the operand.
+EXTENTS = {
+    "vector": ((2,), (0,)),
+    "elements": ((1,), (0,)),
+    "matrix": ((3,), (0, 1)),
+    "triangle": ((3, 4), (1,)),
+    "band": ((5,), (0, 1)),
+    "band_triangle": ((4, 5), (1,)),
+    "packed": ((2, 3), (1,)),
+}
 
 
 class RolesError(ValueError):
@@ -62,6 +83,11 @@ class Extent:
     kind: str
     arguments: tuple[ast.expr, ...]
 
+    @property
+    def sizes(self) -> list[ast.expr]:
+        """Returns the arguments that are dimensions: nothing is touched if one is 0."""
+        return [self.arguments[position] for position in EXTENTS[self.kind][1]]
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -75,6 +101,8 @@ class Parameter:
     extent: Extent | None = None
     overwrites: ast.expr | None = None
     in_place: str = ""  # the operand whose memory this may be
+    repeats: bool = False  # a vector whose increment may be 0
+    may_be_negative: bool = False  # a size: then it counts as 0
     count: int = 1
     enum: Enum | None = None
 
@@ -111,6 +139,9 @@ class Library:
     source: str
     backend: str | None
     sonames: list[str]
+    prefixes: list[str]
+    suffixes: list[str]
+    probe: str | None
     header: str
     version: str
     status_codes: list[tuple[int, str]]
@@ -169,10 +200,10 @@ class _Reader:
             self.faults.append(f"{where}: {extent_text!r} is no extent")
             return None
         kind = call.func.id
-        if EXTENTS.get(kind) != len(call.args):
-            self.faults.append(f"{where}: {extent_text!r} is no extent; there are {EXTENTS}")
+        if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
+            self.faults.append(f"{where}: {extent_text!r} is no extent; there are {', '.join(EXTENTS)}")
             return None
-        overwrites, in_place, despite_const = None, "", False
+        overwrites, in_place, despite_const, repeats = None, "", False, False
         for clause in clauses:
             if clause.startswith("overwrites if "):
                 overwrites = _parse(clause.removeprefix("overwrites if "))
@@ -180,6 +211,8 @@ class _Reader:
                 in_place = clause.removeprefix("may be ")
             elif clause == "despite const":
                 despite_const = True
+            elif clause == "may repeat" and kind == "vector":
+                repeats = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _pointee(c_type)
@@ -190,14 +223,16 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        return Parameter(name, c_type, "array", dtype, direction, Extent(kind, tuple(call.args)), overwrites, in_place)
+        extent = Extent(kind, tuple(call.args))
+        return Parameter(name, c_type, "array", dtype, direction, extent, overwrites, in_place, repeats)
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "ld", "inc"):
+        if label in ("size", "length", "ld", "inc"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-            return Parameter(name, c_type, label)
+            is_length = label == "length"
+            return Parameter(name, c_type, "size" if is_length else label, may_be_negative=is_length)
         if label in self.roles["enums"]:
             enum = self.enum(label, letter)
             if plain != enum.type:
@@ -316,6 +351,9 @@ class _Reader:
             known = self.all_constants if key in ("host_mode", "device_mode") else self.api["functions"]
             if key != "type" and value not in known:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
+        probe = settings.get("probe")
+        if probe is not None and probe not in self.api["functions"]:
+            self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
         status = settings.get("status")
         codes = sorted((value, key) for key, value in self.api["enums"].get(status, {}).items()) if status else []
         row_major = settings.get("row_major")
@@ -330,6 +368,9 @@ class _Reader:
             source=settings["source"],
             backend=settings.get("backend"),
             sonames=settings["sonames"],
+            prefixes=settings.get("prefixes", [""]),
+            suffixes=settings.get("suffixes", [""]),
+            probe=probe,
             header=self.api["header"],
             version=self.api["version"],
             status_codes=codes,

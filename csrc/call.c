@@ -1,11 +1,10 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
+#include "extent.h"
 #include "library.h"
 #include "region.h"
 #include "residency.h"
 #include "trace.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,97 +14,27 @@ static const char *const dtype_names[] = {"any",     "bool",    "int8",      "in
 
 /* -- extents -- */
 
-/* "m=64, n=64, lda=64" */
-static const char *extent_text(const oa_extent *e, char *text, size_t size) {
-  switch (e->kind) {
-    case OA_EXTENT_VECTOR:
-      if (!e->ld_name[0])
-        snprintf(text, size, "%s=%lld", e->rows_name, (long long)e->rows);
-      else
-        snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, (long long)e->rows, e->ld_name, (long long)e->ld);
-      break;
-    case OA_EXTENT_PACKED:
-      snprintf(text, size, "%s=%lld", e->rows_name, (long long)e->rows);
-      break;
-    case OA_EXTENT_TRIANGLE:
-      snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, (long long)e->rows, e->ld_name, (long long)e->ld);
-      break;
-    default:
-      snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, (long long)e->rows, e->columns_name,
-               (long long)e->columns, e->ld_name, (long long)e->ld);
-  }
-  return text;
-}
-
-static __attribute__((cold, noinline)) int fail_negative(const oa_call *call, const oa_operand *o, const char *name,
-                                                         int64_t value) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld (the size of %s)", call->function, name,
-                 (long long)value, o->name);
-}
-
-/* The lines, in bytes, of what the operand touches, but for their start; 0 lines if nothing. */
-static inline int lines_of(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
-  const oa_extent *e = &o->extent;
-  int64_t span;
-  if (__builtin_expect(e->rows < 0, 0)) return fail_negative(call, o, e->rows_name, e->rows);
-  if (e->kind == OA_EXTENT_VECTOR) {
-    const int64_t step = e->ld < 0 ? -e->ld : e->ld;
-    if (__builtin_expect(e->ld == 0 || e->ld == INT64_MIN, 0))
-      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs an increment other than 0, got %lld (for %s)", call->function,
-                     e->ld_name, (long long)e->ld, o->name);
-    if (step == 1) {
-      if (__builtin_mul_overflow(e->rows, itemsize, &lines->width)) goto overflow;
-      lines->pitch = lines->width;
-      lines->count = e->rows > 0;
-      return OA_OK;
-    }
-    lines->width = itemsize;
-    lines->count = e->rows;
-    if (__builtin_mul_overflow(step, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->rows, &span))
-      goto overflow;
-    return OA_OK;
-  }
-  if (e->kind == OA_EXTENT_PACKED) {
-    int64_t size;
-    if (e->rows == INT64_MAX || __builtin_mul_overflow(e->rows, e->rows + 1, &size) ||
-        __builtin_mul_overflow(size / 2, itemsize, &size))
-      goto overflow;
-    lines->width = lines->pitch = size;
-    lines->count = size > 0;
-    return OA_OK;
-  }
-  if (__builtin_expect(e->columns < 0, 0)) return fail_negative(call, o, e->columns_name, e->columns);
-  if (__builtin_expect(e->ld < (e->rows > 1 ? e->rows : 1), 0))
-    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs at least %lld (the rows of %s as stored), got %lld", call->function,
-                   e->ld_name, (long long)(e->rows > 1 ? e->rows : 1), o->name, (long long)e->ld);
-  if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->columns, &span))
-    goto overflow;
-  lines->width = e->rows * itemsize;
-  lines->count = e->rows ? e->columns : 0;
-  if (lines->pitch == lines->width) {
-    lines->width = lines->pitch = lines->width * lines->count;
-    lines->count = lines->count > 0;
-  }
-  return OA_OK;
-overflow:;
-  char text[256];
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: what %s needs (%s) does not fit 64 bits", call->function, o->name,
-                 extent_text(e, text, sizeof text));
-}
-
 static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
-                                                       const oa_lines *lines) {
+                                                       const oa_touched *touched) {
   char text[256];
-  const int64_t itemsize = oa_itemsize(slot->dtype);
-  extent_text(&o->extent, text, sizeof text);
-  if (oa_lines_span(*lines) > slot->nbytes)
+  const int64_t itemsize = touched->itemsize, span = oa_touched_span(touched);
+  oa_extent_text(&o->extent, text, sizeof text);
+  if (span > slot->nbytes)
     return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", call->function, o->name,
-                   (long long)(oa_lines_span(*lines) / itemsize), text, (long long)(slot->nbytes / itemsize));
+                   (long long)(span / itemsize), text, (long long)(slot->nbytes / itemsize));
   return oa_fail(OA_ERROR_EXTENT,
                  "%s: %s (%s) would touch elements between the lines of its array, which has %lld elements a line, the "
                  "starts %lld apart; pass its own leading dimension",
                  call->function, o->name, text, (long long)(slot->inside.width / itemsize),
                  (long long)(slot->inside.pitch / itemsize));
+}
+
+/* Of lines that go beyond the pointer's own: what is touched of them may not. */
+static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                        const oa_lines *lines) {
+  const oa_touched touched = {&o->extent, *lines, oa_itemsize(slot->dtype)};
+  if (oa_touched_span(&touched) <= slot->nbytes && oa_touched_within(&touched, slot->inside)) return OA_OK;
+  return fail_extent(call, o, slot, &touched);
 }
 
 /* -- checks -- */
@@ -143,7 +72,7 @@ static int check_device(const oa_call *call, const oa_operand *o, const oa_devic
 
 typedef struct other_device {
   const oa_mapping *mapping;
-  const oa_mapping *present, *dirty;
+  const oa_mapping *present, *newer;
 } other_device;
 
 static int note_other(oa_present *element, void *data) {
@@ -151,8 +80,7 @@ static int note_other(oa_present *element, void *data) {
   const oa_mapping *m = (const oa_mapping *)element;
   if (m->device == o->mapping->device) return 0;
   o->present = m;
-  for (int g = 0; g < m->group_count; g++)
-    if (m->groups[g].dirty) o->dirty = m;
+  if (oa_mapping_is_newer(m)) o->newer = m;
   return 0;
 }
 
@@ -162,64 +90,95 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
   if (!mapping->listed) return OA_OK;
   oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_other, &other);
   if (!other.present) mapping->elsewhere = false;
-  const oa_mapping *conflict = writes ? other.present : other.dirty;
+  const oa_mapping *conflict = writes ? other.present : other.newer;
   if (!conflict) return OA_OK;
   return oa_fail(
       OA_ERROR_DIRECTION,
       "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
       "that region first",
-      call->function, o->name, conflict->device->name, writes ? "" : ", and was written there");
+      call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-/* Rights and state. Sets *up if the group has to be brought up first. */
-static inline int check_access(const oa_call *call, const oa_operand *o, const oa_slot *slot, const oa_lines *lines,
+enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* of an operand between oa_begin and oa_end */
+
+static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
+  return a->start == b->start && a->width == b->width && a->count == b->count &&
+         (a->count == 1 || a->pitch == b->pitch);
+}
+
+/* Whether a call on another thread may be the first to give the pointer's group its bytes: what this one reads, sends or clears
+ * would not be ordered with it. */
+static inline bool is_being_filled(const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  return !mapping->groups[mapping->parts[slot->part].group].valid && mapping->writing &&
+         !pthread_equal(mapping->writer, pthread_self());
+}
+
+/* Rights and state. Sets *up if the group has to be brought up first, and what oa_end needs: whether all of it is
+ * overwritten. */
+static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
                                bool *up) {
   oa_mapping *mapping = slot->mapping;
   const oa_part *part = &mapping->parts[slot->part];
   const oa_group *group = &mapping->groups[part->group];
-  const bool writes = o->access & 2;
-  bool whole = false;
+  const bool address_only = o->access & OA_ADDRESS_ONLY;
+  if (__builtin_expect(address_only, 0)) /* where nothing may go up: zeros, so that no other array's bytes are seen */
+    o->access =
+        OA_ADDRESS_ONLY | (slot->out && !part->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
+  const bool writes = oa_writes(o->access);
+  bool whole = false, own = false; /* all of the group is overwritten; all that was lent, and the rest goes up */
   if (writes) {
     if (__builtin_expect(!slot->writes, 0))
       return oa_fail(OA_ERROR_DIRECTION,
                      "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
                      call->function, o->name, part->name);
-    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && group->cover >= 0 && o->extent.kind != OA_EXTENT_TRIANGLE &&
-        o->extent.kind != OA_EXTENT_BAND) {
-      const oa_lines *all = &mapping->parts[group->cover].lines;
-      whole = lines->start == all->start && lines->width == all->width && lines->count == all->count &&
-              (lines->count == 1 || lines->pitch == all->pitch);
+    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && !slot->irregular && o->extent.kind != OA_EXTENT_TRIANGLE &&
+        o->extent.kind != OA_EXTENT_BAND && o->extent.kind != OA_EXTENT_PACKED) {
+      own = part->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      whole = group->cover >= 0 && same_lines(lines, &mapping->parts[group->cover].lines);
     }
+    whole |= address_only; /* oa_address fills the group with zeros */
   }
+  o->touched = whole ? OVERWRITTEN : TOUCHED;
   *up = !whole && !group->valid;
   if (__builtin_expect(!whole && group->invalid, 0))
     return oa_fail(OA_ERROR_INVALID,
                    "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
                    call->function, o->name);
-  if (__builtin_expect(slot->out && !whole && !group->written && !(mapping->escaped && group->valid), 0))
+  if (__builtin_expect(slot->out && !whole && !own && !group->written && !(group->escaped && group->valid), 0) &&
+      !address_only)
     return oa_fail(OA_ERROR_DIRECTION,
                    (o->access & OA_READ_WRITE) == OA_OVERWRITE
                        ? "%s: %s was lent as Out, but this call does not write every element of %s; lend it as InOut"
                        : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
                    call->function, o->name, part->name);
-  if (__builtin_expect(mapping->elsewhere, 0)) return check_elsewhere(call, o, mapping, writes);
+  if (__builtin_expect(mapping->elsewhere, 0)) { /* code that has the address may write at any time */
+    return check_elsewhere(call, o, mapping, writes || (address_only && slot->writes));
+  }
   return OA_OK;
 }
 
 static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
-  const oa_operand *written = (a->access & 2) ? a : b, *other = written == a ? b : a;
+  const oa_operand *written = oa_writes(a->access) ? a : b, *other = written == a ? b : a;
   return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
                  written->name, other->name);
+}
+
+/* Whether two operands with the same lines have the same element at each place. */
+static bool same_elements(const oa_extent *a, const oa_extent *b) {
+  return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
 /* Two operands whose hulls meet. lines count from the mapping's address. */
 static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, int j, const oa_lines *lines) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
-  oa_lines x = lines[i], y = lines[j];
-  x.start += (int64_t)((const oa_slot *)a->slot)->mapping->address;
-  y.start += (int64_t)((const oa_slot *)b->slot)->mapping->address;
-  const bool same = memcmp(&x, &y, sizeof x) == 0;
-  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_lines_disjoint(x, y)) return OA_OK;
+  const oa_slot *slot_a = a->slot, *slot_b = b->slot;
+  oa_touched x = {&a->extent, lines[i], oa_itemsize(slot_a->dtype)},
+             y = {&b->extent, lines[j], oa_itemsize(slot_b->dtype)};
+  x.lines.start += (int64_t)slot_a->mapping->address;
+  y.lines.start += (int64_t)slot_b->mapping->address;
+  const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
+  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }
 
@@ -229,7 +188,7 @@ static inline int check_alias(const oa_call *call, const oa_lines *lines, const 
     const oa_operand *a = &call->operands[i];
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !((a->access | b->access) & 2))
+      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !oa_writes(a->access | b->access))
         continue;
       const int status = check_overlap(call, i, j, lines);
       if (status) return status;
@@ -264,6 +223,26 @@ static int with_reason(const oa_call *call, const arrival *a, oa_move *moves, in
   return count;
 }
 
+static bool arrives(const arrival *arrivals, int count, const oa_mapping *mapping) {
+  for (int i = 0; i < count; i++)
+    if (arrivals[i].mapping == mapping) return true;
+  return false;
+}
+
+/* The region's mappings whose pages are to be looked at, all of them at the first call that needs one; marks them as moving,
+ * as those that arrive are. */
+static int gather_unseen(const oa_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
+  int found = 0;
+  for (int i = 0; i < region->mapping_count && found < OA_KEPT_LOOKS; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    const bool busy = (mapping->moving || mapping->leaving) && !arrives(arrivals, count, mapping);
+    if (busy || !oa_kept_is_unseen(mapping)) continue;
+    mapping->moving = true;
+    unseen[found++] = mapping;
+  }
+  return found;
+}
+
 /* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
  * meanwhile. The mappings are pinned. */
 static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
@@ -281,13 +260,18 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
     arrivals[i].mapping->moving = true;
   }
   if (kept) {
+    oa_mapping *unseen[OA_KEPT_LOOKS];
+    const int looks = gather_unseen(region, arrivals, count, unseen);
     oa_unlock();
+    if (looks) oa_kept_look(unseen, looks);
     for (int i = 0; i < count; i++)
       if (arrivals[i].mapping->kept) {
         oa_move *own = batch + moves;
         moves += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
       }
     oa_lock();
+    for (int i = 0; i < looks; i++)
+      if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
   }
   for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
   if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
@@ -329,9 +313,26 @@ static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
   return OA_OK;
 }
 
-static void unpin(oa_call *call, int count) {
-  for (int i = 0; i < count; i++) ((oa_slot *)call->operands[i].slot)->region->open_calls--;
+static void unpin(oa_call *call) {
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    oa_slot_unpin(o->slot, o->touched && oa_writes(o->access));
+  }
   oa_announce_change();
+}
+
+/* Puts a handle of the caller's into the wanted pointer mode; call->saved_mode: what it had, -1 if that is to stay. */
+static int use_mode(oa_call *call, int wanted) {
+  oa_library *library = call->library;
+  int mode = -1;
+  if (library->set_pointer_mode < 0) return OA_OK;
+  if (library->get_pointer_mode >= 0) {
+    const int status = oa_library_get_mode(library, call->handle, &mode);
+    if (status || mode == wanted) return status;
+  }
+  const int status = oa_library_set_mode(library, call->handle, wanted);
+  if (!status) call->saved_mode = mode;
+  return status;
 }
 
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
@@ -343,14 +344,12 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   if (library->create >= 0) {
     const int wanted = call->device_scalars ? library->device_mode : library->host_mode;
     if (used) {
-      int mode = wanted;
       call->handle = used;
-      status = oa_library_get_mode(library, used, &mode);
-      if (!status && mode != wanted && !(status = oa_library_set_mode(library, used, wanted))) call->saved_mode = mode;
+      status = use_mode(call, wanted);
     } else {
       call->handle = stream->handles[library->index];
       if (!call->handle) status = oa_library_handle(library, stream, &call->handle);
-      if (!status && stream->modes[library->index] != wanted) {
+      if (!status && library->set_pointer_mode >= 0 && stream->modes[library->index] != wanted) {
         status = oa_library_set_mode(library, call->handle, wanted);
         if (!status) stream->modes[library->index] = wanted;
       }
@@ -370,9 +369,11 @@ int oa_begin(oa_call *call) {
   oa_lines lines[MOST];
   uintptr_t ends[MOST];
   bool ups[MOST];
+  if (!call) return oa_fail_null("oa_begin", "call");
   const int count = call->count;
   int status = OA_OK;
   call->open = 0;
+  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
   call->begun = oa_trace_begin();
   if (count < 1 || count > MOST)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
@@ -387,6 +388,12 @@ again:;
   int arriving = 0;
   for (int i = 0; i < count; i++) {
     oa_operand *o = &call->operands[i];
+    if (__builtin_expect(
+            !o->name || o->access & ~(OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY) || !(o->access & OA_READ_WRITE),
+            0)) {
+      status = oa_fail_operand(call, o);
+      goto failed;
+    }
     oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, &status);
     if (__builtin_expect(!slot, 0)) {
       fail_handle(call, o, status);
@@ -394,8 +401,10 @@ again:;
     }
     o->slot = slot;
     if (__builtin_expect(o->dtype != slot->dtype && o->dtype != OA_ANY, 0)) {
-      status = oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
-                       dtype_names[o->dtype], dtype_names[slot->dtype]);
+      status = (unsigned)o->dtype >= OA_DTYPE_COUNT
+                   ? oa_fail_operand(call, o)
+                   : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
+                             dtype_names[o->dtype], dtype_names[slot->dtype]);
       goto failed;
     }
     oa_state *its = slot->region;
@@ -414,41 +423,46 @@ again:;
       if (its->serial > region->serial) region = its;
     }
     oa_mapping *mapping = slot->mapping;
-    if (o->extent.kind == OA_EXTENT_ALL) {
-      lines[i] = slot->inside;
-      if (!mapping)
-        lines[i].count = 0;
-      else if (slot->inside.start != slot->offset || oa_lines_span(slot->inside) != slot->nbytes)
-        lines[i] = (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1};
+    const bool all = o->extent.kind == OA_EXTENT_ALL;
+    if (all) {
+      lines[i] = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
+      if (!mapping) lines[i].count = 0;
     } else {
-      if ((status = lines_of(call, o, oa_itemsize(slot->dtype), &lines[i]))) goto failed;
+      if ((status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), &lines[i]))) goto failed;
       lines[i].start = slot->offset;
       if (!lines[i].width) lines[i].count = 0;
     }
     ups[i] = false;
     if (!lines[i].count) {
+      o->touched = 0;
       ends[i] = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
       o->address = (void *)ends[i];
       continue;
     }
     const int64_t span = oa_lines_span(lines[i]);
-    if (__builtin_expect(span > slot->nbytes, 0) ||
-        (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) {
-      status = fail_extent(call, o, slot, &lines[i]);
+    if (!all &&
+        (__builtin_expect(span > slot->nbytes, 0) ||
+         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) &&
+        (status = check_bounds(call, o, slot, &lines[i])))
       goto failed;
-    }
     if (__builtin_expect(mapping->moving, 0)) {
       oa_wait_change();
       goto again;
     }
-    if (__builtin_expect(mapping->leaving != NULL, 0) && (o->access & 2)) {
+    if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
       oa_region_complete(mapping->leaving);
       goto again;
     }
+    if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
+      goto again;
     if (__builtin_expect(mapping->failed, 0)) {
       status = oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
                        call->function, o->name);
       goto failed;
+    }
+    if (__builtin_expect(is_being_filled(slot), 0)) {
+      oa_wait_change();
+      goto again;
     }
     const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
     o->address = (void *)address;
@@ -474,8 +488,8 @@ again:;
     }
   }
   for (int i = 0; i < count; i++) {
-    ((oa_slot *)call->operands[i].slot)->region->open_calls++;
-    call->operands[i].touched = lines[i].count > 0;
+    oa_operand *o = &call->operands[i];
+    oa_slot_pin(o->slot, o->touched && oa_writes(o->access));
   }
   if (__builtin_expect(arriving, 0)) {
     arrival arrivals[MOST];
@@ -497,7 +511,7 @@ again:;
       if (!lines[i].count) continue;
       const oa_uses *uses = &slot->mapping->uses;
       if (uses->count == 1 && uses->first.stream == stream) continue;
-      if ((status = oa_uses_order(uses, stream, call->operands[i].access & 2))) goto unpinned;
+      if ((status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access)))) goto unpinned;
     }
   }
   call->device = device;
@@ -508,33 +522,75 @@ again:;
     oa_lock();
     goto unpinned;
   }
-  call->open = capturing ? 2 : 1;
+  call->open = capturing ? OA_CALL_UNNOTED : OA_CALL_OPEN;
   return OA_OK;
 
 unpinned:
-  unpin(call, count);
+  unpin(call);
 failed:
   oa_unlock();
   return status;
 }
 
+/* Gives back what prepare_library took. */
+static int release_library(oa_call *call) {
+  const oa_device *device = call->device;
+  int status = OA_OK;
+  if (!call->library) return OA_OK;
+  if (__builtin_expect(call->saved_mode >= 0, 0))
+    status = oa_library_set_mode(call->library, call->handle, call->saved_mode);
+  if (device->backend->leave) {
+    const int left = device->backend->leave(call->device, call->saved);
+    if (!status) status = left;
+  }
+  return status;
+}
+
+void oa_call_abandon(oa_call *call) {
+  call->open = 0;
+  release_library(call);
+  oa_lock();
+  unpin(call);
+  oa_unlock();
+}
+
+static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) {
+  oa_use *use = &mapping->uses.first;
+  if (mapping->uses.count != 1 || use->stream != stream) return oa_uses_add(&mapping->uses, stream, writes);
+  *(writes ? &use->written : &use->read) = stream->ticket;
+  return OA_OK;
+}
+
+/* The graph may run at any time: leaving waits for the device. */
+static void escape_to_graph(const oa_slot *slot, bool writes) {
+  oa_mapping *mapping = slot->mapping;
+  mapping->escaped = true;
+  mapping->groups[mapping->parts[slot->part].group].escaped |= writes;
+}
+
+static inline void mark_written(const oa_operand *o, const oa_slot *slot, int vendor_status) {
+  const oa_mapping *mapping = slot->mapping;
+  oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  oa_slot_root(slot)->wrote = true;
+  group->written = group->dirty = true;
+  if (__builtin_expect(vendor_status != 0, 0)) {
+    group->invalid = true;
+  } else if (o->touched == OVERWRITTEN) { /* nothing else: another region's failure may have come since oa_begin */
+    group->valid = true;
+    group->invalid = false;
+  }
+}
+
 int oa_end(oa_call *call, int vendor_status) {
+  if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
-  const bool capturing = call->open == 2;
+  const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
-  int status = OA_OK;
   call->open = 0;
-  if (call->library) {
-    if (__builtin_expect(call->saved_mode >= 0, 0))
-      status = oa_library_set_mode(call->library, call->handle, call->saved_mode);
-    if (device->backend->leave) {
-      const int left = device->backend->leave(device, call->saved);
-      if (!status) status = left;
-    }
-    device->counts.calls++;
-  }
+  int status = release_library(call);
+  if (call->library) device->counts.calls++;
   oa_lock();
   const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
   if (!synchronous && !capturing) {
@@ -542,30 +598,13 @@ int oa_end(oa_call *call, int vendor_status) {
     if (!status) status = advanced;
   }
   for (int i = 0; i < call->count; i++) {
-    oa_operand *o = &call->operands[i];
+    const oa_operand *o = &call->operands[i];
     oa_slot *slot = o->slot;
-    slot->region->open_calls--;
-    if (!o->touched) continue;
-    oa_mapping *mapping = slot->mapping;
-    const bool writes = o->access & 2;
-    if (!synchronous && !capturing) {
-      oa_use *use = &mapping->uses.first;
-      if (mapping->uses.count == 1 && use->stream == stream)
-        *(writes ? &use->written : &use->read) = stream->ticket;
-      else if (oa_uses_add(&mapping->uses, stream, writes))
-        status = OA_ERROR_MEMORY;
-    }
-    if (capturing) mapping->escaped = true; /* the graph may run at any time: leaving waits for the device */
-    if (!writes) continue;
-    oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
-    oa_slot_root(slot)->wrote = true;
-    group->written = group->dirty = true;
-    if (__builtin_expect(vendor_status != 0, 0)) {
-      group->invalid = true;
-    } else if (!group->valid || group->invalid) { /* a whole overwrite: begin let nothing else pass */
-      group->valid = true;
-      group->invalid = false;
-    }
+    const bool writes = o->touched && oa_writes(o->access);
+    if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
+    if (o->touched && capturing) escape_to_graph(slot, writes);
+    if (writes) mark_written(o, slot, vendor_status);
+    oa_slot_unpin(slot, writes);
   }
   oa_announce_change();
   oa_unlock();
@@ -582,9 +621,16 @@ int oa_end(oa_call *call, int vendor_status) {
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
+  if (!call) return oa_fail_null("oa_submit", "call");
   if (!call->open)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
+  if (!run || (size && !arguments) || size > PTRDIFF_MAX / 2 || !device->backend->submit) {
+    oa_end(call, -1);
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "%s: oa_submit needs a function to run, its arguments, and a device that runs it, %s",
+                   call->function, device->name);
+  }
   if (device->backend->flags & OA_SYNCHRONOUS) {
     run(arguments);
     return oa_end(call, 0);

@@ -2,6 +2,7 @@
 
 #include "settings.h"
 #include "staging.h"
+#include "stream.h"
 #include "trace.h"
 
 #include <inttypes.h>
@@ -101,10 +102,11 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
   if (name[length] == '\0') return OA_OK;
   const char *digits = name + length + 1;
   size_t count = strspn(digits, "0123456789");
-  if (count == 0 || count > 6 || digits[count] != '\0') {
+  if (count == 0 || count > 6 || digits[count] != '\0' || (count > 1 && digits[0] == '0')) {
     return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_device_open: \"%s\" is no name of a device: \"%s:\" needs a number, such as \"%s:0\"", name,
-                   (*backend)->name, (*backend)->name);
+                   "oa_device_open: \"%s\" is no name of a device: \"%s:\" needs a number of at most 6 digits, such as "
+                   "\"%s:0\"",
+                   name, (*backend)->name, (*backend)->name);
   }
   *index = atoi(digits);
   return OA_OK;
@@ -120,6 +122,8 @@ int oa_device_read_limit(oa_device *device) {
   if (!status) device->memory_limit = limit;
   return status;
 }
+
+static int spares_new(oa_device *device);
 
 /* Under `opening`. */
 static int open_device(const char *name, const oa_backend *backend, int index, oa_device **opened) {
@@ -143,10 +147,12 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   /* There is one host only. */
   snprintf(device->name, sizeof device->name, backend == &oa_backend_host ? "%s" : "%s:%d", backend->name, index);
   status = oa_staging_new(device);
+  if (!status) status = spares_new(device);
   if (!status) status = backend->open(device);
   if (!status) status = oa_device_read_limit(device);
   if (status) {
     free(device->staging);
+    free(device->spares);
     free(device);
     return oa_fail_in(status, "oa_device_open(\"%s\")", name);
   }
@@ -194,6 +200,60 @@ int oa_device_count(const char *name, int *count) {
   return status ? oa_fail_in(status, "oa_device_count") : OA_OK;
 }
 
+/* -- memory that stays for another time: small pieces, so that a region that comes again asks the driver for nothing ---- */
+
+enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes of one */ };
+
+struct oa_spares {
+  pthread_mutex_t mutex; /* a leaf */
+  _Atomic int64_t bytes;
+  int count;
+  struct spare {
+    uint64_t address;
+    size_t nbytes;
+    void *cleared; /* the stream in whose order it is all zeros; NULL: it holds anything */
+  } at[SPARES];    /* the oldest first */
+};
+
+static int spares_new(oa_device *device) {
+  device->spares = calloc(1, sizeof *device->spares);
+  if (!device->spares) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  pthread_mutex_init(&device->spares->mutex, NULL);
+  return OA_OK;
+}
+
+static int64_t spare_bytes(const oa_device *device) {
+  return atomic_load_explicit(&device->spares->bytes, memory_order_relaxed);
+}
+
+/* Under the mutex. */
+static struct spare take_spare(struct oa_spares *spares, int i) {
+  const struct spare spare = spares->at[i];
+  spares->count--;
+  memmove(&spares->at[i], &spares->at[i + 1], (size_t)(spares->count - i) * sizeof spare);
+  atomic_fetch_sub(&spares->bytes, (int64_t)spare.nbytes);
+  return spare;
+}
+
+static int drop_spare(oa_device *device, void *stream, struct spare spare) {
+  return device->backend->release(device, spare.cleared ? spare.cleared : stream, spare.address, spare.nbytes);
+}
+
+/* Gives them all back to the driver. */
+static int drop_spares(oa_device *device, void *stream) {
+  struct oa_spares *spares = device->spares;
+  int status = OA_OK;
+  for (;;) {
+    pthread_mutex_lock(&spares->mutex);
+    const bool any = spares->count > 0;
+    const struct spare spare = any ? take_spare(spares, 0) : (struct spare){0};
+    pthread_mutex_unlock(&spares->mutex);
+    if (!any) return status;
+    const int released = drop_spare(device, stream, spare);
+    if (!status) status = released;
+  }
+}
+
 /* -- what public functions ask of a device ------------------------------------------------------------------------ */
 
 oa_device *oa_device_of(int number) {
@@ -230,7 +290,9 @@ int oa_device_get_info(int number, oa_device_info *info) {
   snprintf(info->name, sizeof info->name, "%s", device->name);
   snprintf(info->backend, sizeof info->backend, "%s", device->backend->name);
   snprintf(info->model, sizeof info->model, "%s", device->model);
-  return device->backend->memory(device, &info->memory_free, &info->memory_total);
+  status = device->backend->memory(device, &info->memory_free, &info->memory_total);
+  info->memory_free += spare_bytes(device);
+  return status;
 }
 
 int oa_device_get_counters(int number, oa_counters *counters) {
@@ -265,9 +327,17 @@ int oa_device_synchronize(int number) {
 
 int oa_device_trim(int number) {
   oa_device *device;
+  oa_stream *stream;
   int status = find(number, "oa_device_trim", &device);
   if (status) return status;
-  status = oa_staging_trim(device);
+  oa_lock();
+  if (!(status = oa_stream_borrow(device, &stream))) {
+    status = drop_spares(device, stream->native);
+    oa_stream_give_back(stream);
+  }
+  oa_unlock();
+  const int unpinned = oa_staging_trim(device);
+  if (!status) status = unpinned;
   const int trimmed = device->backend->trim(device);
   return status ? status : trimmed;
 }
@@ -276,11 +346,17 @@ int oa_device_trim(int number) {
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
+static void note_peak(oa_device *device) {
+  const int64_t used = atomic_load(&device->counts.memory_used);
+  int64_t peak = atomic_load_explicit(&device->counts.memory_peak, memory_order_relaxed);
+  while (used > peak && !atomic_compare_exchange_weak(&device->counts.memory_peak, &peak, used)) continue;
+}
+
 /* Counts nbytes as used, if the limit allows. */
 static bool reserve(oa_device *device, size_t nbytes) {
   int64_t used = atomic_load(&device->counts.memory_used);
   do {
-    if (nbytes > INT64_MAX || used > device->memory_limit - (int64_t)nbytes) return false;
+    if (nbytes > INT64_MAX || used > device->memory_limit - spare_bytes(device) - (int64_t)nbytes) return false;
   } while (!atomic_compare_exchange_weak(&device->counts.memory_used, &used, used + (int64_t)nbytes));
   return true;
 }
@@ -292,10 +368,54 @@ static int allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *ad
     atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
     return status;
   }
-  const int64_t used = atomic_load(&device->counts.memory_used);
-  int64_t peak = atomic_load_explicit(&device->counts.memory_peak, memory_order_relaxed);
-  while (used > peak && !atomic_compare_exchange_weak(&device->counts.memory_peak, &peak, used)) continue;
+  note_peak(device);
   return OA_OK;
+}
+
+static bool fits(const struct spare *spare, const void *stream, size_t nbytes) {
+  return spare->nbytes == nbytes && (!spare->cleared || spare->cleared == stream);
+}
+
+bool oa_device_reuse(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared) {
+  struct oa_spares *spares = device->spares;
+  const int64_t begun = oa_trace_begin();
+  if (!spare_bytes(device)) return false;
+  pthread_mutex_lock(&spares->mutex);
+  int i = spares->count;
+  while (--i >= 0 && !fits(&spares->at[i], stream, nbytes)) continue;
+  if (i >= 0) {
+    atomic_fetch_add(&device->counts.memory_used, (int64_t)nbytes);
+    const struct spare spare = take_spare(spares, i);
+    *address = spare.address;
+    *cleared = spare.cleared != NULL;
+  }
+  pthread_mutex_unlock(&spares->mutex);
+  if (i < 0) return false;
+  note_peak(device);
+  atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);
+  if (device->backend->renew && !*cleared) device->backend->renew(device, *address, nbytes);
+  if (begun) oa_trace_note(OA_TRACE_ALLOCATE, begun, device, 0, 0, "allocate", NULL, (int64_t)nbytes, OA_OK);
+  return true;
+}
+
+int oa_device_keep(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear) {
+  struct oa_spares *spares = device->spares;
+  if (nbytes > SPARE_MOST || device->backend->flags & OA_SYNCHRONOUS || device->lost ||
+      (clear && device->backend->fill(device, stream, address, nbytes, 0, 1, nbytes, 1)))
+    return oa_device_release(device, stream, address, nbytes);
+  const int64_t begun = oa_trace_begin();
+  struct spare oldest = {0};
+  if (device->backend->keep && !clear) device->backend->keep(device, address, nbytes);
+  pthread_mutex_lock(&spares->mutex);
+  if (spares->count == SPARES) oldest = take_spare(spares, 0);
+  spares->at[spares->count++] = (struct spare){address, nbytes, clear ? stream : NULL};
+  atomic_fetch_add(&spares->bytes, (int64_t)nbytes);
+  atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
+  pthread_mutex_unlock(&spares->mutex);
+  atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
+  const int status = oldest.nbytes ? drop_spare(device, stream, oldest) : OA_OK;
+  if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device, 0, 0, "release", NULL, (int64_t)nbytes, status);
+  return status;
 }
 
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
@@ -303,7 +423,8 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
   const int64_t begun = oa_trace_begin();
   int status = allocate(device, stream, nbytes, address);
   for (bool again = true; status == OA_ERROR_MEMORY && again;) { /* who holds memory without need gives it back here */
-    status = backend->trim(device);
+    status = drop_spares(device, stream);
+    if (status == OA_OK) status = backend->trim(device);
     if (status == OA_OK) status = allocate(device, stream, nbytes, address);
     int64_t (*pressure)(oa_device *, size_t) = atomic_load(&oa_device_pressure);
     again = status == OA_ERROR_MEMORY && pressure && pressure(device, nbytes) > 0;
@@ -345,6 +466,19 @@ void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitc
   }
   for (size_t i = 0; i < lines; i++) {
     memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+  }
+}
+
+void oa_fill_lines(void *to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines) {
+  const uint16_t half = (uint16_t)value;
+  for (size_t i = 0; i < lines; i++) {
+    char *line = (char *)to + i * pitch;
+    if (unit == 1)
+      memset(line, (int)(value & 0xff), width);
+    else if (unit == 2)
+      for (size_t at = 0; at < width; at += 2) memcpy(line + at, &half, 2);
+    else
+      for (size_t at = 0; at < width; at += 4) memcpy(line + at, &value, 4);
   }
 }
 

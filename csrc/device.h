@@ -37,6 +37,10 @@ typedef struct oa_backend {
   int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
   /* In stream order. The address is gone whatever this returns. */
   int (*release)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
+  /* The memory is kept by the core for another time, and is taken again; nobody uses it meanwhile. NULL: it may hold what it
+   * likes. */
+  void (*keep)(oa_device *device, uint64_t address, size_t nbytes);
+  void (*renew)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for releases under way, then gives idle memory back to the driver */
   /* lines lines of width bytes; pitches are the distances between their starts. up: the host lines were read when this
    * returns. down: the host lines are written at any time from this call on until the stream is synchronized. */
@@ -52,7 +56,12 @@ typedef struct oa_backend {
   int (*unpin)(oa_device *device, void *memory, size_t nbytes);
   /* Whether those bytes of the host are pinned, by whomever. */
   bool (*pinned)(oa_device *device, const void *memory, size_t nbytes);
-  int (*fill)(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes);
+  /* From device memory to device memory, in stream order; the two must not overlap. */
+  int (*copy)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+              size_t width, size_t lines);
+  /* Writes the low `unit` bytes of value (1, 2 or 4) over and over; unit divides the address, the pitch and the width. */
+  int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
+              size_t lines);
   int (*stream_create)(oa_device *device, void **stream);
   /* Reports asynchronous failures. Whatever it returns, nothing of this stream touches host memory any more. */
   int (*stream_synchronize)(oa_device *device, void *stream);
@@ -93,6 +102,7 @@ struct oa_device {
   char lost_reason[512];
   _Atomic int64_t memory_limit; /* bytes in use at once; INT64_MAX: none was set */
   struct oa_staging *staging;   /* owned by staging.c */
+  struct oa_spares *spares;     /* owned by device.c */
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams;
   struct oa_stream *streams;
@@ -103,12 +113,21 @@ struct oa_device {
 oa_device *oa_device_of(int number);
 /* Who can give device memory back when there is no room for nbytes; answers how much it was. NULL: nobody. */
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
+/* Memory of that size that was given back by oa_device_keep, counted as allocated. False: there is none. *cleared: it is
+ * all zeros in stream's order; else nothing of it is under way on any stream. */
+bool oa_device_reuse(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared);
+/* Like oa_device_release, of memory that nobody uses any more, which stays for another time if it is not much. What
+ * stays counts as free, but for the limit of the device's memory. clear: it is filled with zeros, for whoever has that
+ * stream next. */
+int oa_device_keep(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear);
 /* The address of a tracked allocation, counted. When there is no room, or the limit would be passed, idle memory is given
  * back, then what oa_device_pressure can spare, and it is tried again. Without the core's lock. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes);
 /* memcpy of lines; one where they are contiguous. For backends whose memory is this process's. */
 void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines);
+/* What `fill` does, likewise. */
+void oa_fill_lines(void *to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines);
 /* Records the first cause; later calls fail at once with it. Returns OA_ERROR_LOST. */
 int oa_device_lost(oa_device *device, const char *reason);
 /* 0, or OA_ERROR_FORKED / OA_ERROR_LOST with the text set. */

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* dladdr */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -30,42 +31,123 @@ static oa_library *library_named(const char *function, const char *name) {
   return NULL;
 }
 
-static int load(oa_library *library, const char *path, const char *prefix) {
-  void *loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s", library->name, dlerror());
+static void *look_up(void *loaded, const char *prefix, const char *name, const char *suffix) {
   char symbol[256];
-  snprintf(symbol, sizeof symbol, "%s%s", prefix, library->symbols[0].name);
-  if (!dlsym(loaded, symbol)) {
-    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s: it is another library, or another version of it", library->name,
-            path, symbol);
+  snprintf(symbol, sizeof symbol, "%s%s%s", prefix, name, suffix);
+  return dlsym(loaded, symbol);
+}
+
+/* Finds how this build spells its symbols: by the first of them. */
+static bool find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
+  static const char *const plain[] = {"", NULL};
+  const char *const given[] = {*prefix, NULL};
+  for (const char *const *p = *prefix ? given : library->prefixes ? library->prefixes : plain; *p; p++)
+    for (const char *const *s = library->suffixes ? library->suffixes : plain; *s; s++)
+      if (look_up(loaded, *p, library->symbols[0].name, *s)) {
+        *prefix = *p;
+        *suffix = *s;
+        return true;
+      }
+  return false;
+}
+
+/* Says whether a build's integers have 64 bits. Its search for the largest of n elements sees three of them if it reads
+ * 32 bits of this n. It sees none, for n is negative, if it reads all, and answers 0. */
+static bool has_64_bit_integers(void *search) {
+  const float x[] = {1, 2, 3};
+  const int64_t n = (int64_t)UINT64_C(0xffffffff00000003);
+  return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
+}
+
+/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there. */
+static int take(oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
+  const char *suffix = "", *missing = NULL;
+  if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0].name;
+  for (int i = 0; whole && !missing && i < library->symbol_count; i++)
+    if (!look_up(loaded, prefix, library->symbols[i].name, suffix)) missing = library->symbols[i].name;
+  if (missing) {
+    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s%s%s: it is another library, or another version of it",
+            library->name, path, prefix ? prefix : "", missing, suffix);
     dlclose(loaded);
     return OA_ERROR_LIBRARY;
   }
-  library->path = strdup(path);
-  library->prefix = strdup(prefix);
-  if (!library->path || !library->prefix) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", library->name);
+  char *own_path = strdup(path), *own_prefix = strdup(prefix);
+  if (!own_path || !own_prefix) {
+    free(own_path);
+    free(own_prefix);
+    dlclose(loaded);
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", library->name);
+  }
+  library->path = own_path;
+  library->prefix = own_prefix;
+  library->suffix = suffix;
+  library->ilp64 = library->probe && has_64_bit_integers(look_up(loaded, prefix, library->probe, suffix));
   __atomic_store_n(&library->loaded, loaded, __ATOMIC_RELEASE);
   return OA_OK;
 }
 
-int oa_library_open(const char *name, const char *path, const char *prefix) {
+/* For a library that is loaded already: the same file is fine. */
+static int loaded_before(const oa_library *library, const char *path) {
+  if (strcmp(library->path, path) == 0) return OA_OK;
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", library->name,
+                 library->path, path);
+}
+
+static int load(oa_library *library, const char *path, const char *prefix) {
+  if (library->loaded) return loaded_before(library, path);
+  void *loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s", library->name, dlerror());
+  return take(library, loaded, path, prefix, false);
+}
+
+/* The file that has the library's first symbol among what module is linked with; to be freed, NULL if there is none. */
+static char *file_behind(const oa_library *library, void *module) {
+  const char *prefix = NULL, *suffix;
+  Dl_info info;
+  if (!find_spelling(library, module, &prefix, &suffix)) return NULL;
+  if (!dladdr(look_up(module, prefix, library->symbols[0].name, suffix), &info)) return NULL;
+  return realpath(info.dli_fname, NULL);
+}
+
+static int share(oa_library *library, const char *module) {
+  const char *name = module ? module : "the program";
+  void *loaded = dlopen(module, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s is not loaded in this process", library->name, name);
+  char *file = file_behind(library, loaded);
+  const char *path = file ? file : name;
+  int status;
+  if (library->loaded) {
+    dlclose(loaded);
+    status = loaded_before(library, path);
+  } else {
+    status = take(library, loaded, path, NULL, true);
+  }
+  free(file);
+  return status;
+}
+
+/* Loads or shares a library, one thread at a time. */
+static int acquire(const char *function, const char *name, const char *path, const char *prefix, bool shared) {
   int status = oa_core_start();
   if (status) return status;
-  oa_library *library = library_named("oa_library_open", name);
+  oa_library *library = library_named(function, name);
   if (!library) return OA_ERROR_ARGUMENT;
-  if (!path || path[0] != '/')
+  if (path ? path[0] != '/' : !shared)
     return oa_fail(OA_ERROR_LIBRARY,
                    "%s: \"%s\" is no absolute path; libraries are never loaded from the working directory", name,
                    path ? path : "NULL");
   pthread_mutex_lock(&loading);
-  const bool there = library->loaded;
-  const bool same = there && strcmp(library->path, path) == 0;
-  if (!there) status = load(library, path, prefix ? prefix : "");
+  status = shared ? share(library, path) : load(library, path, prefix);
   pthread_mutex_unlock(&loading);
-  if (there && !same)
-    return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", name, library->path,
-                   path);
   return status;
+}
+
+int oa_library_open(const char *name, const char *path, const char *prefix) {
+  return acquire("oa_library_open", name, path, prefix, false);
+}
+
+int oa_library_share(const char *name, const char *module) {
+  return acquire("oa_library_share", name, module, NULL, true);
 }
 
 const char *oa_library_path(const char *name) {
@@ -75,10 +157,8 @@ const char *oa_library_path(const char *name) {
 
 int oa_library_has_symbol(const char *name, const char *symbol) {
   oa_library *library = library_named("oa_library_has_symbol", name);
-  char full[256];
   if (!library || !symbol || !__atomic_load_n(&library->loaded, __ATOMIC_ACQUIRE)) return 0;
-  snprintf(full, sizeof full, "%s%s", library->prefix, symbol);
-  return dlsym(library->loaded, full) != NULL;
+  return look_up(library->loaded, library->prefix, symbol, library->suffix) != NULL;
 }
 
 void oa_library_set_loader(oa_library_loader function) {
@@ -102,7 +182,7 @@ static int ensure_loaded(oa_library *library) {
   char tried[512] = "";
   for (int i = 0; library->sonames && library->sonames[i]; i++) {
     pthread_mutex_lock(&loading);
-    const int status = library->loaded ? OA_OK : load(library, library->sonames[i], "");
+    const int status = library->loaded ? OA_OK : load(library, library->sonames[i], NULL);
     pthread_mutex_unlock(&loading);
     if (!status) return OA_OK;
     const size_t used = strlen(tried);
@@ -115,16 +195,23 @@ static int ensure_loaded(oa_library *library) {
 }
 
 void *oa_library_symbol(oa_library *library, int index) {
+  if (library && index < 0) {
+    oa_fail(OA_ERROR_LIBRARY, "oa_library_symbol: %s has no function for that, such as a handle's stream or mode",
+            library->name);
+    return NULL;
+  }
+  if (!library || index >= library->symbol_count) {
+    oa_fail(OA_ERROR_ARGUMENT, "oa_library_symbol: library has no symbol of the index %d, or is NULL", index);
+    return NULL;
+  }
   oa_symbol *symbol = &library->symbols[index];
   void *address = __atomic_load_n(&symbol->address, __ATOMIC_ACQUIRE);
   if (address) return address;
   if (oa_core_start() || ensure_loaded(library)) return NULL;
-  char full[256];
-  snprintf(full, sizeof full, "%s%s", library->prefix, symbol->name);
-  address = dlsym(library->loaded, full);
+  address = look_up(library->loaded, library->prefix, symbol->name, library->suffix);
   if (!address)
-    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s; a newer version of the library is needed", library->name,
-            library->path, full);
+    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s; a newer version of the library is needed", library->name,
+            library->path, library->prefix, symbol->name, library->suffix);
   __atomic_store_n(&symbol->address, address, __ATOMIC_RELEASE);
   return address;
 }

@@ -22,24 +22,58 @@ bool oa_lines_contain(oa_lines outer, oa_lines inner) {
   return true;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 bool oa_lines_disjoint(oa_lines a, oa_lines b) {
   a = oa_lines_simplest(a);
   b = oa_lines_simplest(b);
   if (a.count == 0 || b.count == 0) return true;
   if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
   if (a.count == 1 && b.count == 1) return false;
-  /* A single line is compared with the other's pitch, if it fits between two starts. */
-  const int64_t pitch = a.count == 1 ? b.pitch : a.pitch;
-  if ((a.count > 1 && b.count > 1 && a.pitch != b.pitch) || a.width > pitch || b.width > pitch) return false;
+  /* Both begin at fixed places within any divisor of both pitches. A single line has the other's pitch, if it fits
+   * between two starts. */
+  const int64_t pitch = a.count == 1 ? b.pitch : b.count == 1 ? a.pitch : common_divisor(a.pitch, b.pitch);
+  if (a.width > pitch || b.width > pitch) return false;
   const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* of b's lines behind a's */
   return gap >= a.width && gap + b.width <= pitch;
 }
 
+typedef struct axis {
+  int64_t size, stride;
+} axis;
+
+/* Keeps the axes in the order of their strides. */
+static void insert_axis(axis *axes, int count, axis next) {
+  int at = count;
+  for (; at > 0 && axes[at - 1].stride > next.stride; at--) axes[at] = axes[at - 1];
+  axes[at] = next;
+}
+
+/* Grows a line while it stays contiguous, then the number of lines; false if the axis fits neither way. */
+static bool grow_lines(oa_lines *lines, axis next) {
+  if (lines->count == 1 && next.stride == lines->width) {
+    lines->width *= next.size;
+  } else if (lines->count == 1) {
+    lines->pitch = next.stride;
+    lines->count = next.size;
+  } else if (next.stride == lines->pitch * lines->count) {
+    lines->count *= next.size;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout) {
-  struct {
-    int64_t size, stride;
-  } axis[OA_MAX_DIMENSIONS];
-  int axes = 0;
+  axis axes[OA_MAX_DIMENSIONS];
+  int count = 0;
   int64_t reach = 0; /* from the lowest element to the highest */
   if (ndim < 0 || ndim > OA_MAX_DIMENSIONS) return OA_ERROR_ARGUMENT;
   *layout = (oa_layout){.size = 1};
@@ -68,35 +102,51 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
       layout->reversed = true;
       layout->low -= extent; /* within reach */
     }
-    int at = axes++;
-    for (; at > 0 && axis[at - 1].stride > stride; at--) axis[at] = axis[at - 1];
-    axis[at].size = shape[i];
-    axis[at].stride = stride;
+    insert_axis(axes, count++, (axis){shape[i], stride});
   }
   int64_t bytes;
   if (__builtin_mul_overflow(layout->size, itemsize, &bytes) || __builtin_add_overflow(reach, itemsize, &layout->span))
     return OA_ERROR_OVERFLOW;
-  /* From the innermost axis out: grow the line while it stays contiguous, then the number of lines. */
   oa_lines lines = {layout->low, itemsize, itemsize, 1};
   int64_t inner = itemsize; /* bytes spanned by the axes so far */
   bool regular = true;
-  for (int i = 0; i < axes; i++) {
-    if (axis[i].stride < inner) layout->overlapping = true;
-    if (lines.count == 1 && axis[i].stride == lines.width) {
-      lines.width *= axis[i].size;
-    } else if (lines.count == 1) {
-      lines.pitch = axis[i].stride;
-      lines.count = axis[i].size;
-    } else if (axis[i].stride == lines.pitch * lines.count) {
-      lines.count *= axis[i].size;
-    } else {
-      regular = false;
-    }
-    inner += axis[i].stride * (axis[i].size - 1);
+  for (int i = 0; i < count; i++) {
+    layout->overlapping |= axes[i].stride < inner;
+    regular &= axes[i].stride % itemsize == 0; /* else most elements would be where devices can't read them */
+    regular &= grow_lines(&lines, axes[i]);
+    inner += axes[i].stride * (axes[i].size - 1);
   }
   layout->regular = regular && !layout->overlapping;
   layout->lines = oa_lines_simplest(lines);
   return OA_OK;
+}
+
+void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
+  axis axes[OA_MAX_DIMENSIONS];
+  int count = 0;
+  *pieces = (oa_pieces){.lines = {0, itemsize, itemsize, 1}, .count = 1};
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] == 0) pieces->count = 0;
+    if (shape[i] <= 1 || strides[i] == 0) continue; /* the same elements again */
+    if (strides[i] < 0) pieces->lines.start += (shape[i] - 1) * strides[i];
+    insert_axis(axes, count++, (axis){shape[i], strides[i] < 0 ? -strides[i] : strides[i]});
+  }
+  for (int i = 0; i < count; i++) {
+    if (axes[i].stride >= pieces->lines.width && grow_lines(&pieces->lines, axes[i])) continue;
+    pieces->size[pieces->axes] = axes[i].size;
+    pieces->stride[pieces->axes++] = axes[i].stride;
+    pieces->count *= axes[i].size;
+  }
+  pieces->left = pieces->count;
+}
+
+bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines) {
+  if (pieces->left == 0) return false;
+  pieces->left--;
+  *lines = pieces->lines;
+  for (int i = 0; i < pieces->axes; i++) lines->start += pieces->index[i] * pieces->stride[i];
+  for (int i = 0; i < pieces->axes && ++pieces->index[i] == pieces->size[i]; i++) pieces->index[i] = 0;
+  return true;
 }
 
 /* count elements, step bytes apart in the array and next to each other packed. Constant sizes become plain moves. */

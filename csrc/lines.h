@@ -33,13 +33,24 @@ typedef struct oa_layout {
   oa_lines lines;    /* valid if `regular` */
   int64_t low, span; /* of all bytes touched; low <= 0 */
   int64_t size;      /* elements */
-  bool regular;      /* it is lines */
+  bool regular;      /* it is lines, and its elements lie at multiples of their size from the first */
   bool overlapping;  /* some bytes are reached by two indices (zero strides and the like), or may be */
   bool reversed;     /* a stride is negative */
 } oa_layout;
 
 /* OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; no text set. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
+
+/* The elements of an array as lines, one piece after the other: as few as the order of its strides gives. */
+typedef struct oa_pieces {
+  oa_lines lines; /* of every piece, but for the start */
+  int axes;       /* that no line has */
+  int64_t size[OA_MAX_DIMENSIONS], stride[OA_MAX_DIMENSIONS], index[OA_MAX_DIMENSIONS];
+  int64_t count, left; /* pieces in all, and to come */
+} oa_pieces;
+/* The shape and strides are some that oa_layout_of took. Starts count from the address of index 0. */
+void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize);
+bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines);
 
 /* Copies between an array and its elements [first, first + count) in C order, packed. No dimension may be 0 unless
  * count is. */

@@ -71,6 +71,7 @@ struct oa_watch {
   int64_t group, between; /* of a sample: so many together, */
   int64_t step;           /* so many pages apart; the next group begins `between` pages behind. 0: all */
   bool lost;              /* the kernel no longer watches some of it */
+  bool proven;            /* at the last look a claim could be made */
   uint64_t *bits;         /* by page: it was written, or is not known */
 };
 
@@ -244,8 +245,8 @@ static bool enlist(const oa_watch *watch) {
   return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
 }
 
-/* Brings the bits up to date and arms the pages. False: no claim can be made, all counts as written. */
-static bool refresh(oa_watch *watch) {
+/* Brings the bits up to date and arms the pages; what is pinned has to be asked afterwards. */
+static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
     watch->lost = false; /* it was mapped anew; nothing there is protected */
     set_bits(watch, 0, watch->count);
@@ -254,9 +255,16 @@ static bool refresh(oa_watch *watch) {
     for (int64_t i = 0; i < watch->count; i++) look(watch, page_at(watch, i), page_at(watch, i) + page);
   else
     look(watch, watch->at.low, watch->at.high);
-  const bool proven = !watch->lost && atomic_load(&allowed) && nothing_pinned();
-  if (!proven) set_bits(watch, 0, watch->count);
-  return proven;
+}
+
+/* Looks at several; of those of which no claim can be made all counts as written. */
+static void look_at(oa_watch *const *these, int count) {
+  for (int i = 0; i < count; i++) refresh(these[i]);
+  const bool sure = atomic_load(&allowed) && nothing_pinned();
+  for (int i = 0; i < count; i++) {
+    these[i]->proven = sure && !these[i]->lost;
+    if (!these[i]->proven) set_bits(these[i], 0, these[i]->count);
+  }
 }
 
 /* -- watches -------------------------------------------------------------------------------------------------------- */
@@ -316,11 +324,16 @@ void oa_watch_free(oa_watch *watch) {
   free(watch);
 }
 
-int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+void oa_watches_look(oa_watch *const *these, int count) {
+  pthread_mutex_lock(&watching);
+  look_at(these, count);
+  pthread_mutex_unlock(&watching);
+}
+
+/* Under the lock. */
+static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   int count = 0;
   *pages = 0;
-  pthread_mutex_lock(&watching);
-  const bool proven = refresh(watch);
   int64_t last = 0; /* the end of the last run */
   for (int64_t from = next_bit(watch, 0, true); from < watch->count; from = next_bit(watch, last, true)) {
     const int64_t to = next_bit(watch, from, false);
@@ -329,7 +342,21 @@ int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
     runs[count - 1].high = page_at(watch, to - 1) + page;
     last = to;
   }
-  if (proven) clear_bits(watch);
+  if (watch->proven) clear_bits(watch);
+  return count;
+}
+
+int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+  pthread_mutex_lock(&watching);
+  look_at(&watch, 1);
+  const int count = take(watch, runs, most, pages);
+  pthread_mutex_unlock(&watching);
+  return count;
+}
+
+int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+  pthread_mutex_lock(&watching);
+  const int count = take(watch, runs, most, pages);
   pthread_mutex_unlock(&watching);
   return count;
 }
@@ -342,7 +369,8 @@ void oa_watch_lift(oa_watch *watch) {
 
 void oa_watch_agree(oa_watch *watch) {
   pthread_mutex_lock(&watching);
-  if (refresh(watch)) clear_bits(watch);
+  look_at(&watch, 1);
+  if (watch->proven) clear_bits(watch);
   pthread_mutex_unlock(&watching);
 }
 

@@ -24,6 +24,10 @@ void oa_watch_free(oa_watch *watch); /* NULL is fine */
  * apart are one. Whoever reads the memory after this reads what counts as known from now on. *pages: how many were
  * written, those between runs not counted. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
+/* Arms the pages of several at once, which asks the kernel less than one after the other, and notes what was written; until
+ * then oa_watch_take_seen gives what oa_watch_take would have given now. */
+void oa_watches_look(oa_watch *const *watches, int count);
+int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Lifts the protection of all pages: before they are rewritten on purpose. They count as written. */
 void oa_watch_lift(oa_watch *watch);
 /* Arms the pages; what they hold now counts as known. */

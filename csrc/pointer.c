@@ -73,7 +73,7 @@ oa_slot *oa_slot_take(oa_state *region, int kind) {
 }
 
 void oa_slot_release(oa_slot *slot) {
-  if (slot->kind == OA_SLOT_POINTER) {
+  if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_RELEASED) {
     if (slot->previous)
       slot->previous->next = slot->next;
     else
@@ -87,26 +87,39 @@ void oa_slot_release(oa_slot *slot) {
   free_slots = slot;
 }
 
-/* The live slot of a pointer given to a function of the public header, under the lock it takes; NULL with the text set and
- * the lock free. */
-static oa_slot *enter(const char *function, const void *pointer, int *status) {
+static bool is_staged(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_STAGED; }
+
+int oa_slot_free_released(oa_slot *slot) {
+  oa_mapping *staged = is_staged(slot) ? slot->mapping : NULL;
+  oa_state *region = slot->region;
+  oa_slot_release(slot);
+  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it as long as the region is open */
+  if (staged->views--) return OA_OK;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i] == staged) region->mappings[i] = region->mappings[--region->mapping_count];
+  return oa_mapping_free(staged, region->stream);
+}
+
+oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
   oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, status);
   if (slot) return slot;
   oa_unlock();
   if (*status == OA_ERROR_STALE)
-    oa_fail(*status, "%s: pointer belongs to a region that has ended; use it inside its region", function);
+    oa_fail(*status, "%s: %s belongs to a region that has ended; use it inside its region", function, name);
   else
-    oa_fail(*status, "%s: pointer needs a device pointer, got the address %p; lend the array in a region first",
-            function, pointer);
+    oa_fail(*status, "%s: %s needs a device pointer, got the address %p; lend the array in a region first", function,
+            name, pointer);
   return NULL;
 }
 
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view) {
   int status;
-  oa_slot *slot = enter("oa_pointer_view", pointer, &status);
+  if (!view) return oa_fail_null("oa_pointer_view", "view");
+  if (ndim > 0 && (!shape || !strides)) return oa_fail_null("oa_pointer_view", shape ? "strides" : "shape");
+  oa_slot *slot = oa_slot_enter("oa_pointer_view", "pointer", pointer, &status);
   if (!slot) return status;
   oa_layout layout;
   const int64_t itemsize = oa_itemsize(slot->dtype);
@@ -132,14 +145,13 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
       made->part = slot->part;
       made->root = slot->root;
       made->mapping = layout.span ? slot->mapping : NULL;
+      if (is_staged(made)) made->mapping->views++;
       made->offset = slot->offset + low;
       made->nbytes = layout.span;
       made->inside = slot->inside;
-      if (layout.regular) {
-        oa_lines lines = layout.lines;
-        lines.start = made->offset;
-        if (oa_lines_contain(slot->inside, lines)) made->inside = lines;
-      }
+      const oa_lines lines = {made->offset, layout.lines.width, layout.lines.pitch, layout.lines.count};
+      made->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
+      if (!made->irregular) made->inside = lines;
       *view = oa_slot_handle(made);
     }
   }
@@ -152,18 +164,20 @@ int oa_pointer_release(oa_any *view) {
   if (atomic_load(&oa_forked)) return OA_OK;
   oa_lock();
   oa_slot *slot = oa_slot_of(view, OA_SLOT_POINTER, &status);
-  if (slot) {
+  if (!slot) {
+    if (status == OA_ERROR_STALE)
+      status = OA_OK; /* its region released it */
+    else
+      oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
+  } else if (oa_slot_root(slot) == slot && !is_staged(slot)) {
+    status =
+        oa_fail(OA_ERROR_ARGUMENT,
+                "oa_pointer_release: view is a region's own pointer, which ends with its region; leave the region");
+  } else if (slot->calls) {
+    slot->kind = OA_SLOT_RELEASED;
     status = OA_OK;
-    oa_mapping *staged = slot->mapping && slot->mapping->kind == OA_MAPS_STAGED ? slot->mapping : NULL;
-    oa_state *region = slot->region;
-    oa_slot_release(slot);
-    if (staged && !staged->escaped) { /* else a captured graph may read it as long as the region is open */
-      for (int i = 0; i < region->mapping_count; i++)
-        if (region->mappings[i] == staged) region->mappings[i] = region->mappings[--region->mapping_count];
-      status = oa_mapping_free(staged, region->stream);
-    }
-  } else if (status == OA_ERROR_STALE) {
-    status = OA_OK; /* its region released it */
+  } else {
+    status = oa_slot_free_released(slot);
   }
   oa_unlock();
   return status;
@@ -171,87 +185,114 @@ int oa_pointer_release(oa_any *view) {
 
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   int status;
-  oa_slot *slot = enter("oa_pointer_query", pointer, &status);
+  if (!info) return oa_fail_null("oa_pointer_query", "info");
+  oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
   if (!slot) return status;
   const oa_mapping *mapping = slot->mapping;
+  const oa_group *group = mapping ? &mapping->groups[mapping->parts[slot->part].group] : NULL;
   *info = (oa_pointer_info){.device = slot->region->device->number,
                             .dtype = slot->dtype,
                             .readable = slot->reads,
                             .writable = slot->writes,
                             .borrowed = mapping && mapping->kind == OA_MAPS_BORROWED,
                             .escaped = mapping && mapping->escaped,
-                            .nbytes = slot->nbytes};
+                            .nbytes = slot->nbytes,
+                            .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
+                            .valid = group && group->valid && !group->invalid,
+                            .written = group && group->written};
   oa_unlock();
   return OA_OK;
 }
 
-/* Fills a group's bytes with zeros. */
+/* Fills a group's bytes with zeros, before its first use. */
 static int clear(const oa_mapping *mapping, int group, void *stream) {
   int status = OA_OK;
   for (int i = 0; i < mapping->part_count; i++) {
     const oa_lines lines = mapping->parts[i].lines;
     if (mapping->parts[i].group != group) continue;
-    for (int64_t line = 0; line < lines.count && !status; line++)
-      status = mapping->device->backend->fill(mapping->device, stream,
-                                              mapping->address + (uint64_t)(lines.start + line * lines.pitch), 0,
-                                              (size_t)lines.width);
+    if (mapping->arena && mapping->arena->block) { /* memory of this process */
+      for (int64_t line = 0; line < lines.count; line++)
+        memset((char *)(uintptr_t)mapping->address + lines.start + line * lines.pitch, 0, (size_t)lines.width);
+      continue;
+    }
+    if (!status)
+      status = mapping->device->backend->fill(mapping->device, stream, mapping->address + (uint64_t)lines.start,
+                                              (size_t)lines.pitch, 0, 1, (size_t)lines.width, (size_t)lines.count);
   }
   return status;
 }
 
 /* Brings up what may be read and marks the mapping escaped; with keep, takes a share of the memory. */
-static int escape(const char *function, const oa_any *pointer, uint64_t *address, oa_mapping **keep) {
+static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
   int status;
-  oa_slot *slot = enter(function, pointer, &status);
+  if (!address) return oa_fail_null(function, "address");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
-  if (!slot->mapping) {
-    oa_unlock();
-    if (keep) *keep = NULL;
+  const bool empty = !slot->mapping;
+  oa_unlock();
+  if (empty) {
     *address = 0;
     return OA_OK;
   }
-  const oa_group *group = &slot->mapping->groups[slot->mapping->parts[slot->part].group];
-  const bool blank = slot->out && !group->valid; /* nothing may go up: zeros, so that no other array's bytes are seen */
-  oa_unlock();
-  oa_operand operand = {.name = "pointer",
-                        .pointer = pointer,
-                        .access = blank ? OA_OVERWRITE : OA_READ,
-                        .extent = {.kind = OA_EXTENT_ALL}};
+  oa_operand operand = {
+      .name = "pointer", .pointer = pointer, .access = OA_READ | OA_ADDRESS_ONLY, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;
   slot = operand.slot;
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
-  if (blank) status = clear(mapping, mapping->parts[slot->part].group, stream->native);
-  if (!status) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
-  if (!status) {
-    oa_lock();
-    mapping->escaped = true;
-    if (keep) {
-      mapping->exports++;
-      *keep = mapping;
-    }
-    *address = mapping->address + (uint64_t)slot->offset;
-    oa_unlock();
+  const bool blank = oa_writes(operand.access); /* oa_begin found that nothing may go up */
+  const bool in_place = mapping->arena && mapping->arena->block;
+  oa_lock();
+  const uint64_t ticket = stream->ticket;
+  const bool over = oa_uses_over(&mapping->uses, stream) && !((const oa_state *)call.region)->foreign;
+  const int group = mapping->parts[slot->part].group;
+  const bool fill = blank && !(mapping->zeros && !mapping->groups[group].written);
+  mapping->cleared |= blank;
+  oa_unlock();
+  if (fill) status = clear(mapping, group, stream->native);
+  const bool wait = !over || (fill && !in_place);
+  if (!status && wait) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
+  if (status) {
+    oa_call_abandon(&call);
+    return status;
   }
-  const int ended = oa_end(&call, 0);
-  return status ? status : ended;
+  call.open = OA_CALL_UNNOTED; /* what it issued was waited for */
+  oa_lock();
+  if (wait) oa_stream_waited(stream, ticket);
+  oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
+  if (share) {
+    share->mapping = mapping;
+    mapping->exports++;
+    *keep = oa_slot_handle(share);
+  }
+  mapping->escaped = true;
+  mapping->groups[mapping->parts[slot->part].group].escaped |= slot->writes;
+  *address = mapping->address + (uint64_t)slot->offset;
+  oa_unlock();
+  status = oa_end(&call, 0);
+  return keep && !share ? OA_ERROR_MEMORY : status;
 }
 
 int oa_address(const oa_any *pointer, uint64_t *address) { return escape("oa_address", pointer, address, NULL); }
 
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep) {
-  oa_mapping *mapping = NULL;
-  const int status = escape("oa_export", pointer, address, &mapping);
-  *keep = mapping;
-  return status;
+  if (!keep) return oa_fail_null("oa_export", "keep");
+  *keep = NULL;
+  return escape("oa_export", pointer, address, keep);
 }
 
 int oa_export_release(void *keep) {
-  oa_mapping *mapping = keep;
-  if (!mapping || atomic_load(&oa_forked)) return OA_OK;
+  if (!keep || atomic_load(&oa_forked)) return OA_OK;
   int status = OA_OK;
   oa_lock();
+  oa_slot *share = oa_slot_of(keep, OA_SLOT_EXPORT, &status);
+  if (!share) {
+    oa_unlock();
+    return oa_fail(status, "oa_export_release: keep needs what oa_export gave, once; got %p", keep);
+  }
+  oa_mapping *mapping = share->mapping;
+  oa_slot_release(share);
   const bool last = --mapping->exports == 0 && mapping->references == 0;
   oa_unlock();
   if (!last) return OA_OK;
@@ -267,10 +308,47 @@ int oa_export_release(void *keep) {
   return status;
 }
 
+/* Sends an image of an array, laid out as on the device, from which the elements are copied and no gap. */
+static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
+  enum { AT_ONCE = 64 };
+  oa_move moves[AT_ONCE];
+  const oa_slot *target = call->operands->slot;
+  oa_device *device = call->device;
+  void *stream = ((oa_stream *)call->stream)->native;
+  const int64_t low = pieces.lines.start;
+  int status = OA_OK, count = 0;
+  oa_lines lines;
+  do {
+    for (count = 0; count < AT_ONCE && oa_pieces_next(&pieces, &lines); count++)
+      moves[count] = (oa_move){.host = image + (lines.start - low),
+                               .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)(lines.start - low),
+                               .lines = {0, lines.width, lines.pitch, lines.count},
+                               .name = target->mapping->parts[target->part].name,
+                               .trace = {.why = "assign", .region = target->mapping->serial, .apart = true}};
+    const int64_t begun = oa_trace_begin_up(moves, count);
+    if (count) status = oa_transfer_up(device, stream, moves, count);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, count, NULL, status);
+  } while (count == AT_ONCE && !status);
+  return status;
+}
+
+/* Whether every piece is within the bytes of the array that the pointer is a part of. */
+static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
+  const int64_t low = pieces.lines.start;
+  oa_lines lines;
+  while (oa_pieces_next(&pieces, &lines)) {
+    lines.start += slot->offset - low;
+    if (!oa_lines_contain(slot->inside, lines)) return false;
+  }
+  return true;
+}
+
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides) {
   const char *const function = "oa_pointer_assign";
   int status;
-  oa_slot *slot = enter(function, pointer, &status);
+  if (!values) return oa_fail_null(function, "values");
+  if (ndim > 0 && (!shape || !strides)) return oa_fail_null(function, shape ? "strides" : "shape");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
   const int64_t itemsize = oa_itemsize(slot->dtype), nbytes = slot->nbytes;
   oa_unlock();
@@ -283,45 +361,56 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   if (layout.overlapping)
     return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
   if (layout.size == 0) return OA_OK;
-  /* An array as it lies on the device; its gaps, if it has any, are brought up first and so keep what they held. */
+  oa_any *target;
+  if ((status = oa_pointer_view(pointer, -layout.low, ndim, shape, strides, &target))) return status;
   char *image = malloc((size_t)layout.span);
-  if (!image) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)layout.span);
-  oa_operand operand = {.name = "pointer",
-                        .pointer = pointer,
-                        .access = layout.regular ? OA_OVERWRITE : OA_READ_WRITE,
-                        .extent = {.kind = OA_EXTENT_ALL}};
+  if (!image) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)layout.span);
+  oa_operand operand = {
+      .name = "pointer", .pointer = target, .access = OA_OVERWRITE, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = function, .operands = &operand, .count = 1};
-  if (!(status = oa_begin(&call))) {
-    oa_device *device = call.device;
-    const oa_backend *backend = device->backend;
-    void *stream = ((oa_stream *)call.stream)->native;
-    const uint64_t address = (uint64_t)(uintptr_t)operand.address;
-    oa_lines lines = layout.lines;
-    if (!layout.regular) { /* its lines can't be named: rewrite everything from its first byte to its last */
-      status = backend->copy_down(device, stream, image, (size_t)layout.span, address, (size_t)layout.span,
-                                  (size_t)layout.span, 1);
-      if (!status) status = backend->stream_synchronize(device, stream);
-      lines = (oa_lines){0, layout.span, layout.span, 1};
-    }
-    if (!status) {
+  if (!status && !(status = oa_begin(&call))) {
+    oa_pieces pieces;
+    oa_pieces_start(&pieces, ndim, shape, strides, itemsize);
+    if (are_inside(operand.slot, pieces)) {
       oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
-      const oa_slot *target = operand.slot;
-      const oa_mapping *mapping = target->mapping;
-      oa_move move = {.host = image,
-                      .address = address,
-                      .lines = lines,
-                      .name = mapping->parts[target->part].name,
-                      .trace = {.why = "assign", .region = mapping->serial, .apart = true}};
-      const int64_t begun = oa_trace_begin_up(&move, 1);
-      status = oa_transfer_up(device, stream, &move, 1);
-      if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
+      if ((status = send_pieces(&call, image, pieces))) oa_fail_in(status, "%s: pointer", function);
+      const int ended = oa_end(&call, status);
+      if (!status) status = ended;
+    } else {
+      oa_call_abandon(&call);
+      status = oa_fail(OA_ERROR_EXTENT, "%s: shape and strides reach elements between the lines of the pointer's array",
+                       function);
     }
-    if (status) oa_fail_in(status, "%s: pointer", function);
-    const int ended = oa_end(&call, status);
-    if (!status) status = ended;
   }
   free(image);
+  oa_pointer_release(target);
   return status;
+}
+
+static bool is_zero(const void *value, int dtype) {
+  float f[2] = {0};
+  double d[2] = {0};
+  switch (dtype) {
+    case OA_F32:
+    case OA_C64:
+      memcpy(f, value, (size_t)oa_itemsize(dtype));
+      return f[0] == 0 && f[1] == 0;
+    case OA_F64:
+    case OA_C128:
+      memcpy(d, value, (size_t)oa_itemsize(dtype));
+      return d[0] == 0 && d[1] == 0;
+  }
+  return false;
+}
+
+int oa_is_host_zero(const void *pointer) {
+  int status;
+  if (oa_core_start()) return 0;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, &status);
+  const int zero = slot && slot->zero && !slot->wrote && !slot->mapping->escaped;
+  oa_unlock();
+  return zero;
 }
 
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged) {
@@ -329,7 +418,8 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   const int64_t nbytes = oa_itemsize(dtype);
   int status;
   if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is no oa_dtype", function, dtype);
-  oa_slot *slot = enter(function, pointer, &status);
+  if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
   oa_state *region = slot->region;
   oa_device *device = region->device;
@@ -344,6 +434,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   }
   made->dtype = (uint8_t)dtype;
   made->reads = made->writes = true;
+  made->zero = is_zero(value, dtype);
   made->mapping = mapping;
   made->nbytes = nbytes;
   made->inside = (oa_lines){0, nbytes, nbytes, 1};
@@ -351,7 +442,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   mapping->parts[0].lines = made->inside;
   mapping->holders = mapping->references = 1;
   *staged = oa_slot_handle(made);
-  region->open_calls++; /* it stays open until the value is on its way */
+  oa_slot_pin(made, true); /* the region stays open until the value is on its way */
   oa_unlock();
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
@@ -372,7 +463,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
     status = oa_stream_advance(stream);
     if (!status) status = oa_uses_add(&mapping->uses, stream, true);
   }
-  region->open_calls--;
+  oa_slot_unpin(made, true);
   oa_announce_change();
   oa_unlock();
   if (status) {

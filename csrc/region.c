@@ -12,6 +12,7 @@
 
 oa_present_table oa_table;
 oa_mapping *oa_mappings;
+static oa_state *youngest; /* of all regions */
 static uint64_t last_serial;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int waiting;
@@ -52,12 +53,57 @@ static void unlist(oa_mapping *mapping) {
   mapping->listed = false;
 }
 
-/* Gives back a mapping's part, whose users stream runs after; with the last one, the memory. */
-static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
+void oa_mapping_seize(oa_mapping *mapping) {
+  while (mapping->moving || mapping->leaving) {
+    if (mapping->leaving)
+      oa_region_complete(mapping->leaving);
+    else
+      oa_wait_change();
+  }
+  mapping->moving = true; /* no call begins any more, and those under way need nothing of it to end */
+  while (mapping->calls) oa_wait_change();
+}
+
+void oa_mapping_yield(oa_mapping *mapping) {
+  mapping->moving = false;
+  oa_announce_change();
+}
+
+bool oa_mapping_is_newer(const oa_mapping *mapping) {
+  if (mapping->writing || mapping->leaving) return true;
+  for (int g = 0; g < mapping->group_count; g++)
+    if (mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
+  return false;
+}
+
+static int note_unheld(oa_present *element, void *found) {
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (mapping->holders) return 0;
+  *(oa_mapping **)found = mapping;
+  return 1;
+}
+
+bool oa_clear_way(uintptr_t low, uintptr_t high) {
+  oa_mapping *found;
+  while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
+    if (found->leaving || found->moving) {
+      if (found->leaving)
+        oa_region_complete(found->leaving);
+      else
+        oa_wait_change();
+      return true;
+    }
+    unlist(found); /* its region frees it */
+  }
+  return false;
+}
+
+/* Gives back a mapping's part, whose users stream runs after, or whose uses are over; with the last one, the memory. */
+static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bool over) {
   int status = OA_OK;
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   if (--arena->mappings) {
-    if (arena->block || !order) return OA_OK;
+    if (arena->block || !order || over) return OA_OK;
     status = oa_stream_advance(stream);
     return status ? status : oa_uses_add(&arena->uses, stream, true);
   }
@@ -65,24 +111,33 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream) {
   if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
     oa_block_give(device, arena->block);
   } else {
+    over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = oa_device_release(device, stream->native, arena->address, arena->nbytes);
+    released = over ? oa_device_keep(device, stream->native, arena->address, arena->nbytes, false)
+                    : oa_device_release(device, stream->native, arena->address, arena->nbytes);
   }
   oa_uses_clear(&arena->uses);
   free(arena);
   return status ? status : released;
 }
 
+/* Gives its memory back in stream's order; it stays for another time if nobody uses it any more. */
+static int give_memory(oa_mapping *mapping, oa_stream *stream) {
+  oa_device *device = mapping->device;
+  const bool over = oa_uses_over(&mapping->uses, stream);
+  const size_t nbytes = (size_t)mapping->nbytes;
+  const int status = oa_uses_order(&mapping->uses, stream, true);
+  const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
+                       : over ? oa_device_keep(device, stream->native, mapping->address, nbytes, mapping->cleared)
+                              : oa_device_release(device, stream->native, mapping->address, nbytes);
+  return status ? status : released;
+}
+
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream) {
   int status = OA_OK;
   unlist(mapping);
-  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping)) {
-    status = oa_uses_order(&mapping->uses, stream, true);
-    const int released =
-        mapping->arena ? leave_arena(mapping->device, mapping->arena, stream)
-                       : oa_device_release(mapping->device, stream->native, mapping->address, (size_t)mapping->nbytes);
-    if (!status) status = released;
-  }
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !oa_kept_return(mapping))
+    status = give_memory(mapping, stream);
   oa_kept_detach(mapping);
   if (mapping->previous)
     mapping->previous->next = mapping->next;
@@ -112,7 +167,7 @@ int oa_region_attach(oa_state *region, oa_mapping *mapping) {
   return OA_OK;
 }
 
-static void move_of(const oa_mapping *mapping, const oa_part *part, oa_move *move) {
+void oa_part_move(const oa_mapping *mapping, const oa_part *part, oa_move *move) {
   *move = (oa_move){.host = part->shape ? part->data : part->host,
                     .address = mapping->address + (uint64_t)part->lines.start,
                     .lines = part->lines,
@@ -132,7 +187,7 @@ int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   for (int i = 0; i < mapping->part_count; i++) {
     const oa_part *part = &mapping->parts[i];
     const bool whole = cover >= 0 && mapping->parts[cover].goes_up; /* then it says it all */
-    if (part->group == group && part->goes_up && (!whole || i == cover)) move_of(mapping, part, &moves[count++]);
+    if (part->group == group && part->goes_up && (!whole || i == cover)) oa_part_move(mapping, part, &moves[count++]);
   }
   return count;
 }
@@ -167,21 +222,9 @@ static void form_groups(oa_mapping *mapping) {
 
 /* -- entering -- */
 
-typedef struct entrant { /* one array on its way in */
-  oa_array *array;
-  oa_layout layout;
-  uintptr_t low, high; /* of its bytes on the host */
-  bool packed;
-  bool writes, out;
-  oa_mapping *mapping;
-  int part;
-  oa_lines lines; /* in the mapping */
-  char name[24];
-} entrant;
-
 static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "Scratch"};
 
-static void name_entrant(entrant *e, int position) {
+static void name_entrant(oa_entrant *e, int position) {
   const char *name = e->array->name;
   if (name) {
     const size_t length = strnlen(name, sizeof e->name - 1);
@@ -195,13 +238,15 @@ static void name_entrant(entrant *e, int position) {
   }
 }
 
-static int check_entrant(entrant *e, int position) {
+int oa_entrant_check(oa_entrant *e, int position) {
   const oa_array *a = e->array;
   name_entrant(e, position);
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
     return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is no oa_direction", e->name, a->direction);
+  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are no sum of oa_array_flags", e->name, a->flags);
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
                    OA_MAX_DIMENSIONS);
@@ -256,10 +301,25 @@ static int check_entrant(entrant *e, int position) {
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
                    e->name);
+  if ((a->flags & OA_BORROWED) && e->low % (uintptr_t)itemsize)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device at an address that is no multiple of its itemsize, %lld bytes; "
+                   "devices can't read it there: make a copy of it",
+                   e->name, (long long)itemsize);
   return OA_OK;
 }
 
-static bool identical(const oa_part *part, const oa_array *a) {
+/* Device memory begins at a multiple of every itemsize: an array has to begin at one of its own within a mapping. */
+static int check_start(const oa_entrant *e, const char *other) {
+  const int64_t itemsize = oa_itemsize(e->array->dtype);
+  if (e->lines.start % itemsize == 0) return OA_OK;
+  return oa_fail(OA_ERROR_PRESENT,
+                 "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is no multiple of its "
+                 "itemsize, %lld: devices can't read it there; lend a copy of it",
+                 e->name, (long long)e->lines.start, other, (long long)itemsize);
+}
+
+bool oa_part_is(const oa_part *part, const oa_array *a) {
   const oa_shape *s = part->shape;
   return part->data == a->data && part->dtype == a->dtype && s->ndim == a->ndim &&
          memcmp(s->shape, a->shape, (size_t)a->ndim * sizeof *s->shape) == 0 &&
@@ -295,19 +355,19 @@ static int note_overlap(oa_present *element, void *data) {
   } else {
     o->elsewhere = true;
     mapping->elsewhere = true;
-    for (int g = 0; g < mapping->group_count; g++) o->written_elsewhere |= mapping->groups[g].dirty;
+    o->written_elsewhere |= oa_mapping_is_newer(mapping);
   }
   return 0;
 }
 
-static int share(entrant *e, oa_mapping *mapping) {
+static int share(oa_entrant *e, oa_mapping *mapping) {
   const oa_array *a = e->array;
   const oa_part *covering = NULL;
   const oa_part *first = &mapping->parts[0];
   e->mapping = mapping;
   e->lines.start = (int64_t)(e->low - mapping->at.low);
   if (first->shape) {
-    if (!identical(first, a))
+    if (!oa_part_is(first, a))
       return oa_fail(
           OA_ERROR_PRESENT,
           "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
@@ -331,6 +391,7 @@ static int share(entrant *e, oa_mapping *mapping) {
       e->part = i;
     }
     e->packed = false;
+    if (covering && check_start(e, covering->name)) return OA_ERROR_PRESENT;
   }
   if (!covering)
     return oa_fail(
@@ -356,8 +417,9 @@ static int share(entrant *e, oa_mapping *mapping) {
 }
 
 /* A new mapping over the hull of entrants [0, count), which are sorted by address. */
-static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t low, uintptr_t high, bool elsewhere) {
-  entrant *first = cluster[0];
+static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high,
+                       bool elsewhere) {
+  oa_entrant *first = cluster[0];
   const bool packed = count == 1 && first->packed;
   const int64_t itemsize = oa_itemsize(first->array->dtype);
   const int64_t nbytes = packed ? first->layout.size * itemsize : (int64_t)(high - low);
@@ -385,7 +447,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
   }
   mapping->part_count = 0;
   for (int i = 0; i < count; i++) {
-    entrant *e = cluster[i];
+    oa_entrant *e = cluster[i];
     const oa_array *a = e->array;
     if (!packed && !e->layout.regular)
       return oa_fail(
@@ -397,6 +459,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
     e->packed = packed;
     e->lines.start = (int64_t)(e->low - low);
     if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
+    if (check_start(e, first->name)) return OA_ERROR_PRESENT;
     int at = 0; /* the same bytes again are one part */
     while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
     oa_part *part = &mapping->parts[at];
@@ -422,7 +485,7 @@ static int map_cluster(oa_state *region, entrant **cluster, int count, uintptr_t
   return OA_OK;
 }
 
-static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr_t low, uintptr_t high) {
+static int place_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high) {
   overlap found = {.device = region->device};
   oa_present_visit(&oa_table, low, high, note_overlap, &found);
   if (found.elsewhere) {
@@ -463,19 +526,27 @@ static int place_cluster(oa_state *region, entrant **cluster, int count, uintptr
 }
 
 static int by_address(const void *a, const void *b) {
-  const entrant *const *x = a, *const *y = b;
+  const oa_entrant *const *x = a, *const *y = b;
   if ((*x)->low != (*y)->low) return (*x)->low < (*y)->low ? -1 : 1;
   return (*x)->array < (*y)->array ? -1 : 1;
 }
 
+static bool is_on_the_host(const oa_entrant *e) {
+  return e->array->direction != OA_SCRATCH && !(e->array->flags & OA_BORROWED) && e->layout.size;
+}
+
 /* Gives every host array its mapping: arrays whose hulls overlap form a cluster. */
-static int place_arrays(oa_state *region, entrant *entrants, int count, entrant **sorted) {
+static int place_arrays(oa_state *region, oa_entrant *entrants, int count, oa_entrant **sorted) {
   int hosts = 0;
+  for (bool again = true; again;) { /* before anything is placed, for the lock may be freed */
+    again = false;
+    for (int i = 0; i < count; i++)
+      if (is_on_the_host(&entrants[i])) again |= oa_clear_way(entrants[i].low, entrants[i].high);
+  }
   for (int i = 0; i < count; i++) {
-    const oa_array *a = entrants[i].array;
-    if (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED) || entrants[i].layout.size == 0) continue;
+    if (!is_on_the_host(&entrants[i])) continue;
     int at = hosts++; /* insertion keeps a few arrays cheap; many are sorted below */
-    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(entrant *){&entrants[i]}) > 0; at--)
+    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_entrant *){&entrants[i]}) > 0; at--)
       sorted[at] = sorted[at - 1];
     sorted[at] = &entrants[i];
   }
@@ -493,7 +564,7 @@ static int place_arrays(oa_state *region, entrant *entrants, int count, entrant 
 }
 
 /* A mapping of its own for scratch and borrowed memory. */
-static int place_apart(oa_state *region, entrant *e) {
+static int place_apart(oa_state *region, oa_entrant *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
   oa_mapping *mapping = oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
@@ -519,14 +590,22 @@ static int place_apart(oa_state *region, entrant *e) {
   return OA_OK;
 }
 
-static bool is_small(const oa_state *region, const entrant *e) {
+static bool is_small(const oa_state *region, const oa_entrant *e) {
   const oa_mapping *mapping = e->mapping;
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
+/* Device memory for the region: what was kept for another time, else an allocation on its stream. Without the lock. */
+static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
+  void *stream = region->stream->native;
+  const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
+  if (!reused || *zeros) region->allocated = true;
+  return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
+}
+
 /* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
  * one call uses `once` it may use in a block of pinned memory, with nothing copied to the device. */
-static int allocate_small(oa_state *region, entrant *entrants, int count, bool once) {
+static int allocate_small(oa_state *region, oa_entrant *entrants, int count, bool once) {
   oa_device *device = region->device;
   size_t nbytes = 0;
   int mappings = 0;
@@ -546,10 +625,11 @@ static int allocate_small(oa_state *region, entrant *entrants, int count, bool o
   arena->nbytes = nbytes;
   oa_unlock();
   int status = OA_OK;
+  bool zeros = false;
   if (in_place && (arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW)))
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
-    status = oa_device_allocate(device, region->stream->native, nbytes, &arena->address);
+    status = take_memory(region, nbytes, &arena->address, &zeros);
   oa_lock();
   if (status) {
     free(arena);
@@ -568,16 +648,18 @@ static int allocate_small(oa_state *region, entrant *entrants, int count, bool o
 }
 
 /* The memory of the mappings this enter made; the lock is free while the backend is asked. */
-static int allocate_mappings(oa_state *region, entrant *entrants, int count, bool once) {
+static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, bool once) {
   const int small = allocate_small(region, entrants, count, once);
   if (small) return small;
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
+    bool zeros = false;
     oa_unlock();
-    const int status = oa_device_allocate(region->device, region->stream->native, (size_t)mapping->nbytes, &address);
+    const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
     oa_lock();
+    mapping->zeros = zeros;
     if (status)
       return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->parts[0].name, (long long)mapping->nbytes);
     mapping->address = address;
@@ -585,12 +667,27 @@ static int allocate_mappings(oa_state *region, entrant *entrants, int count, boo
   return OA_OK;
 }
 
+/* Notes that what the region allocated can be used elsewhere only after that. */
+static int note_allocations(oa_state *region) {
+  if (!region->allocated || region->device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
+  int status = oa_stream_advance(region->stream);
+  bool large = false;
+  for (int i = 0; i < region->mapping_count && !status; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    status = oa_uses_add(&mapping->uses, region->stream, true);
+    large |= mapping->nbytes >= OA_OVERLAP_BYTES;
+  }
+  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
+  return status;
+}
+
 static int let_go(oa_state *region);
 
 /* From the last to the first: each goes before the others in the region's list, which is in the arguments' order then. */
-static int make_slots(oa_state *region, entrant *entrants, int count) {
+static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
   for (int i = count - 1; i >= 0; i--) {
-    entrant *e = &entrants[i];
+    oa_entrant *e = &entrants[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
     slot->dtype = (uint8_t)e->array->dtype;
@@ -611,7 +708,7 @@ static int make_slots(oa_state *region, entrant *entrants, int count) {
   return OA_OK;
 }
 
-static int enter_locked(oa_device *device, const oa_region_options *options, entrant *entrants, entrant **sorted,
+static int enter_locked(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
                         int count, oa_state *region) {
   int status = oa_stream_borrow(device, &region->stream);
   if (status) return status;
@@ -637,17 +734,8 @@ static int enter_locked(oa_device *device, const oa_region_options *options, ent
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
   status = allocate_mappings(region, entrants, count, options && options->once);
-  if (device->backend->flags & OA_SYNCHRONOUS) return status;
-  oa_stream_advance(region->stream);
-  bool large = false;
-  for (int i = 0; i < region->mapping_count && !status; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    if (mapping->maker != region) continue;
-    status = oa_uses_add(&mapping->uses, region->stream, true);
-    large |= mapping->nbytes >= OA_OVERLAP_BYTES;
-  }
-  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
-  return status;
+  const int noted = note_allocations(region);
+  return status ? status : noted;
 }
 
 static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int status) {
@@ -669,19 +757,19 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
                    handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
 
-  entrant few[8];
-  entrant *few_sorted[8];
-  entrant *entrants = few, **sorted = few_sorted;
+  oa_entrant few[8];
+  oa_entrant *few_sorted[8];
+  oa_entrant *entrants = few, **sorted = few_sorted;
   void *many = NULL;
   if (count > 8) {
     many = malloc((size_t)count * (sizeof *entrants + sizeof(*sorted)));
     if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);
     entrants = many;
-    sorted = (entrant **)(entrants + count);
+    sorted = (oa_entrant **)(entrants + count);
   }
   for (int i = 0; i < count; i++) {
-    entrants[i] = (entrant){.array = &arrays[i]};
-    if ((status = check_entrant(&entrants[i], i))) {
+    entrants[i] = (oa_entrant){.array = &arrays[i]};
+    if ((status = oa_entrant_check(&entrants[i], i))) {
       free(many);
       return status;
     }
@@ -698,6 +786,10 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   oa_lock();
   device->counts.regions++;
   region->serial = ++last_serial;
+  region->thread = pthread_self();
+  region->older = youngest;
+  if (youngest) youngest->younger = region;
+  youngest = region;
   oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
   status = own ? enter_locked(device, options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
   if (!status) status = make_slots(region, entrants, count);
@@ -711,17 +803,22 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
     if (status) oa_kept_untouched(mapping);
   }
   if (begun) trace_enter(region, begun, options ? options->tag : 0, status);
-  if (status) {
-    oa_saved_error saved;
-    oa_error_save(&saved);
-    for (int i = 0; i < region->mapping_count; i++) region->mappings[i]->holders--;
-    let_go(region);
-    oa_error_restore(&saved);
-  } else {
-    *handle = region->handle;
-  }
+  const bool holds = region->mapping_count;
+  oa_region *own_handle = region->handle;
+  if (!status) *handle = own_handle;
+  oa_saved_error saved;
+  if (status) oa_error_save(&saved);
+  if (status && !holds) let_go(region); /* it may have no stream */
   oa_announce_change();
   oa_unlock();
+  if (status && holds) { /* others that shared its mappings may have left meanwhile: what they wrote comes down */
+    oa_region_finish(own_handle, OA_DISCARD, NULL);
+    const int left = oa_region_wait(own_handle);
+    if (!left) oa_error_restore(&saved);
+    if (left) status = left;
+  } else if (status) {
+    oa_error_restore(&saved);
+  }
   oa_kept_tidy();
   free(many);
   return status;
@@ -762,6 +859,8 @@ static int let_go(oa_state *region) {
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
   if (own) oa_slot_release(own);
   region->device->counts.regions--;
+  if (region->older) region->older->younger = region->younger;
+  *(region->younger ? &region->younger->older : &youngest) = region->older;
   if (region->mappings != region->few) free(region->mappings);
   free(region->moves);
   free(region);
@@ -783,17 +882,24 @@ static void append_name(char *text, size_t size, const char *name) {
   snprintf(text + used, room, used && strlen(name) + 2 + sizeof more > room ? more : used ? ", %s" : "%s", name);
 }
 
-/* The parts that must come down at the end of the mapping's last region. */
-static int moves_down(const oa_mapping *mapping, oa_move *moves) {
+/* Whether the group comes down at the end of its mapping's last region, which has that outcome. */
+static bool comes_down(const oa_group *group, int outcome) {
+  if (group->invalid) return false;
+  if (outcome == OA_DISCARD) return group->dirty && group->committed;
+  return group->dirty || (group->escaped && group->valid);
+}
+
+/* Fills moves with what brings the mapping's parts down; returns how many. */
+static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
   for (int i = 0; i < mapping->part_count; i++) {
     const oa_part *part = &mapping->parts[i];
     const oa_group *group = &mapping->groups[part->group];
-    if (!part->writes || group->invalid || !(group->dirty || (mapping->escaped && group->valid))) continue;
+    if (!part->writes || !comes_down(group, outcome)) continue;
     const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
     if (covered) continue;
-    move_of(mapping, part, &moves[count]);
+    oa_part_move(mapping, part, &moves[count]);
     moves[count++].trace.why =
         group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
@@ -816,10 +922,128 @@ static int fail_coming_down(const oa_state *region, int status) {
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
+static bool is_in_a_call(const oa_state *region) {
+  for (const oa_slot *slot = region->slots; slot; slot = slot->next)
+    if (slot->calls) return true;
+  return false;
+}
+
+static oa_group *group_of(const oa_slot *slot) {
+  return &slot->mapping->groups[slot->mapping->parts[slot->part].group];
+}
+
+/* The pointer to the slot's group of the region that the slot's is nested in: the youngest older one of its thread that is
+ * open and lends some of the group. NULL: it is in none. */
+static oa_slot *enclosing(const oa_slot *slot) {
+  const oa_state *region = slot->region;
+  for (const oa_state *outer = region->older; outer; outer = outer->older) {
+    if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
+    for (oa_slot *s = outer->slots; s; s = s->next)
+      if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
+  }
+  return NULL;
+}
+
+/* Arrays to be named when their region is left. */
+typedef struct names {
+  char text[256];
+  int count;
+} names;
+
+static void add_name(names *n, const oa_slot *slot) {
+  append_name(n->text, sizeof n->text, slot->mapping->parts[slot->part].name);
+  n->count++;
+}
+
+/* Hands on what the region wrote: to the region around it, else to the host; what is discarded is undefined for others.
+ * Adds the arrays lent as Out that nothing wrote, or those whose results are lost. */
+static void account_writes(oa_state *region, int outcome, names *told) {
+  for (oa_slot *slot = region->slots; slot; slot = slot->next) {
+    if (!slot->mapping) continue;
+    oa_group *group = group_of(slot);
+    if (slot->wrote && outcome == OA_DISCARD) {
+      if (!group->dirty || group->invalid) continue; /* an update has brought it down, or it was lost before */
+      group->invalid = true;
+      if (slot->mapping->kind == OA_MAPS_HOST) add_name(told, slot);
+    } else if (slot->wrote) {
+      oa_slot *outer = slot->mapping->holders > 1 ? enclosing(slot) : NULL;
+      *(outer ? &outer->wrote : &group->committed) = true;
+    } else if (slot->owed && outcome == OA_COMMIT && !group->written && !group->escaped && !group->invalid) {
+      add_name(told, slot);
+    }
+  }
+}
+
+/* Notes what has to come down of a mapping that the region was the last to hold. The mapping is seized; frees the lock
+ * meanwhile. */
+static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+  if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
+    const uint64_t ticket = region->stream->ticket;
+    oa_unlock();
+    const int status = oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address");
+    oa_lock();
+    remember(region, status);
+    if (!status) oa_stream_waited(region->stream, ticket);
+  }
+  if (!region->moves) return;
+  for (int p = 0; p < mapping->part_count; p++)
+    if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes && mapping->kind == OA_MAPS_HOST &&
+        outcome == OA_COMMIT)
+      append_name(invalid->text, sizeof invalid->text, mapping->parts[p].name);
+  const int count = moves_down(mapping, outcome, region->moves + region->move_count);
+  if (!count) return;
+  if (mapping->kept) oa_kept_before_down(mapping);
+  region->move_count += count;
+  mapping->leaving = region;
+  if (!(region->device->backend->flags & OA_SYNCHRONOUS))
+    remember(region, oa_uses_order(&mapping->uses, region->stream, false));
+  for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
+}
+
+/* The region holds the mapping no more. Frees the lock meanwhile. */
+static void leave_mapping(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+  if (mapping->holders > 1) {
+    mapping->holders--;
+    return;
+  }
+  oa_mapping_seize(mapping); /* others may share it meanwhile */
+  if (--mapping->holders == 0) bring_down(region, mapping, outcome, invalid);
+  oa_mapping_yield(mapping);
+}
+
+/* Enqueues the copies down that were noted; without the lock. */
+static int issue_down(oa_state *region) {
+  const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
+  int status = OA_OK;
+  if (order && oa_trace_begin())
+    status =
+        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+  if (!status) {
+    region->copying = oa_trace_begin();
+    status = fail_coming_down(
+        region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
+  }
+  remember(region, status);
+  return status;
+}
+
+/* Notes the copies that are on their way; until they have arrived nobody writes what they read. */
+static void note_down(oa_state *region) {
+  bool issued = false; /* else all is left to be copied when the region is waited for */
+  for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
+  if (!issued) return;
+  remember(region, oa_stream_advance(region->stream));
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region)
+      remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
+}
+
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (warnings) *warnings = 0;
   int status = oa_core_start();
   if (status) return status;
+  if (outcome < OA_COMMIT || outcome > OA_KEEP)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
   if (!own) {
@@ -835,91 +1059,40 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   }
   region->phase = OA_FINISHING;
   region->leaving = oa_trace_begin();
-  while (region->open_calls) oa_wait_change();
+  while (is_in_a_call(region)) oa_wait_change();
 
-  char unwritten[256] = "", invalid[256] = "";
-  int unwritten_count = 0, parts = 0;
-  for (oa_slot *slot = region->slots; slot; slot = slot->next) {
-    if (!slot->mapping) continue;
-    oa_group *group = &slot->mapping->groups[slot->mapping->parts[slot->part].group];
-    if (outcome != OA_COMMIT && slot->wrote) group->invalid |= outcome == OA_DISCARD;
-    if (slot->owed && outcome == OA_COMMIT && !group->written && !slot->mapping->escaped && !group->invalid) {
-      append_name(unwritten, sizeof unwritten, slot->mapping->parts[slot->part].name);
-      unwritten_count++;
-    }
-  }
+  names told = {.count = 0}, invalid = {.count = 0};
+  account_writes(region, outcome, &told);
   while (region->slots) oa_slot_release(region->slots);
-  for (int i = 0; i < region->mapping_count; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving || mapping->leaving) {
-      if (mapping->leaving)
-        oa_region_complete(mapping->leaving);
-      else
-        oa_wait_change();
-    }
-    parts += mapping->part_count;
-  }
-  if (outcome != OA_DISCARD && parts) {
+  int parts = 0;
+  for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
+  if (parts) {
     region->moves = calloc((size_t)parts, sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
-  const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
-  for (int i = 0; i < region->mapping_count; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    if (--mapping->holders > 0) continue;
-    if (mapping->escaped) { /* whatever the outcome: who has its address may be at it still */
-      oa_unlock();
-      remember(region, oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address"));
-      oa_lock();
-    }
-    if (outcome == OA_DISCARD || !region->moves) continue;
-    for (int p = 0; p < mapping->part_count; p++)
-      if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes &&
-          mapping->kind == OA_MAPS_HOST && outcome == OA_COMMIT)
-        append_name(invalid, sizeof invalid, mapping->parts[p].name);
-    if (mapping->kept) oa_kept_before_down(mapping);
-    const int count = moves_down(mapping, region->moves + region->move_count);
-    if (!count) continue;
-    region->move_count += count;
-    mapping->leaving = region;
-    if (order) remember(region, oa_uses_order(&mapping->uses, region->stream, false));
-    for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = false;
-  }
-  if (invalid[0])
+  for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
+  if (invalid.text[0])
     remember(region,
              oa_fail(OA_ERROR_INVALID,
                      "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
                      "overwrite it whole, or don't use it",
-                     invalid));
-  bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
-  if (down && order) {
-    remember(region, oa_stream_advance(region->stream));
-    for (int i = 0; i < region->mapping_count; i++)
-      if (!region->mappings[i]->holders)
-        remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
-  }
+                     invalid.text));
+  const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   oa_unlock();
-  if (down && order && oa_trace_begin()) {
-    status =
-        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
-    remember(region, status);
-    down = !status;
-  }
-  if (down) {
-    region->copying = oa_trace_begin();
-    status = oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count);
-    remember(region, fail_coming_down(region, status));
-  }
+  if (down) status = issue_down(region);
   oa_lock();
+  if (down && !status) note_down(region);
   if (!down || status) come_down(region, 0);
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
-  if (unwritten_count) {
+  if (warnings) *warnings = told.count;
+  if (told.count && outcome == OA_COMMIT)
     oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
-            unwritten);
-    if (warnings) *warnings = unwritten_count;
-  }
+            told.text);
+  else if (told.count)
+    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", told.text,
+            told.count > 1 ? "were" : "was");
   return OA_OK;
 }
 
@@ -937,36 +1110,49 @@ static oa_state *find(const char *function, oa_region *handle, int *status) {
   return NULL;
 }
 
+/* Makes the region's stream run after all that has to be waited for; false if there is nothing. */
+static bool order_all(oa_state *region) {
+  oa_stream *stream = region->stream;
+  bool wait = stream->waited != stream->ticket;
+  for (int i = 0; i < region->mapping_count; i++) {
+    const oa_mapping *mapping = region->mappings[i];
+    if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
+      continue; /* but a block goes back in no stream's order: each waits, whoever is last */
+    if (oa_uses_over(&mapping->uses, stream)) continue;
+    remember(region, oa_uses_order(&mapping->uses, stream, true));
+    wait = true;
+  }
+  for (oa_stream *s = region->foreign; s; s = s->next) {
+    if (!s->ticket) continue;
+    remember(region, oa_stream_after(stream, s, s->ticket));
+    wait = true;
+  }
+  return wait;
+}
+
 /* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
  * which it frees meanwhile. */
 static void complete(oa_state *region) {
   oa_device *device = region->device;
+  const uint64_t ticket = region->stream->ticket;
   int status = OA_OK;
   region->completing = true;
-  if (!(device->backend->flags & OA_SYNCHRONOUS)) {
-    for (int i = 0; i < region->mapping_count;
-         i++) { /* a block goes back in no stream's order: each waits, whoever is last */
-      const oa_mapping *mapping = region->mappings[i];
-      if (mapping->references == 1 || (mapping->arena && mapping->arena->block))
-        remember(region, oa_uses_order(&mapping->uses, region->stream, true));
-    }
-    for (oa_stream *s = region->foreign; s; s = s->next)
-      if (s->ticket) remember(region, oa_stream_after(region->stream, s, s->ticket));
-    oa_unlock();
+  const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
+  oa_unlock();
+  if (wait)
     status = region->copying /* then this is a part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
-  } else {
-    oa_unlock();
-  }
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
     oa_transfer_abandon(device, region->moves, region->move_count);
   if (region->copying)
     oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  const bool waited = !status;
   status = fail_coming_down(region, status);
   oa_lock();
+  if (waited) oa_stream_waited(region->stream, ticket);
   come_down(region, status);
   region->completing = false;
   oa_announce_change();
@@ -1027,159 +1213,27 @@ int oa_region_synchronize(oa_region *handle) {
   return status ? status : oa_trace_synchronize(device, native, serial, "oa_region_synchronize");
 }
 
+int oa_region_stream(oa_region *handle, void **stream) {
+  int status;
+  if (!stream) return oa_fail_null("oa_region_stream", "stream");
+  oa_state *region = find("oa_region_stream", handle, &status);
+  if (!region) return status;
+  if (region->phase != OA_OPEN)
+    status = oa_fail(OA_ERROR_STALE, "oa_region_stream: the region has ended");
+  else
+    *stream = region->calls->native;
+  oa_unlock();
+  return status;
+}
+
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
-  entrant e = {.array = (oa_array *)array};
-  const int status = check_entrant(&e, 0);
+  if (!array) return oa_fail_null(function, "array");
+  oa_entrant e = {.array = (oa_array *)array};
+  const int status = oa_entrant_check(&e, 0);
   if (status) return oa_fail_in(status, "%s", function);
   *low = e.low;
   *high = e.high;
   *lines = e.packed ? (oa_lines){0} : e.lines;
   lines->start = 0;
   return OA_OK;
-}
-
-/* -- update -- */
-
-typedef struct search {
-  int device; /* -1: any */
-  int after;  /* devices numbered so or lower don't count */
-  uintptr_t low, high;
-  oa_mapping *found;
-  bool partly;
-} search;
-
-static int note_present(oa_present *element, void *data) {
-  search *s = data;
-  oa_mapping *mapping = (oa_mapping *)element;
-  const int number = mapping->device->number;
-  if ((s->device >= 0 && number != s->device) || number <= s->after) return 0;
-  if (s->low < element->low || s->high > element->high) {
-    s->partly = true;
-    return 0;
-  }
-  bool dirty = false;
-  for (int g = 0; g < mapping->group_count; g++) dirty |= mapping->groups[g].dirty;
-  if (!s->found || dirty || number < s->found->device->number) s->found = mapping;
-  return dirty; /* at most one device has written it */
-}
-
-int oa_is_present(const void *data, int64_t nbytes, int device) {
-  if (oa_core_start() || nbytes <= 0) return 0;
-  search s = {.device = device, .after = -1, .low = (uintptr_t)data, .high = (uintptr_t)data + (uintptr_t)nbytes};
-  oa_lock();
-  oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
-  oa_unlock();
-  return s.found != NULL;
-}
-
-/* Copies exactly the array's bytes down (or up), if the device has news (or a copy) of them. *after: see search; set to
- * the number of the device that was found. */
-static int update(const char *function, const oa_array *array, int device, bool from, int *after) {
-  int status = oa_core_start();
-  if (status) return status;
-  if (!array) return oa_fail(OA_ERROR_ARGUMENT, "%s: array needs an oa_array, got NULL", function);
-  entrant e = {.array = (oa_array *)array};
-  if ((status = check_entrant(&e, 0))) return oa_fail_in(status, "%s", function);
-  if (!e.layout.size) return OA_OK;
-  search s = {.device = device, .after = *after, .low = e.low, .high = e.high};
-  oa_lock();
-  for (;;) {
-    s.found = NULL;
-    oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
-    if (s.found && s.found->leaving)
-      oa_region_complete(s.found->leaving);
-    else if (s.found && s.found->moving)
-      oa_wait_change();
-    else
-      break;
-  }
-  oa_mapping *mapping = s.found;
-  if (!mapping) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_PRESENT,
-                   s.partly ? "%s: %s is present only in part; update the array that was lent"
-                            : "%s: %s is not present on the device; call it inside a region that lends it",
-                   function, e.name);
-  }
-  *after = mapping->device->number;
-  oa_move move = {0};
-  const oa_part *part = NULL;
-  if (mapping->parts[0].shape) {
-    if (identical(&mapping->parts[0], array)) part = &mapping->parts[0];
-    if (part) move_of(mapping, part, &move);
-  } else if (e.layout.regular) {
-    e.lines.start = (int64_t)(e.low - mapping->at.low);
-    for (int i = 0; i < mapping->part_count && !part; i++)
-      if (oa_lines_contain(mapping->parts[i].lines, e.lines)) part = &mapping->parts[i];
-    move = (oa_move){.host = (void *)e.low, .address = mapping->address + (uint64_t)e.lines.start, .lines = e.lines};
-  }
-  if (!part) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
-                   function, e.name, mapping->parts[0].name);
-  }
-  oa_group *group = &mapping->groups[part->group];
-  const bool whole = part == &mapping->parts[group->cover < 0 ? 0 : group->cover] && group->cover >= 0 &&
-                     memcmp(&(oa_lines){move.lines.start, part->lines.width, part->lines.pitch, part->lines.count},
-                            &move.lines, sizeof move.lines) == 0;
-  if (from && group->invalid) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
-                   function, e.name);
-  }
-  if (from ? !(group->dirty || (mapping->escaped && part->writes)) : !group->valid) {
-    oa_unlock(); /* the device has no news; or it will fetch the host's bytes when it needs them */
-    return OA_OK;
-  }
-  oa_stream *stream;
-  oa_device *on = mapping->device;
-  const bool order = !(on->backend->flags & OA_SYNCHRONOUS);
-  if ((status = oa_stream_borrow(on, &stream))) {
-    oa_unlock();
-    return status;
-  }
-  if (order) status = oa_uses_order(&mapping->uses, stream, !from);
-  mapping->moving = true;
-  oa_unlock();
-  if (!status && mapping->escaped)
-    status = oa_trace_synchronize_device(on, mapping->serial, "whoever has an array's address");
-  if (!status) {
-    move.in_place = false; /* others may be using it: in the stream's order, then */
-    move.name = part->name;
-    move.trace = (oa_move_trace){.why = "update", .region = mapping->serial};
-    int64_t begun = from ? oa_trace_begin() : oa_trace_begin_up(&move, 1);
-    if (begun && order) {
-      status = oa_trace_synchronize(on, stream->native, mapping->serial, "calls, before an update");
-      begun = oa_trace_now();
-    }
-    if (!status)
-      status = from ? oa_transfer_down(on, stream->native, &move, 1) : oa_transfer_up(on, stream->native, &move, 1);
-    const int waited = order ? on->backend->stream_synchronize(on, stream->native) : OA_OK;
-    if (!status) status = waited;
-    if (from && !status) status = oa_transfer_settle(on, stream->native, &move, 1);
-    if (begun) oa_trace_copies(from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, on, &move, 1, NULL, status);
-    oa_transfer_abandon(on, &move, 1);
-  }
-  oa_lock();
-  if (!status && from && whole) group->dirty = false;
-  mapping->moving = false;
-  oa_stream_give_back(stream);
-  oa_announce_change();
-  oa_unlock();
-  return status ? oa_fail_in(status, "%s: %s", function, e.name) : OA_OK;
-}
-
-int oa_update_from(const oa_array *array, int device) {
-  int after = -1; /* at most one device has news */
-  return update("update", array, device, true, &after);
-}
-
-int oa_update_to(const oa_array *array, int device) {
-  int after = -1;
-  int status = update("update", array, device, false, &after);
-  while (!status && device < 0 && after >= 0) { /* every other device that has it, too */
-    status = update("update", array, device, false, &after);
-    if (status == OA_ERROR_PRESENT) return OA_OK;
-  }
-  return status;
 }

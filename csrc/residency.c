@@ -33,6 +33,7 @@ struct oa_kept {
   bool waited;      /* for everything that its mapping's regions issued */
   bool promoted;    /* as of the moves under way */
   bool coming;      /* on its way down */
+  bool seen;        /* its pages were looked at for this mapping, and what was found is not sent yet */
   uint64_t address; /* 0: none */
   int64_t nbytes;
   oa_mapping *mapping;
@@ -283,7 +284,7 @@ void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   }
   mapping->kept = kept;
   kept->mapping = mapping;
-  kept->waited = false;
+  kept->waited = kept->seen = false;
   if (!kept->address) {
     kept->stale = true;
     return;
@@ -402,6 +403,25 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
   return true;
 }
 
+bool oa_kept_is_unseen(const oa_mapping *mapping) {
+  const oa_kept *kept = mapping->kept;
+  return kept && kept->wanted && kept->owned && kept->watch && !kept->seen && mapping->parts[0].goes_up &&
+         !mapping->groups[0].valid;
+}
+
+void oa_kept_look(oa_mapping *const *mappings, int count) {
+  oa_watch *watches[OA_KEPT_LOOKS];
+  for (int i = 0; i < count; i++) {
+    watches[i] = mappings[i]->kept->watch;
+    mappings[i]->kept->seen = true;
+  }
+  oa_watches_look(watches, count);
+}
+
+void oa_kept_unsee(oa_mapping *mapping) {
+  if (mapping->kept) mapping->kept->seen = false;
+}
+
 int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves) {
   oa_kept *kept = mapping->kept;
   const oa_part *part = &mapping->parts[0];
@@ -418,7 +438,8 @@ int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves) {
     const bool known = kept->watch != NULL;
     if (!known) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
     if (kept->watch) {
-      run_count = oa_watch_take(kept->watch, runs, OA_KEPT_MOVES, &written);
+      run_count = (kept->seen ? oa_watch_take_seen : oa_watch_take)(kept->watch, runs, OA_KEPT_MOVES, &written);
+      kept->seen = false;
       const bool many = kept->automatic && written * WRITTEN_LIMIT > oa_watch_pages(kept->watch);
       whole = kept->stale || written * 2 > oa_watch_pages(kept->watch);
       if (known) kept->written = written;
@@ -473,7 +494,6 @@ void oa_kept_before_down(oa_mapping *mapping) {
   const oa_group *group = &mapping->groups[0];
   if (!group->dirty || group->invalid) return;
   kept->coming = true;
-  mapping->moving = true;
   oa_unlock();
   if (kept->automatic)
     give_up(kept); /* writing armed pages is slow, and it will happen again */
@@ -482,8 +502,6 @@ void oa_kept_before_down(oa_mapping *mapping) {
   oa_lock();
   if (kept->automatic) become_candidate(kept);
   count_armed(kept);
-  mapping->moving = false;
-  oa_announce_change();
 }
 
 void oa_kept_after_down(oa_state *region, bool well) {
@@ -632,6 +650,7 @@ int oa_residency_query(int number, oa_residency *residency) {
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_residency_query");
+  if (!residency) return oa_fail_null("oa_residency_query", "residency");
   oa_lock();
   *residency = device->residency;
   oa_unlock();

@@ -63,6 +63,10 @@ int oa_stream_advance(oa_stream *stream) {
   return stream->number < 0 ? record(stream) : OA_OK;
 }
 
+void oa_stream_waited(oa_stream *stream, uint64_t ticket) {
+  if (stream->number >= 0 && ticket > stream->waited) stream->waited = ticket;
+}
+
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (stream == other || ticket == 0 || (stream->device->backend->flags & OA_SYNCHRONOUS)) return OA_OK;
   const int number = other->number;
@@ -122,6 +126,14 @@ void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir) {
     if (use->read) use->read = heir->ticket;
     if (use->written) use->written = heir->ticket;
   }
+}
+
+bool oa_uses_over(const oa_uses *uses, const oa_stream *stream) {
+  for (int i = 0; i < uses->count; i++) {
+    const oa_use *use = use_at(uses, i);
+    if (use->stream != stream || use->read > stream->waited || use->written > stream->waited) return false;
+  }
+  return true;
 }
 
 void oa_uses_clear(oa_uses *uses) {

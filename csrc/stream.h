@@ -13,6 +13,7 @@ typedef struct oa_stream {
   int number;       /* within the device; foreign streams have none (-1) */
   uint64_t ticket;  /* of the last operation issued */
   void *event;      /* made at first need */
+  uint64_t waited;  /* up to this one they are known to be complete; 0 of a foreign one */
   uint64_t covered; /* the last ticket that event was recorded after */
   uint64_t *seen;   /* by number: the ticket of that stream this one is known to run after */
   int seen_count;
@@ -44,6 +45,8 @@ void oa_stream_forget(oa_stream *stream);
 int oa_stream_advance(oa_stream *stream);
 /* Records an event after what was issued so far, for others to wait for no more than that. */
 int oa_stream_mark(oa_stream *stream);
+/* The stream was waited for after it had issued that ticket. */
+void oa_stream_waited(oa_stream *stream, uint64_t ticket);
 /* Makes stream run after other's operations up to ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 
@@ -53,6 +56,8 @@ int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes);
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
 /* Uses by a foreign stream count as uses by heir from now on, which already runs after it. */
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
+/* Whether all uses are by that stream, and known to be complete. */
+bool oa_uses_over(const oa_uses *uses, const oa_stream *stream);
 void oa_uses_clear(oa_uses *uses);
 
 #endif

@@ -94,9 +94,12 @@ int oa_trace_set(int flags) {
 }
 
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost) {
+  if (!count || (!events && capacity > 0)) return oa_fail_null("oa_trace_read", count ? "events" : "count");
   const int status = oa_core_start();
   *count = 0;
   if (status) return status;
+  if (capacity < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_trace_read: capacity needs to be at least 0, got %d", capacity);
   while (*count < capacity && pop(&events[*count])) ++*count;
   if (lost) *lost = atomic_load_explicit(&dropped, memory_order_relaxed);
   return OA_OK;

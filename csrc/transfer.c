@@ -14,11 +14,12 @@
 
 /* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
 struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
+                              .alone_most = 1 << 20,
                               .chunk_least = OA_SMALL_BYTES,
                               .chunk_most = OA_LARGE_BYTES,
                               .part_least = 64 << 10,
                               .split_least = 1 << 20,
-                              .past_least = 512 << 10,
+                              .past_least = 32 << 10,
                               .past_most = 64 << 20};
 
 /* -- pieces: some lines of a move, or a part of one ------------------------------------------------------------------ */
@@ -118,6 +119,14 @@ static void fill(const piece *p, void *to) {
               p->width / s->itemsize);
   else
     oa_copy_lines(to, (size_t)p->width, host_of(p), (size_t)p->move->lines.pitch, (size_t)p->width, (size_t)p->lines);
+}
+
+/* Fills pinned memory. */
+static void fill_block(const piece *p, void *to, bool past) {
+  if (past && p->lines == 1 && !p->move->irregular)
+    copy_past(to, host_of(p), (size_t)p->width);
+  else
+    fill(p, to);
 }
 
 static void drain(const piece *p, const void *from) {
@@ -353,10 +362,8 @@ static void work_part(batch *b, const chunk *c, const piece *p, int64_t at) {
     drained(p);
   } else if (!memory) {
     if ((status = plain_up(b, p))) note_failure(b, status, true);
-  } else if (b->past && p->lines == 1 && !p->move->irregular) {
-    copy_past(memory, host_of(p), (size_t)p->width);
   } else {
-    fill(p, memory);
+    fill_block(p, memory, b->past);
   }
 }
 
@@ -429,8 +436,9 @@ static int64_t chunk_of(int64_t bytes) {
 
 /* Works the batch off, on several threads. */
 static void work_off(batch *b, int64_t bytes) {
-  const int64_t threads = oa_threads_count();
-  cut(b, chunk_of(bytes));
+  const bool alone = bytes < oa_tuning.alone_most;
+  const int64_t threads = alone ? 1 : oa_threads_count();
+  cut(b, alone ? oa_tuning.chunk_most : chunk_of(bytes));
   if (b->device->backend->flags & OA_SYNCHRONOUS) {
     oa_threads_run(work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
     return;
@@ -513,7 +521,7 @@ static int pack(batch *b, packing *k, oa_move *move) {
   move->staged = (char *)k->block->memory + at;
   if (b->up) {
     const piece p = whole(move);
-    fill(&p, (char *)k->block->memory + at);
+    fill_block(&p, (char *)k->block->memory + at, bytes >= oa_tuning.past_least);
   }
   return move->lines.count == 1 ? OA_OK : copy_packed(b, k, move->address, at, move->lines);
 }

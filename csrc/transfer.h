@@ -51,9 +51,10 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 /* Where the ways meet, in bytes. One set for the process; tests change it. */
 extern struct oa_tuning {
   int64_t small;                   /* arrays up to this size are packed */
+  int64_t alone_most;              /* a batch of fewer bytes is no work for several threads: waking them takes longer */
   int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
   int64_t part_least;              /* of a chunk, that a thread fills or drains */
-  int64_t past_least, past_most;   /* of a batch whose chunks are written past the caches */
+  int64_t past_least, past_most;   /* of an array that is packed, of a batch in chunks: written past the caches */
   int64_t split_least;             /* from here on backends that copy by themselves use several threads */
 } oa_tuning;
 

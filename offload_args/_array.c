@@ -37,9 +37,10 @@ _Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the
 /* What Python gives once, in setup(). */
 static struct {
   PyObject *ndarray;
-  PyObject *pointer;        /* DevicePtr */
-  PyObject *declared[5];    /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;         /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  PyObject *base, *flags, *array_struct, *setflags; /* of ndarray: as a subclass may have others, these are asked */
+  PyObject *pointer;                                /* DevicePtr */
+  PyObject *declared[5];                            /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;                                 /* by oa_dtype: cffi's `oa_f32 *` and so on */
   PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
   PyObject *is_array;       /* (argument) -> whether call() lends it */
   PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
@@ -49,16 +50,16 @@ static struct {
   PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning;
   PyObject *entered_error;
-  PyObject *collect;     /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
-  PyObject *entering;    /* while traced: (region) -> (tag, a name for each argument as bytes) */
-  PyObject *left;        /* while traced: (tag) */
-  PyObject *watch_owner; /* (array): calls owner_gone once it dies */
+  PyObject *collect;  /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
+  PyObject *entering; /* while traced: (region) -> (tag, a name for each argument as bytes) */
+  PyObject *left;     /* while traced: (tag) */
+  PyObject *load;     /* (library's name) -> why it can't be loaded, "" if it is */
+  PyObject *argument_error;
 } python;
 
 static atomic_int tracing; /* 1: the two are called */
 
-static PyObject *name_flags, *name_owndata, *name_array_struct, *name_base, *name_setflags, *name_array, *name_as_array,
-    *name_add_note;
+static PyObject *name_owndata, *name_array, *name_as_array, *name_add_note;
 static atomic_int default_device = -1;
 static atomic_int leaving_process; /* 1 once the interpreter is going: the driver may be gone */
 
@@ -181,6 +182,8 @@ typedef struct Held {
   struct Held *next;          /* in its bucket of `locked` */
   struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */
   int counted;                                  /* 1: it is in both */
+  int writeable;                                /* 1: the host could write it before it was lent */
+  int unaligned;                                /* 1: its elements do not begin at multiples of their size */
   int kept_writeable; /* 1: NumPy would never give the flag back, since the memory's owner can't say that it may be written */
 } Held;
 
@@ -212,23 +215,27 @@ static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->
 
 static Held **bucket_of(Held **table, const PyObject *array) { return &table[((uintptr_t)array >> 4) % BUCKETS]; }
 
-static int is_locked(const Held *one) {
+/* Whether this very array is lent, and could be written before, or could not. */
+static int is_locked(const Held *one, int writeable) {
   for (const Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
-    if (held->array == one->array) return 1;
+    if (held->array == one->array && held->writeable == writeable) return 1;
   return 0;
 }
 
 static int owner_is_locked(const PyObject *owner) {
   for (const Held *held = *bucket_of(owners, owner); held != NULL; held = held->next_of_owner)
-    if (owner_of(held) == owner) return 1;
+    if (owner_of(held) == owner && held->writeable) return 1;
   return 0;
 }
 
-/* Whether all its bytes belong to an array that is lent and that the host could write before. NumPy names the owner of a
- * view's memory as its base, not the view it was taken of: so the bytes tell. */
+/* Whether all its bytes belong to an array that is lent and that the host could write before, and the host had not made
+ * it read-only as far as is known. NumPy names the owner of a view's memory as its base, not the view it was taken of: so
+ * the bytes tell. */
 static int is_lent(const Held *one) {
+  if (is_locked(one, 0)) return 0;
   for (const Held *held = *bucket_of(owners, owner_of(one)); held != NULL; held = held->next_of_owner)
-    if (owner_of(held) == owner_of(one) && held->low <= one->low && one->high <= held->high) return 1;
+    if (owner_of(held) == owner_of(one) && held->writeable && held->low <= one->low && one->high <= held->high)
+      return 1;
   return 0;
 }
 
@@ -254,7 +261,7 @@ static void count_out(Held *held) {
 
 /* 0, or -1 with no exception set. */
 static int set_writeable(PyObject *array, int writeable) {
-  PyObject *result = PyObject_CallMethodObjArgs(array, name_setflags, writeable ? Py_True : Py_False, NULL);
+  PyObject *result = PyObject_CallFunctionObjArgs(python.setflags, array, writeable ? Py_True : Py_False, NULL);
   Py_XDECREF(result);
   if (result != NULL) return 0;
   PyErr_Clear();
@@ -266,14 +273,20 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
+/* What ndarray itself says of an array's attribute. */
+static PyObject *attribute(PyObject *array, PyObject *descriptor) {
+  descrgetfunc get = (descrgetfunc)PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get);
+  return get(descriptor, array, (PyObject *)Py_TYPE(array));
+}
+
 /* The last array that a view leads to, NULL if it is no view; *memory: what that has its memory from, None if from itself,
  * or NULL. New references; no exception set. */
 static PyObject *root_of(PyObject *array, PyObject **memory) {
-  PyObject *root = NULL, *base = PyObject_GetAttr(array, name_base);
+  PyObject *root = NULL, *base = attribute(array, python.base);
   while (base != NULL && is_ndarray(base)) {
     Py_XDECREF(root);
     root = base;
-    base = PyObject_GetAttr(root, name_base);
+    base = attribute(root, python.base);
   }
   if (base == NULL) PyErr_Clear();
   *memory = base;
@@ -286,25 +299,22 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Makes the array read-only while it is held; true if the host could write it before. */
-static int hold(Held *held, int writeable) {
-  if (writeable) {
-    if (held->kept_writeable) return 1;
-    count_in(held);
-    set_writeable(held->array, 0);
-    return 1;
-  }
-  if (is_locked(held)) {
-    count_in(held);
-    return 1;
-  }
-  Py_ssize_t index = deferred_index(held->array);
-  if (index >= 0) {
-    PyList_SetSlice(deferred, index, index + 1, NULL);
-    count_in(held);
-    return 1;
-  }
-  return is_lent(held); /* a view taken meanwhile: read-only for that reason, not by its nature */
+/* Whether the host could write an array before it was lent; flag: whether it can now. To be asked of all arguments of an
+ * enter before the first is held: so a view that the host made read-only is known as such beside its own base. NumPy does
+ * not tell one that was made so from one that was taken of an array already lent: beside an array that an outer region
+ * lends, a view counts as the latter, unless it was lent with that region or before. */
+static int was_writeable(const Held *held, int flag) {
+  return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
+}
+
+/* Makes the array read-only while it is held; flag: whether the host can write it now. One that is read-only already is
+ * noted, if it is lent itself or the host had made it so. */
+static void hold(Held *held, int flag) {
+  const Py_ssize_t index = flag ? -1 : deferred_index(held->array);
+  if (flag ? held->kept_writeable : held->writeable && index < 0 && !is_locked(held, 1)) return;
+  if (index >= 0) PyList_SetSlice(deferred, index, index + 1, NULL);
+  count_in(held);
+  if (flag) set_writeable(held->array, 0);
 }
 
 /* Gives back the flags that can be given back now; of an owner that is lent no more, also gives up those that can't: the
@@ -312,12 +322,17 @@ static int hold(Held *held, int writeable) {
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);
-    if (array == NULL) continue; /* its end has ended another region, which was here before */
+    if (array == NULL) { /* the end of one has ended another region, which was here before */
+      PyErr_Clear();
+      continue;
+    }
+    Py_INCREF(array);
     PyObject *memory, *root = root_of(array, &memory);
     if (set_writeable(array, 1) == 0 || !owner_is_locked(root != NULL ? root : array))
       PyList_SetSlice(deferred, i, i + 1, NULL);
     Py_XDECREF(root);
     Py_XDECREF(memory);
+    Py_DECREF(array);
   }
 }
 
@@ -338,16 +353,39 @@ static void report(PyObject *where) {
   }
 }
 
-/* Of an owner of which something newly stays on a device, the end has to be told to the core. */
+/* -- arrays of which something stays on a device --------------------------------------------------------------------- */
+/* By id, weak references to them: they tell the core of the end, and make ndarray.resize refuse, so that the memory stays
+ * where it is. Their callback is in C, so that no signal handler raises in it. */
+static PyObject *watched;
+
+static PyObject *owner_gone(PyObject *key, PyObject *dead) {
+  if (leaving_process) Py_RETURN_NONE; /* the driver may be gone */
+  void *owner = PyLong_AsVoidPtr(key);
+  if (PyDict_GetItemWithError(watched, key) == dead) PyDict_DelItem(watched, key);
+  PyErr_Clear();
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails in a forked child only: nothing is kept there */
+  Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyMethodDef owner_gone_method = {"owner_gone", owner_gone, METH_O, NULL};
+
+/* Has the core told of the end of an owner, if something newly stays of it. Keeps no exception. */
 static void watch_owner(PyObject *owner) {
   if (!oa_owner_kept(owner)) return;
-  PyObject *none = PyObject_CallFunctionObjArgs(python.watch_owner, owner, NULL);
-  if (none == NULL) {
-    report(owner);
-    Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner);
-    Py_END_ALLOW_THREADS
+  PyObject *key = PyLong_FromVoidPtr(owner), *callback = NULL, *reference = NULL;
+  int known = key == NULL ? -1 : PyDict_Contains(watched, key);
+  if (known == 0) { /* one that died is there no more */
+    callback = PyCFunction_New(&owner_gone_method, key);
+    reference = callback == NULL ? NULL : PyWeakref_NewRef(owner, callback);
+    known = reference == NULL || PyDict_SetItem(watched, key, reference) < 0 ? -1 : 1;
   }
-  Py_XDECREF(none);
+  Py_XDECREF(reference);
+  Py_XDECREF(callback);
+  Py_XDECREF(key);
+  if (known > 0) return;
+  report(owner);
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner);
+  Py_END_ALLOW_THREADS
 }
 
 /* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
@@ -359,7 +397,7 @@ static void release_held(Held *held, Py_ssize_t count) {
   for (Py_ssize_t i = count - 1; i >= 0; i--) {
     if (!held[i].counted) continue;
     count_out(&held[i]);
-    if (is_locked(&held[i]) || set_writeable(held[i].array, 1) == 0) continue;
+    if (!held[i].writeable || is_locked(&held[i], 1) || set_writeable(held[i].array, 1) == 0) continue;
     if (PyList_Append(deferred, held[i].array) < 0) PyErr_Clear();
   }
   if (PyList_Size(deferred) > 0) restore_deferred();
@@ -377,6 +415,7 @@ typedef struct {
   PyObject *source; /* the ndarray or the tuple it was resolved to */
   PyObject *capsule;
   int64_t *dims; /* shape and strides of a tuple */
+  int flags;     /* of an ndarray's interface */
 } Item;
 
 static void release_item(Item *item) {
@@ -404,7 +443,7 @@ static int dtype_of(char kind, int itemsize) {
 
 /* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
 static int read_ndarray(Item *item, oa_array *array, int *flags) {
-  item->capsule = PyObject_GetAttr(item->source, name_array_struct);
+  item->capsule = attribute(item->source, python.array_struct);
   if (item->capsule == NULL) return -1;
   const ArrayInterface *interface = PyCapsule_GetPointer(item->capsule, NULL);
   if (interface == NULL) return -1;
@@ -416,7 +455,7 @@ static int read_ndarray(Item *item, oa_array *array, int *flags) {
     Py_DECREF(code);
     if (PyErr_Occurred()) return -1;
   }
-  if (dtype < 0 || !(interface->flags & ARRAY_ALIGNED) || !(interface->flags & ARRAY_NATIVE)) return 0;
+  if (dtype < 0 || !(interface->flags & ARRAY_NATIVE)) return 0;
   array->data = interface->data;
   array->ndim = interface->nd;
   array->shape = (const int64_t *)interface->shape;
@@ -501,7 +540,7 @@ static int keep_alive(Held *held, PyObject *array) {
 /* Names the owner of an array's memory to the core, and whether that has it to itself. -1 with an exception. */
 static int name_owner(Held *held, oa_array *array) {
   PyObject *owner = held->root != NULL ? held->root : held->array;
-  PyObject *flags = PyObject_GetAttr(owner, name_flags);
+  PyObject *flags = attribute(owner, python.flags);
   PyObject *owns = flags == NULL ? NULL : PyObject_GetAttr(flags, name_owndata);
   Py_XDECREF(flags);
   if (owns == NULL) return -1;
@@ -515,9 +554,10 @@ static int name_owner(Held *held, oa_array *array) {
 enum { CLOSED, BUSY, OPEN };
 
 typedef struct {
-  PyObject_HEAD PyObject *arguments; /* tuple, set by __init__ */
-  PyObject *stream;                  /* the handle of the caller's own stream as an int, or NULL */
-  int device;                        /* its number; -1: where borrowed arguments are, else the default */
+  PyObject_HEAD PyObject *arguments; /* tuple; these change only in a region that is busy, by the one that made it so */
+  PyObject *stream;   /* the handle of the caller's own stream as an int, or None; NULL before __init__ */
+  PyObject *pointers; /* tuple, while it is open; NULL otherwise */
+  int device;         /* its number; -1: where borrowed arguments are, else the default */
   int keep_on_error;
   int resident;   /* 1: device memory of its arrays stays */
   int once;       /* 1: each array is used by one call */
@@ -530,11 +570,8 @@ typedef struct {
 } Region;
 
 static PyMemberDef region_members[] = {
-    {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), 0, NULL},
-    {"_stream", T_OBJECT_EX, offsetof(Region, stream), 0, NULL},
-    {"_device", T_INT, offsetof(Region, device), 0, NULL},
-    {"_keep_on_error", T_INT, offsetof(Region, keep_on_error), 0, NULL},
-    {"_resident", T_INT, offsetof(Region, resident), 0, NULL},
+    {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), READONLY, NULL},
+    {"_device", T_INT, offsetof(Region, device), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -555,12 +592,50 @@ static int region_traverse(PyObject *object, visitproc visit, void *arg) {
       Py_VISIT(self->held[i].array);
       Py_VISIT(self->held[i].root);
     }
+  Py_VISIT(self->pointers);
   return 0;
 }
 
 static int region_clear(PyObject *object) {
   Py_CLEAR(((Region *)object)->arguments);
   return 0;
+}
+
+static int refuse_busy(int state) {
+  PyErr_SetString(python.entered_error,
+                  state == OPEN ? "offload_args: this region is open already: make another one for the inner block, "
+                                  "or close() this one first"
+                                : "offload_args: this region is being entered or left, and one of its arguments, or "
+                                  "another thread, uses it meanwhile: make another one");
+  return -1;
+}
+
+/* Makes a closed region busy: until its state is set again, nobody else changes it, whatever code of the user's runs
+ * meanwhile (an argument's export, a filter of warnings, a finalizer). -1 with RegionError. */
+static int make_busy(Region *self) {
+  int state = CLOSED;
+  return atomic_compare_exchange_strong(&self->state, &state, BUSY) ? 0 : refuse_busy(state);
+}
+
+/* (arguments, device or -1, stream's handle or None, keep on error, resident): what __init__ was given. */
+static PyObject *region_prepare(PyObject *object, PyObject *given) {
+  Region *self = (Region *)object;
+  PyObject *arguments, *stream;
+  int device, keep_on_error, resident;
+  if (!PyArg_ParseTuple(given, "O!iOpp:_prepare", &PyTuple_Type, &arguments, &device, &stream, &keep_on_error,
+                        &resident) ||
+      make_busy(self) < 0)
+    return NULL;
+  PyObject *old_arguments = self->arguments, *old_stream = self->stream;
+  self->arguments = Py_NewRef(arguments);
+  self->stream = Py_NewRef(stream);
+  self->device = device;
+  self->keep_on_error = keep_on_error;
+  self->resident = resident;
+  atomic_store(&self->state, CLOSED);
+  Py_XDECREF(old_arguments); /* their end may run any code */
+  Py_XDECREF(old_stream);
+  Py_RETURN_NONE;
 }
 
 /* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
@@ -592,6 +667,14 @@ static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_option
   return found;
 }
 
+static PyObject *take_pointers(Region *self) {
+  lock();
+  PyObject *pointers = self->pointers;
+  self->pointers = NULL;
+  unlock();
+  return pointers;
+}
+
 /* Ends the open region; its pointers die, the arrays are released. Returns the first failure's status. */
 static int region_end(Region *self, int outcome, int *warnings) {
   int status, waited;
@@ -617,7 +700,9 @@ static int region_end(Region *self, int outcome, int *warnings) {
   Held *held = self->held;
   self->held = NULL;
   self->region = NULL;
+  PyObject *pointers = take_pointers(self);
   release_held(held, self->count);
+  Py_XDECREF(pointers);
   if (self->tag) trace_left(self);
   atomic_store(&self->state, CLOSED);
   return status;
@@ -635,8 +720,8 @@ static void region_finalize(PyObject *object) {
   PyObject *its_type, *its_value, *its_traceback; /* of its end */
   PyErr_Fetch(&its_type, &its_value, &its_traceback);
   if (status == OA_OK &&
-      PyErr_WarnEx(PyExc_ResourceWarning, "offload_args: a region was never left; what it wrote is lost: use `with`",
-                   1) < 0)
+      PyErr_WarnEx(PyExc_ResourceWarning,
+                   "offload_args: a region was never left; what it wrote is lost: use `with`, or close()", 1) < 0)
     report(NULL);
   PyErr_Restore(its_type, its_value, its_traceback);
   if (PyErr_Occurred()) report(NULL);
@@ -650,6 +735,7 @@ static void region_dealloc(PyObject *object) {
   region_finalize(object);
   Py_XDECREF(self->arguments);
   Py_XDECREF(self->stream);
+  Py_XDECREF(self->pointers);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -689,15 +775,19 @@ static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *hel
   }
   Py_ssize_t refused = -1;
   int result = 1;
-  lock(); /* an array's flag is read and cleared as one step */
+  lock(); /* all flags are read, and cleared, as one step */
   for (Py_ssize_t i = 0; i < count && result > 0; i++) {
     if (held[i].array == NULL) continue;
-    int flags = 0;
-    result = read_ndarray(&items[i], &arrays[i], &flags);
-    if (result > 0) find_bytes(&held[i], &arrays[i]);
-    if (result > 0 && !hold(&held[i], flags & ARRAY_WRITEABLE)) arrays[i].flags |= OA_READ_ONLY;
+    result = read_ndarray(&items[i], &arrays[i], &items[i].flags);
     if (result == 0) refused = i;
+    if (result <= 0) break;
+    find_bytes(&held[i], &arrays[i]);
+    held[i].unaligned = !(items[i].flags & ARRAY_ALIGNED);
+    held[i].writeable = was_writeable(&held[i], items[i].flags & ARRAY_WRITEABLE);
+    if (!held[i].writeable) arrays[i].flags |= OA_READ_ONLY;
   }
+  for (Py_ssize_t i = 0; i < count && result > 0; i++)
+    if (held[i].array != NULL) hold(&held[i], items[i].flags & ARRAY_WRITEABLE);
   unlock();
   if (refused >= 0) {
     PyObject *none = PyObject_CallFunction(python.refuse, "On", items[refused].source, refused + 1);
@@ -731,8 +821,23 @@ static PyObject *packed_strides(const oa_array *array) {
   return tuple_of(array->ndim, strides);
 }
 
+/* Warns of an array that does not travel as it lies. -1 with an exception. */
+static int warn_packed(const Region *self, const oa_array *array, const Held *held, Py_ssize_t position) {
+  if (held->unaligned && held->low < held->high)
+    return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
+                            "offload_args: argument %zd is not aligned to its items of %lld bytes: it is packed into "
+                            "aligned memory on its way; lend an aligned copy, such as x.copy(), to avoid that",
+                            position, (long long)oa_itemsize(array->dtype));
+  if (array->packed && array->direction != OA_SCRATCH)
+    return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
+                            "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
+                            "packed on its way; lend a contiguous array to avoid that",
+                            position);
+  return 0;
+}
+
 /* The tuple that `as` binds; warns of what was packed. */
-static PyObject *make_pointers(Region *self, const oa_array *arrays, int device) {
+static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held *held, int device) {
   PyObject *pointers = PyTuple_New(self->count);
   for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) {
     const oa_array *array = &arrays[i];
@@ -743,12 +848,7 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, int device)
     if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
   }
   for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) /* once the tuple is whole: others may see it then */
-    if (arrays[i].packed && arrays[i].direction != OA_SCRATCH &&
-        PyErr_WarnFormat(python.packed_warning, self->stacklevel,
-                         "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
-                         "packed on its way; lend a contiguous array to avoid that",
-                         i + 1) < 0)
-      Py_CLEAR(pointers);
+    if (warn_packed(self, &arrays[i], &held[i], i + 1) < 0) Py_CLEAR(pointers);
   return pointers;
 }
 
@@ -776,8 +876,8 @@ static PyObject *region_enter_open(Region *self) {
   oa_region_options options = {.once = self->once};
   PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
-  if (self->arguments == NULL || !PyTuple_Check(self->arguments)) {
-    PyErr_SetString(PyExc_TypeError, "offload_args: a region needs its arguments as a tuple");
+  if (self->arguments == NULL) {
+    PyErr_SetString(python.entered_error, "offload_args: this region was never initialised: call its __init__ first");
     return NULL;
   }
   self->count = PyTuple_Size(self->arguments);
@@ -794,7 +894,7 @@ static PyObject *region_enter_open(Region *self) {
   }
   memset(items, 0, count * sizeof *items);
   memset(arrays, 0, count * sizeof *arrays);
-  if (self->stream != NULL) {
+  if (self->stream != NULL && self->stream != Py_None) {
     options.stream = PyLong_AsVoidPtr(self->stream);
     if (PyErr_Occurred()) goto done;
     options.has_stream = 1;
@@ -811,7 +911,7 @@ static PyObject *region_enter_open(Region *self) {
     }
   if (enter_core(self, device, &options, arrays) < 0) goto done;
   entered = 1;
-  pointers = make_pointers(self, arrays, device);
+  pointers = make_pointers(self, arrays, held, device);
 
 done:
   Py_XDECREF(names);
@@ -820,6 +920,7 @@ done:
   if (arrays != few_arrays) PyMem_Free(arrays);
   if (pointers != NULL) {
     self->held = held;
+    self->pointers = Py_NewRef(pointers);
     return pointers;
   }
   if (entered) {
@@ -837,12 +938,7 @@ done:
 
 static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   Region *self = (Region *)object;
-  int closed = CLOSED;
-  if (!atomic_compare_exchange_strong(&self->state, &closed, BUSY)) {
-    PyErr_SetString(python.entered_error,
-                    "offload_args: this region is open already: make another one for the inner block");
-    return NULL;
-  }
+  if (make_busy(self) < 0) return NULL;
   PyObject *pointers = region_enter_open(self);
   atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
   return pointers;
@@ -869,11 +965,25 @@ static void add_note(PyObject *body) {
   Py_XDECREF(traceback);
 }
 
+/* Puts on the body's exception which results are lost. Keeps the current exception. */
+static void note_discarded(PyObject *body) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *note = PyUnicode_FromFormat("offload_args: %s", oa_last_warning());
+  PyObject *none = note == NULL ? NULL : PyObject_CallMethodObjArgs(body, name_add_note, note, NULL);
+  if (none == NULL) PyErr_Clear();
+  Py_XDECREF(none);
+  Py_XDECREF(note);
+  PyErr_Restore(type, value, traceback);
+}
+
 /* Leaves the region, if it is open; body: the exception that its body raised, or NULL. -1 with an exception. */
 static int leave(Region *self, PyObject *body) {
-  int open = OPEN, warnings = 0;
-  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) return 0; /* it was left before */
+  int state = OPEN, warnings = 0;
+  if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
+    return state == CLOSED ? 0 : refuse_busy(state); /* closed: it was left before */
   int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
+  if (body != NULL && warnings > 0) note_discarded(body);
   if (status != OA_OK) {
     if (body == NULL) return -1;
     add_note(body);
@@ -892,6 +1002,38 @@ static PyObject *region_exit(PyObject *object, PyObject *arguments) {
   if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
   if (leave((Region *)object, type == Py_None ? NULL : body) < 0) return NULL;
   Py_RETURN_FALSE;
+}
+
+static PyObject *region_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  if (leave((Region *)object, NULL) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *region_discard(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  int open = OPEN;
+  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_NONE;
+  if (region_end(self, OA_DISCARD, NULL) != OA_OK || PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* () -> the pointers that it gave, None unless it is open */
+static PyObject *region_pointers(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  lock();
+  PyObject *pointers = Py_NewRef(self->pointers != NULL ? self->pointers : Py_None);
+  unlock();
+  return pointers;
+}
+
+/* () -> the handle of the stream that its calls go to */
+static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  void *stream = NULL;
+  if (atomic_load(&self->state) == OPEN && oa_region_stream(self->region, &stream) == OA_OK)
+    return PyLong_FromVoidPtr(stream);
+  PyErr_SetString(python.entered_error, "offload_args.stream: the region is not open; enter it first");
+  return NULL;
 }
 
 /* Appends what call() lends to the list. */
@@ -922,45 +1064,69 @@ static void leave_raising(Region *self) {
   PyErr_Restore(type, newer, traceback);
 }
 
+/* What of a call's arguments is lent, as a tuple; NULL with an exception. */
+static PyObject *find_lent(PyObject *arguments, PyObject *keywords) {
+  PyObject *name, *value, *lent = PyList_New(0), *found = NULL;
+  int failed = lent == NULL;
+  Py_ssize_t count = PyTuple_Size(arguments), at = 0;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
+  while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
+  if (!failed) found = PyList_AsTuple(lent);
+  Py_XDECREF(lent);
+  return found;
+}
+
+/* Calls the function with pointers in place of what is lent; keywords are changed. */
+static PyObject *call_with(PyObject *function, PyObject *arguments, PyObject *keywords, PyObject *lent,
+                           PyObject *pointers) {
+  const Py_ssize_t count = PyTuple_Size(arguments), lent_count = PyTuple_Size(lent);
+  Py_ssize_t at = 0, next = 0;
+  PyObject *name, *value, *result = NULL, *passed = PyTuple_New(count); /* filled at once: others see it whole only */
+  int failed = passed == NULL;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) {
+    PyObject *one = PyTuple_GetItem(arguments, i);
+    if (next < lent_count && one == PyTuple_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
+    PyTuple_SetItem(passed, i, Py_NewRef(one));
+  }
+  while (!failed && PyDict_Next(keywords, &at, &name, &value))
+    if (next < lent_count && value == PyTuple_GetItem(lent, next))
+      failed = PyDict_SetItem(keywords, name, PyTuple_GetItem(pointers, next++)) < 0;
+  if (!failed) result = PyObject_Call(function, passed, keywords);
+  Py_XDECREF(passed);
+  return result;
+}
+
 /* offload_args.call: enters the region with the arrays among the arguments, calls with their pointers, leaves. */
 static PyObject *region_call(PyObject *object, PyObject *given) {
   Region *self = (Region *)object;
-  PyObject *function, *arguments, *keywords, *name, *value;
-  if (!PyArg_ParseTuple(given, "OO!O!:_call", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords))
+  PyObject *function, *arguments, *keywords, *pointers = NULL, *result = NULL, *old = NULL;
+  if (!PyArg_ParseTuple(given, "OO!O!:_call", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords) ||
+      (keywords = PyDict_Copy(keywords)) == NULL) /* others may change the caller's */
     return NULL;
-  const Py_ssize_t count = PyTuple_Size(arguments);
-  Py_ssize_t at = 0, next = 0;
-  PyObject *pointers = NULL, *result = NULL, *lent = PyList_New(0), *passed = NULL;
-  int failed = lent == NULL;
-  for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
-  while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
-  if (failed) goto done;
-  Py_CLEAR(self->arguments);
-  self->arguments = PyList_AsTuple(lent);
-  self->once = 1;
-  self->stacklevel = 2;
-  if (self->arguments == NULL || (pointers = region_enter(object, NULL)) == NULL) goto done;
-  const Py_ssize_t lent_count = PyList_Size(lent);
-  passed = PyTuple_New(count); /* filled at once: no other code sees it before it is whole */
-  failed = passed == NULL;
-  for (Py_ssize_t i = 0; i < count && !failed; i++) {
-    PyObject *one = PyTuple_GetItem(arguments, i);
-    if (next < lent_count && one == PyList_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
-    PyTuple_SetItem(passed, i, Py_NewRef(one));
+  if (make_busy(self) < 0) {
+    Py_DECREF(keywords);
+    return NULL;
   }
-  for (at = 0; !failed && PyDict_Next(keywords, &at, &name, &value);)
-    if (next < lent_count && value == PyList_GetItem(lent, next))
-      failed = PyDict_SetItem(keywords, name, PyTuple_GetItem(pointers, next++)) < 0;
-  if (!failed) result = PyObject_Call(function, passed, keywords);
-  if (result == NULL)
-    leave_raising(self);
-  else if (leave(self, NULL) < 0)
-    Py_CLEAR(result);
-
-done:
+  PyObject *lent = find_lent(arguments, keywords);
+  if (lent != NULL) {
+    old = self->arguments;
+    self->arguments = Py_NewRef(lent);
+    self->once = 1;
+    self->stacklevel = 2;
+    pointers = region_enter_open(self);
+  }
+  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
+  if (pointers != NULL) {
+    result = call_with(function, arguments, keywords, lent, pointers);
+    if (result == NULL)
+      leave_raising(self);
+    else if (leave(self, NULL) < 0)
+      Py_CLEAR(result);
+  }
+  Py_XDECREF(old);
   Py_XDECREF(lent);
-  Py_XDECREF(passed);
   Py_XDECREF(pointers);
+  Py_DECREF(keywords);
   return result;
 }
 
@@ -968,7 +1134,22 @@ static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS,
      "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
     {"__exit__", region_exit, METH_VARARGS, "Leave it: what was written comes down, unless the body raised."},
+    {"open", region_enter, METH_NOARGS,
+     "Enter the region, as `with` does: return a tuple of one DevicePtr an argument.\n\n"
+     "For what no block encloses, such as the cells of a notebook; close() or discard() ends it. One that is collected "
+     "open is discarded with a ResourceWarning.\n\n"
+     "Raises RegionError if it is open already, and what entering raises."},
+    {"close", region_close, METH_NOARGS,
+     "Leave the region as the end of a `with` block does: what was written comes down, its pointers die.\n\n"
+     "A region that is not open is left alone; one that was closed may be opened again. Raises and warns what leaving "
+     "does."},
+    {"discard", region_discard, METH_NOARGS,
+     "Leave the region as a `with` block does that raises: nothing comes down, its pointers die.\n\n"
+     "A region that is not open is left alone. `on_error` does not count. Raises what the device does."},
+    {"_pointers", region_pointers, METH_NOARGS, NULL},
+    {"_calls_to", region_stream, METH_NOARGS, NULL},
     {"_call", region_call, METH_VARARGS, NULL},
+    {"_prepare", region_prepare, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1009,7 +1190,7 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (pointer == NULL) return NULL;
   int ndim = (int)PyTuple_Size(shape);
   if (ndim > 64 || PyTuple_Size(strides) != ndim) {
-    PyErr_SetString(PyExc_ValueError, "offload_args: a pointer has at most 64 dimensions, with a stride each");
+    PyErr_SetString(python.argument_error, "DevicePtr: a pointer has at most 64 dimensions, with a stride each");
     return NULL;
   }
   if (read_integers(shape, dims) < 0 || read_integers(strides, dims + 64) < 0) return NULL;
@@ -1027,15 +1208,16 @@ static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
   return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
 }
 
-/* (pointer) -> (readable, writable, borrowed, escaped, nbytes) */
+/* (pointer) -> (readable, writable, borrowed, escaped, nbytes, scratch, valid, written) */
 static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   oa_pointer_info info;
   if (pointer == NULL) return NULL;
   int status = oa_pointer_query(pointer->handle, &info);
   if (status != OA_OK) return fail(status);
-  return Py_BuildValue("NNNNL", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
-                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes);
+  return Py_BuildValue("NNNNLNNN", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
+                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes,
+                       PyBool_FromLong(info.scratch), PyBool_FromLong(info.valid), PyBool_FromLong(info.written));
 }
 
 static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
@@ -1084,6 +1266,66 @@ static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Py_BEGIN_ALLOW_THREADS status = oa_pointer_assign(pointer->handle, array.data, array.ndim, array.shape, strides);
   Py_END_ALLOW_THREADS release_item(&item);
   if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* The shape and strides of a pointer; -1 with an exception. */
+static int read_dims(const Pointer *pointer, int64_t *shape, int64_t *strides) {
+  return read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0 ? -1 : 0;
+}
+
+/* (pointer, array): what fill and read have in common; array has the pointer's dtype. It is looked at or written. */
+static PyObject *with_array(PyObject *arguments,
+                            int (*function)(const Pointer *, void *, int, const int64_t *, const int64_t *)) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  int flags, status;
+  int64_t shape[64], strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0 || read_dims(pointer, shape, strides) < 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no array that a device can hold");
+    return NULL;
+  }
+  const int ndim = (int)PyTuple_Size(pointer->shape);
+  Py_BEGIN_ALLOW_THREADS status = function(pointer, array.data, ndim, shape, strides);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static int fill_with(const Pointer *pointer, void *value, int ndim, const int64_t *shape, const int64_t *strides) {
+  return oa_pointer_fill(pointer->handle, value, ndim, shape, strides);
+}
+
+static int read_to(const Pointer *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides) {
+  return oa_pointer_read(pointer->handle, values, ndim, shape, strides);
+}
+
+static PyObject *pointer_fill(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return with_array(arguments, fill_with);
+}
+static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return with_array(arguments, read_to);
+}
+
+/* (pointer, source): both have the same shape. */
+static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object, *from;
+  int status;
+  int64_t shape[64], strides[64], source_strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO", &object, &from)) return NULL;
+  Pointer *pointer = as_pointer(object), *source = pointer == NULL ? NULL : as_pointer(from);
+  if (source == NULL || read_dims(pointer, shape, strides) < 0 || read_dims(source, shape, source_strides) < 0)
+    return NULL;
+  const int ndim = (int)PyTuple_Size(pointer->shape);
+  Py_BEGIN_ALLOW_THREADS status =
+      oa_pointer_copy(pointer->handle, strides, source->handle, source_strides, ndim, shape);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;
 }
 
@@ -1214,6 +1456,9 @@ static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return update(arguments, oa_update_from);
 }
 static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
+static PyObject *update_check(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return update(arguments, oa_update_check);
+}
 
 /* (array) -> bool: it is an array that is lent, or a part of one */
 static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
@@ -1258,39 +1503,145 @@ static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, i
 static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_keep); }
 static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
 
-/* (id of an array that is going): the driver may be gone when the interpreter is. */
-static PyObject *owner_gone(PyObject *Py_UNUSED(module), PyObject *argument) {
-  void *owner = PyLong_AsVoidPtr(argument);
-  if (owner == NULL && PyErr_Occurred()) return NULL;
-  int status = OA_OK;
-  if (!atomic_load(&leaving_process)) {
-    Py_BEGIN_ALLOW_THREADS status = oa_owner_gone(owner);
+/* -- libraries -------------------------------------------------------------------------------------------------------- */
+/* What was raised where the core had called back: raised on the same thread by what reports the failed call. */
+static _Thread_local PyObject *postponed;
+
+static PyObject *take_postponed(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *error = postponed;
+  postponed = NULL;
+  return error != NULL ? error : Py_NewRef(Py_None);
+}
+
+/* Puts the current exception aside, if it is none of Exception, such as Ctrl-C; else *text becomes what it says. */
+static void postpone_exception(char *text, size_t size) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (PyErr_GivenExceptionMatches(type, PyExc_Exception)) {
+    PyObject *name = PyObject_GetAttrString(type, "__name__");
+    PyObject *said = name == NULL ? NULL : PyUnicode_FromFormat("looking for it failed: %U: %S", name, value);
+    const char *utf8 = said == NULL ? NULL : PyUnicode_AsUTF8AndSize(said, NULL);
+    snprintf(text, size, "%s", utf8 != NULL ? utf8 : "looking for it failed");
+    Py_XDECREF(said);
+    Py_XDECREF(name);
+    Py_XDECREF(value);
+  } else {
+    if (traceback != NULL) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(postponed);
+    postponed = value;
+    snprintf(text, size, "looking for it was interrupted");
+  }
+  PyErr_Clear();
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+}
+
+/* What the core calls when a library is first needed: an oa_library_loader. In C, so that whatever is raised anywhere in
+ * the search is caught here. */
+static int load_library(const char *name, char *text, size_t size) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject *failure = PyObject_CallFunction(python.load, "s", name);
+  const char *said = failure == NULL ? NULL : PyUnicode_AsUTF8AndSize(failure, NULL);
+  if (said == NULL)
+    postpone_exception(text, size);
+  else
+    snprintf(text, size, "%s", said);
+  Py_XDECREF(failure);
+  PyGILState_Release(state);
+  return text[0] == '\0' ? OA_OK : OA_ERROR_LIBRARY;
+}
+
+/* -- pinned memory ---------------------------------------------------------------------------------------------------- */
+/* A buffer that frees itself: with no code of Python's, in which a signal handler might raise. */
+typedef struct {
+  PyObject_HEAD int device;
+  void *memory;
+  int64_t nbytes;
+} Pinned;
+
+static void pinned_dealloc(PyObject *object) {
+  Pinned *self = (Pinned *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (self->memory != NULL && !leaving_process) {
+    Py_BEGIN_ALLOW_THREADS oa_pinned_release(self->device, self->memory, (size_t)self->nbytes);
     Py_END_ALLOW_THREADS
   }
-  if (status != OA_OK) return fail(status);
-  Py_RETURN_NONE;
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static int pinned_getbuffer(PyObject *object, Py_buffer *buffer, int flags) {
+  Pinned *self = (Pinned *)object;
+  return PyBuffer_FillInfo(buffer, object, self->memory, (Py_ssize_t)self->nbytes, 0, flags);
+}
+
+static PyType_Slot pinned_slots[] = {
+    {Py_bf_getbuffer, pinned_getbuffer},
+    {Py_tp_dealloc, pinned_dealloc},
+    {Py_tp_doc, "Host memory that a device copies from and to directly, freed with its last user."},
+    {0, NULL},
+};
+
+static PyType_Spec pinned_spec = {
+    .name = "offload_args._array.Pinned",
+    .basicsize = sizeof(Pinned),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = pinned_slots,
+};
+
+static PyTypeObject *pinned_type;
+
+/* (device, nbytes) -> a writable buffer. For want of memory what garbage holds is freed, as when a region is entered. */
+static PyObject *pinned(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int device, status;
+  long long nbytes;
+  if (!PyArg_ParseTuple(arguments, "iL", &device, &nbytes)) return NULL;
+  Pinned *self = (Pinned *)((allocfunc)PyType_GetSlot(pinned_type, Py_tp_alloc))(pinned_type, 0);
+  if (self == NULL) return NULL;
+  self->device = device;
+  self->nbytes = nbytes;
+  Py_BEGIN_ALLOW_THREADS status = oa_pinned_allocate(device, (size_t)nbytes, &self->memory);
+  Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) {
+    PyObject *collected = PyObject_CallNoArgs(python.collect);
+    if (collected != NULL) {
+      Py_DECREF(collected);
+      Py_BEGIN_ALLOW_THREADS status = oa_pinned_allocate(device, (size_t)nbytes, &self->memory);
+      Py_END_ALLOW_THREADS
+    }
+  }
+  if (status != OA_OK && !PyErr_Occurred()) fail(status);
+  if (PyErr_Occurred()) Py_CLEAR(self);
+  return (PyObject *)self;
 }
 
 /* -- devices ---------------------------------------------------------------------------------------------------------- */
+/* The text of a name, which lives as long as the object; NULL with ArgumentError for what is no text, or has characters
+ * that C or a message would not show: a NUL, a new line. */
+static const char *text_of_name(PyObject *name) {
+  Py_ssize_t length = 0, shown = 0;
+  const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
+  while (text != NULL && (unsigned char)text[shown] >= ' ') shown++;
+  if (text != NULL && shown == length) return text;
+  PyErr_Format(python.argument_error, "Device: name needs a string such as \"cuda:0\" or \"host\", got %R", name);
+  return NULL;
+}
+
 static PyObject *device_open(PyObject *Py_UNUSED(module), PyObject *argument) {
-  PyObject *bytes = PyUnicode_AsUTF8String(argument);
-  if (bytes == NULL) return NULL;
-  const char *name = PyBytes_AsString(bytes);
+  const char *name = text_of_name(argument);
   int device = -1, status;
+  if (name == NULL) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_open(name, &device);
-  Py_END_ALLOW_THREADS Py_DECREF(bytes);
-  return status == OA_OK ? PyLong_FromLong(device) : fail(status);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(device) : fail(status);
 }
 
 /* (backend) -> the number of its devices; 0 where its driver is missing */
 static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
-  PyObject *bytes = PyUnicode_AsUTF8String(argument);
-  if (bytes == NULL) return NULL;
-  const char *backend = PyBytes_AsString(bytes);
+  const char *backend = text_of_name(argument);
   int count = 0, status;
+  if (backend == NULL) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_count(backend, &count);
-  Py_END_ALLOW_THREADS Py_DECREF(bytes);
-  return status == OA_OK ? PyLong_FromLong(count) : fail(status);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
 static int as_int(PyObject *object) { return (int)PyLong_AsLong(object); }
@@ -1452,7 +1803,7 @@ static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
     for (int i = 0; i < BUCKETS; i++)
       for (Held *held = locked[i]; held != NULL; held = held->next) {
-        set_writeable(held->array, 1);
+        if (held->writeable) set_writeable(held->array, 1);
         held->counted = 0; /* the regions are the parent's */
       }
   memset(locked, 0, sizeof locked);
@@ -1467,17 +1818,35 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"ndarray",        "pointer",        "declared",          "ctypes",
-                          "resolve",        "refuse",         "dtype_code",        "raise_status",
-                          "default_device", "packed_warning", "unwritten_warning", "entered_error",
-                          "watch_owner",    "collect",        "is_array",          NULL};
+  static char *names[] = {"ndarray",
+                          "pointer",
+                          "declared",
+                          "ctypes",
+                          "resolve",
+                          "refuse",
+                          "dtype_code",
+                          "raise_status",
+                          "default_device",
+                          "packed_warning",
+                          "unwritten_warning",
+                          "entered_error",
+                          "argument_error",
+                          "collect",
+                          "is_array",
+                          "load",
+                          NULL};
   PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOO", names, &python.ndarray, &python.pointer,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOOO", names, &python.ndarray, &python.pointer,
                                    &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
                                    &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
                                    &python.packed_warning, &python.unwritten_warning, &python.entered_error,
-                                   &python.watch_owner, &python.collect, &python.is_array))
+                                   &python.argument_error, &python.collect, &python.is_array, &python.load))
     return NULL;
+  python.base = PyObject_GetAttrString(python.ndarray, "base");
+  python.flags = PyObject_GetAttrString(python.ndarray, "flags");
+  python.array_struct = PyObject_GetAttrString(python.ndarray, "__array_struct__");
+  python.setflags = PyObject_GetAttrString(python.ndarray, "setflags");
+  if (!python.base || !python.flags || !python.array_struct || !python.setflags) return NULL;
   PyObject *backend = PyImport_ImportModule("_cffi_backend");
   if (backend == NULL) return NULL;
   capsule = PyObject_GetAttrString(backend, "_C_API");
@@ -1493,9 +1862,10 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   }
   PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
                       python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
-                      python.packed_warning, python.unwritten_warning, python.entered_error, python.watch_owner,
-                      python.collect,        python.is_array};
+                      python.packed_warning, python.unwritten_warning, python.entered_error, python.argument_error,
+                      python.collect,        python.is_array,          python.load};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
+  oa_library_set_loader(load_library);
   Py_RETURN_NONE;
 }
 
@@ -1507,13 +1877,18 @@ static PyMethodDef functions[] = {
     {"address", address, METH_O, NULL},
     {"export", export, METH_O, NULL},
     {"assign", assign, METH_VARARGS, NULL},
+    {"fill", pointer_fill, METH_VARARGS, NULL},
+    {"copy", pointer_copy, METH_VARARGS, NULL},
+    {"read", pointer_read, METH_VARARGS, NULL},
     {"dlpack", dlpack, METH_VARARGS, NULL},
     {"update_from", update_from, METH_VARARGS, NULL},
     {"update_to", update_to, METH_VARARGS, NULL},
+    {"update_check", update_check, METH_VARARGS, NULL},
     {"is_lent", lent_array, METH_O, NULL},
     {"keep", keep, METH_VARARGS, NULL},
     {"release", release, METH_VARARGS, NULL},
-    {"owner_gone", owner_gone, METH_O, NULL},
+    {"pinned", pinned, METH_VARARGS, NULL},
+    {"take_postponed", take_postponed, METH_NOARGS, NULL},
     {"device_open", device_open, METH_O, NULL},
     {"device_count", device_count, METH_O, NULL},
     {"device_info", device_info, METH_O, NULL},
@@ -1551,19 +1926,16 @@ PyMODINIT_FUNC PyInit__array(void) {
 #endif
   locked_mutex_init();
   deferred = PyList_New(0);
-  name_array_struct = PyUnicode_InternFromString("__array_struct__");
-  name_base = PyUnicode_InternFromString("base");
-  name_flags = PyUnicode_InternFromString("flags");
+  watched = PyDict_New();
   name_owndata = PyUnicode_InternFromString("owndata");
-  name_setflags = PyUnicode_InternFromString("setflags");
   name_array = PyUnicode_InternFromString("array");
   name_as_array = PyUnicode_InternFromString("__array__");
   name_add_note = PyUnicode_InternFromString("add_note");
   pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
+  pinned_type = (PyTypeObject *)PyType_FromSpec(&pinned_spec);
   PyObject *region_type = PyType_FromSpec(&region_spec);
-  if (deferred == NULL || name_array_struct == NULL || name_base == NULL || name_flags == NULL ||
-      name_owndata == NULL || name_setflags == NULL || name_array == NULL || name_as_array == NULL ||
-      name_add_note == NULL || pointer_type == NULL || region_type == NULL ||
+  if (deferred == NULL || watched == NULL || name_owndata == NULL || name_array == NULL || name_as_array == NULL ||
+      name_add_note == NULL || pointer_type == NULL || region_type == NULL || pinned_type == NULL ||
       PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0 ||
       PyModule_AddObjectRef(module, "Region", region_type) < 0 || add_version(module) < 0)
     Py_CLEAR(module);

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from .device import Device, by_number
+from .device import Device, by_number, check_shape
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    OffloadError,
     SizeOverflowError,
     StalePointerError,
     WrongDeviceError,
@@ -27,6 +28,7 @@ __all__ = ["In", "InOut", "Out", "Scratch"]
 _BORROWED: Final = 2
 _READ_ONLY: Final = 1
 _MAX_SIZE: Final = 2**63 - 1
+_MAX_ADDRESS: Final = 2**64 - 1
 _DLPACK_HOST: Final = (1, 3)  # plain and pinned
 _DLPACK_CUDA: Final = 2
 
@@ -86,13 +88,7 @@ class Scratch:
             self.shape = tuple(operator.index(extent) for extent in extents)
         except TypeError:
             raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shape!r}") from None
-        size = self.dtype.itemsize
-        for extent in self.shape:
-            if extent < 0:
-                raise ArgumentError(f"Scratch: shape needs extents of 0 or more, got {self.shape}")
-            size *= extent
-        if size > _MAX_SIZE:
-            raise SizeOverflowError(f"Scratch: shape {self.shape} of {self.dtype.name} needs {size} bytes; lend less")
+        check_shape("Scratch", self.shape, self.dtype)
 
     def __repr__(self) -> str:
         return f"Scratch({self.shape}, {self.dtype.name})"
@@ -133,7 +129,7 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     if hasattr(argument, "__dlpack__"):
         return _from_dlpack(argument, where)
     if hasattr(argument, "__array_interface__") or hasattr(argument, "__array_struct__"):
-        return np.asarray(argument)
+        return _from_interface(argument, where)
     if argument is None or isinstance(argument, (str, bool, int, float, complex)):
         raise ArgumentTypeError(f"{where} is {kind}, not an array: pass np.asarray(x), or the value to the call itself")
     raise ArgumentTypeError(
@@ -142,42 +138,86 @@ def resolve(argument: Any, position: int, device: int) -> Any:
 
 
 def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
-    if argument.__dlpack_device__()[0] not in _DLPACK_HOST:
+    if _dlpack_device(argument, where)[0] not in _DLPACK_HOST:
         raise ArgumentTypeError(
             f"{where}: {type(argument).__name__} is on a device and has no __cuda_array_interface__: pass one that has"
         )
     try:
         return np.from_dlpack(argument)
+    except OffloadError:  # of what its export did with this package
+        raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
             f"{where}: {type(argument).__name__} can't be had as an array with no copy ({error}): pass an ndarray"
         ) from error
 
 
-def _borrow(argument: Any, interface: dict[str, Any], where: str, device: int) -> tuple[Any, ...]:
+def _dlpack_device(argument: Any, where: str) -> tuple[int, int]:
+    found = argument.__dlpack_device__()
+    try:
+        kind, index = found
+        return operator.index(kind), operator.index(index)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{where}: {type(argument).__name__}.__dlpack_device__ needs to return two integers, got {found!r}"
+        ) from None
+
+
+def _from_interface(argument: Any, where: str) -> NDArray[Any]:
+    try:
+        return np.asarray(argument)
+    except OffloadError:
+        raise
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"{where}: {type(argument).__name__} can't be had as an array ({error}): pass an ndarray"
+        ) from error
+
+
+def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any, ...]:
     kind = type(argument).__name__
+    if not isinstance(interface, dict):
+        raise ArgumentTypeError(f"{where}: {kind}.__cuda_array_interface__ needs to be a dict, got {interface!r}")
     if interface.get("mask") is not None:
         raise ArgumentTypeError(f"{where}: {kind} has a mask, which would be lost")
-    dtype = np.dtype(interface["typestr"])
+    try:
+        dtype = np.dtype(interface["typestr"])
+        shape = tuple(map(operator.index, interface["shape"]))
+        strides = interface.get("strides")
+        strides = c_strides(shape, dtype.itemsize) if strides is None else tuple(map(operator.index, strides))
+        address, read_only = interface["data"]
+        address = operator.index(address or 0)
+        stream = interface.get("stream")
+        stream = None if stream is None else operator.index(stream)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"{where}: {kind}.__cuda_array_interface__ is not as its version 3 has it "
+            f"({type(error).__name__}: {error}): {interface!r}"
+        ) from None
     code = code_of(dtype)
     if code < 0:
         raise DTypeError(f"{where}: {kind} has dtype {dtype!r}{_advice(dtype)}")
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides")
+    check_shape(f"{where}: {kind}", shape, dtype)
+    if len(strides) != len(shape):
+        raise ArgumentError(f"{where}: {kind} has shape {shape} and strides {strides}: needs a stride for each extent")
+    if any(abs(stride) > _MAX_SIZE for stride in strides):
+        raise SizeOverflowError(f"{where}: {kind} has strides {strides}, which do not fit 64 bits")
+    if not 0 <= address <= _MAX_ADDRESS or not 0 <= (stream or 0) <= _MAX_ADDRESS:
+        raise SizeOverflowError(
+            f"{where}: {kind} has the address {address} and the stream {stream}: both need 0 to {_MAX_ADDRESS}"
+        )
     index = 0
     if hasattr(argument, "__dlpack_device__"):
-        found, index = argument.__dlpack_device__()
-        if int(found) != _DLPACK_CUDA:
+        found, index = _dlpack_device(argument, where)
+        if found != _DLPACK_CUDA:
             raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a CUDA GPU")
     home = Device(f"cuda:{index}")
     if device not in (-1, home.number):
         raise WrongDeviceError(
             f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
         )
-    address, read_only = interface["data"]
     flags = _BORROWED | (_READ_ONLY if read_only else 0)
-    strides = tuple(strides) if strides is not None else c_strides(shape, dtype.itemsize)
-    return code, shape, strides, address or 0, flags, home.number, interface.get("stream")
+    return code, shape, strides, address, flags, home.number, stream
 
 
 def dtype_code(array: NDArray[Any]) -> int:
@@ -189,8 +229,6 @@ def refuse(array: NDArray[Any], position: int) -> None:
     """Raise the DTypeError of an array that can't be lent as it is; position 0 is that of Device.keep."""
     dtype = array.dtype
     what = f"offload_args: argument {position}" if position else "Device.keep: array"
-    if code_of(dtype) >= 0:
-        raise DTypeError(f"{what} is not aligned to its {dtype.itemsize} bytes: pass x.copy()")
     raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
 
 

@@ -70,6 +70,9 @@ __all__ = [
 _DTYPES: Final = {DTYPE_NAMES.index(name): name for name in ("float32", "float64", "complex64", "complex128")}
 _ITEMSIZES: Final = dict(zip(_DTYPES, (4, 8, 8, 16), strict=True))
 
+# What the operands and options that _explain tells of raise: no DevicePtr, a dtype, an option, dimensions.
+_WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
+
 _HOST_CALLS: Final = 4  # in _array.device_info: whether a device's libraries run on the CPU
 
 _OPTIONS: Final = {
@@ -83,7 +86,7 @@ _OPTIONS: Final = {
 
 
 def _is_complex(code: int) -> bool:
-    return _DTYPES[code].startswith("complex")
+    return _DTYPES.get(code, "").startswith("complex")
 
 
 class _Enums(NamedTuple):
@@ -179,6 +182,7 @@ def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
 
 _AXPY = _Routine("axpy", "saxpy daxpy caxpy zaxpy", ordered=False)
 _SCAL = _Routine("scal", "sscal dscal cscal zscal", ordered=False)
+_SCAL_REAL = _Routine("scal", "sscal dscal csscal zdscal", ordered=False)
 _COPY = _Routine("copy", "scopy dcopy ccopy zcopy", ordered=False)
 _SWAP = _Routine("swap", "sswap dswap cswap zswap", ordered=False)
 _DOT = _Routine("dot", "sdot ddot - -", ordered=False)
@@ -284,6 +288,12 @@ def _stored(A: Pointer) -> tuple[int, int]:
     m, n = A._shape
     down, across = A._strides
     itemsize = _ITEMSIZES[A._code]
+    if m > 1 and n > 1:  # most matrices: one order, or none
+        if across == itemsize:
+            return 0, down // itemsize if down >= n * itemsize and down % itemsize == 0 else 0
+        if down == itemsize:
+            return across // itemsize if across >= m * itemsize and across % itemsize == 0 else 0, 0
+        return 0, 0
     if not m or not n:
         return m or 1, n or 1
     by_columns = by_rows = 0
@@ -307,7 +317,7 @@ def _one(routine: _Routine, x: Pointer) -> tuple[Any, _Enums, int, int]:
     try:
         itemsize, call, enums = routine[x._device, x._code]
         (n,), (stride,) = x._shape, x._strides
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"x": (x, 1)})
         raise
     if stride % itemsize:
@@ -323,7 +333,7 @@ def _two(routine: _Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]
         (size,), (stride_y,) = y._shape, y._strides
         if x._code != y._code:
             raise KeyError
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"x": (x, 1), "y": (y, 1)})
         raise
     if size != n:
@@ -342,8 +352,9 @@ def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
 
 
 def scal(alpha: Scalar, x: Pointer) -> None:
-    """Multiply x, of shape (n,), by alpha."""
-    call, _, n, inc = _one(_SCAL, x)
+    """Multiply x, of shape (n,), by alpha; a DevicePtr for alpha has x's dtype, or the real one of its precision."""
+    is_real = isinstance(alpha, DevicePtr) and not _is_complex(alpha._code)
+    call, _, n, inc = _one(_SCAL_REAL if is_real else _SCAL, x)
     call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
 
 
@@ -443,7 +454,7 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
         if code != x._code or code != y._code:
             raise KeyError
         op = ops[trans]
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(_GEMV, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
         raise
     inner, outer = (n, m) if trans == "N" else (m, n)
@@ -459,13 +470,13 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
         incy = stride_y // itemsize if size_y > 1 else 1
     if down == itemsize and (ld := across // itemsize) >= m > 0 and ld * itemsize == across:
         pass  # in Fortran order
-    elif across == itemsize and (ld := down // itemsize) >= n > 0 and ld * itemsize == down and m > 1:
+    elif across == itemsize and (ld := down // itemsize) >= n > 1 and ld * itemsize == down and m > 1:
         m, n, op = n, m, flipped_ops[trans]  # in C order
     else:
         by_columns, by_rows = _stored(A)
         if not by_columns and not by_rows:
             raise _inexpressible("gemv", "", A=A)
-        ld = by_columns or by_rows
+        ld = by_columns or by_rows  # a single row or column can be both, and by columns nothing is refused
         if not by_columns:
             m, n, op = n, m, flipped_ops[trans]
     if op is None:  # y^T = x^T (A^T)^H, of matrices of one row
@@ -486,7 +497,7 @@ def _rank_one(routine: _Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Point
         (size_y,), (stride_y,) = y._shape, y._strides
         if A._code != x._code or A._code != y._code:
             raise KeyError
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"x": (x, 1), "y": (y, 1), "A": (A, 2)})
         raise
     if size_x != m:
@@ -532,7 +543,7 @@ def _symmetric_vector(
             raise KeyError
         ld, ld_rows = _stored(A)
         fill = enums.uplo[not ld][uplo]
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, uplo=uplo)
         raise
     if columns != n:
@@ -582,7 +593,7 @@ def _triangular_vector(
             raise KeyError
         ld, ld_rows = _stored(A)
         fill, op, unit = enums.uplo[not ld][uplo], enums.op[not ld][trans], enums.diag[diag]
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"A": (A, 2), "x": (x, 1)}, uplo=uplo, trans=trans, diag=diag)
         raise
     if columns != n:
@@ -640,7 +651,7 @@ def gemm(
         ops_a = enums.op[0][trans_a], enums.op[1][trans_a]
         ops_b = enums.op[0][trans_b], enums.op[1][trans_b]
         stored_a, stored_b, stored_c = _stored(A), _stored(B), _stored(C)
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(_GEMM, {"A": (A, 2), "B": (B, 2), "C": (C, 2)}, trans_a=trans_a, trans_b=trans_b)
         raise
     if rows_a != m:
@@ -676,7 +687,7 @@ def _symmetric_matrix(
         sides = enums.side[0][side], enums.side[1][side]
         fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
         stored_a, stored_b, stored_c = _stored(A), _stored(B), _stored(C)
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"A": (A, 2), "B": (B, 2), "C": (C, 2)}, side=side, uplo=uplo)
         raise
     order = m if side == "L" else n
@@ -730,7 +741,7 @@ def _rank_k(
         ops = enums.op[0][trans], enums.op[1][trans]
         stored_a, stored_c = _stored(A), _stored(C)
         stored_b = stored_a if B is None else _stored(B)
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {name: (operand, 2) for name, operand in operands.items()}, uplo=uplo, trans=trans)
         raise
     hermitian = enums.conjugates and (routine is _HERK or routine is _HER2K)
@@ -820,7 +831,7 @@ def _triangular_matrix(
         ops = enums.op[0][trans], enums.op[1][trans]
         unit = enums.diag[diag]
         stored_a, stored_b = _stored(A), _stored(B)
-    except (AttributeError, KeyError, ValueError):
+    except _WRONG:
         _explain(routine, {"A": (A, 2), "B": (B, 2)}, side=side, uplo=uplo, trans=trans, diag=diag)
         raise
     order = m if side == "L" else n

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
 from . import _array
-from .errors import ArgumentError, ArgumentTypeError, SizeOverflowError
+from .display import html_table, plural, size_text
+from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters", "Device", "Memory", "Residency", "empty"]
 
+_MAX_SIZE = 2**63 - 1
+_MAX_DIMENSIONS = 64
 _MODES: tuple[Literal["off"], Literal["explicit"], Literal["auto"]] = ("off", "explicit", "auto")
 
 
@@ -73,26 +77,27 @@ class Residency(NamedTuple):
 class Device:
     """Name one device: "host", "cuda:0" or "sim:0".
 
-    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for a name whose
-    number is none.
+    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for what is no
+    name, such as "sim:01".
     """
 
-    __slots__ = ("name", "number")
+    __slots__ = ("_model", "name", "number")
 
     name: str
     number: int  #: what the core calls it; valid in this process
+    _model: str
 
     _opened: ClassVar[dict[int, Device]] = {}
 
     def __new__(cls, name: str) -> Device:
-        if not isinstance(name, str):
-            raise ArgumentError(f'Device: name needs a string such as "cuda:0" or "host", got {name!r}')
         number = _array.device_open(name)
         known = cls._opened.get(number)
         if known is not None:
             return known
         device = object.__new__(cls)
-        object.__setattr__(device, "name", _array.device_info(number)[0])
+        info = _array.device_info(number)
+        object.__setattr__(device, "name", info[0])
+        object.__setattr__(device, "_model", info[2])
         object.__setattr__(device, "number", number)
         return cls._opened.setdefault(number, device)
 
@@ -130,7 +135,7 @@ class Device:
     @property
     def model(self) -> str:
         """What its maker calls it, such as "NVIDIA H200"."""
-        return _array.device_info(self.number)[2]
+        return self._model
 
     @property
     def index(self) -> int:
@@ -209,13 +214,50 @@ class Device:
         return self.name
 
     def __repr__(self) -> str:
-        return f'Device("{self.name}")'
+        """Say what it is and what is lent to it."""
+        try:
+            now = self.counters
+        except OffloadError:  # in a forked child
+            return f'Device("{self.name}")'
+        return (
+            f'Device("{self.name}", {self._model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
+            f"{plural('region', now.regions)}, {size_text(now.memory_used)} in use)"
+        )
+
+    def _repr_html_(self) -> str | None:
+        try:
+            now = self.counters
+        except OffloadError:
+            return None
+        rows = [
+            ("model", self._model),
+            ("regions", f"{now.regions}"),
+            ("arrays in them", f"{now.mappings}"),
+            ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),
+            ("copied up", f"{now.copies_up} {plural('copy', now.copies_up)}, {size_text(now.bytes_up)}"),
+            ("copied down", f"{now.copies_down} {plural('copy', now.copies_down)}, {size_text(now.bytes_down)}"),
+            ("calls", f"{now.calls}"),
+        ]
+        return html_table(f'Device("{self.name}")', (), rows)
 
 
 def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"Device.{function}: array needs a NumPy array, got {type(array).__name__}")
     return array
+
+
+def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise the ArgumentError or SizeOverflowError of a shape that no array can have; extents of 0 count as 1."""
+    if any(extent < 0 for extent in shape):
+        raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shape}")
+    if len(shape) > _MAX_DIMENSIONS:
+        raise ArgumentError(f"{function}: shape needs at most {_MAX_DIMENSIONS} extents, got {len(shape)}")
+    nbytes = dtype.itemsize * math.prod(max(extent, 1) for extent in shape)
+    if nbytes > _MAX_SIZE or max(shape, default=0) > _MAX_SIZE:
+        raise SizeOverflowError(
+            f"{function}: shape {shape} of {dtype} needs {nbytes} bytes, which do not fit 64 bits; use less"
+        )
 
 
 def opened() -> tuple[Device, ...]:
@@ -260,8 +302,6 @@ def empty(
     Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had, and what
     numpy.dtype raises of what is no dtype.
     """
-    from .library import pinned_memory
-
     extents: tuple[int, ...]
     try:
         extents = (operator.index(shape),)  # type: ignore[arg-type]
@@ -273,14 +313,11 @@ def empty(
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
-    if any(n < 0 for n in extents):
-        raise ArgumentError(f"empty: shape needs extents of at least 0, got {shape!r}")
-    nbytes = kind.itemsize
-    for n in extents:
-        nbytes *= n
+    check_shape("empty", extents, kind)
+    if order not in ("C", "F"):
+        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
+    nbytes = kind.itemsize * math.prod(extents)
     if nbytes == 0:
         return np.empty(extents, kind, order)
-    if nbytes > np.iinfo(np.intp).max:
-        raise SizeOverflowError(f"empty: an array of shape {extents} and dtype {kind} does not fit 64 bits")
-    memory = pinned_memory(default_number() if device is None else as_device(device).number, nbytes)
+    memory = _array.pinned(default_number() if device is None else as_device(device).number, nbytes)
     return np.frombuffer(memory, kind).reshape(extents, order=order)

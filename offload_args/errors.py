@@ -6,7 +6,6 @@ The texts come from the core and name the call, the argument, what was needed, w
 from __future__ import annotations
 
 import re
-import threading
 from typing import Final, NoReturn
 
 from . import _array
@@ -62,7 +61,7 @@ class HostAccessError(OffloadError, TypeError):
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute that a device pointer has on GPUs only, so that hasattr() answers False elsewhere."""
+    """An attribute that a pointer or region has on GPUs only, or arrays on the host only: hasattr() answers False."""
 
 
 class HostPointerError(OffloadError, TypeError):
@@ -98,7 +97,7 @@ class PresentError(OffloadError, ValueError):
 
 
 class RegionError(OffloadError, RuntimeError):
-    """A region was entered while it is open."""
+    """A region was entered while it is open, or asked for what it has only then."""
 
 
 class InvalidDataError(OffloadError, RuntimeError):
@@ -181,7 +180,10 @@ _CALLERS: Final = {
     "oa_export": "DevicePtr",
     "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",
+    "oa_pointer_copy": "DevicePtr.copy_from",
+    "oa_pointer_fill": "DevicePtr.fill",
     "oa_pointer_query": "DevicePtr",
+    "oa_pointer_read": "DevicePtr.to_host",
     "oa_pointer_view": "DevicePtr",
     "oa_region_enter": "offload_args",
     "oa_region_finish": "offload_args",
@@ -195,21 +197,13 @@ _CALLERS: Final = {
 }
 
 
-_postponed: Final[dict[int, BaseException]] = {}  # by thread
-
-
-def postpone(error: BaseException) -> None:
-    """Have raise_status raise what was raised where the core had called back, on this thread."""
-    _postponed[threading.get_ident()] = error
-
-
 def raise_status(status: int) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made it.
 
-    status is its oa_status, other than OA_OK.
+    status is its oa_status, other than OA_OK. If Ctrl-C came where the core had called back, that is raised instead.
     """
-    if _postponed and (error := _postponed.pop(threading.get_ident(), None)):
-        raise error
+    if (interrupt := _array.take_postponed()) is not None:
+        raise interrupt
     text = _array.last_error()
     text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
     if 0 < status <= len(_BY_STATUS):

@@ -3,18 +3,21 @@
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_CUBLAS or OFFLOAD_ARGS_CBLAS; if it is set, nothing
    else is tried;
-2. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
+2. for cblas, the library that NumPy itself is linked with, if it has every function: so both have one pool of threads,
+   and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold for both;
+3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
    and what is loaded already), scipy-openblas32;
-3. the system, as its linker knows it.
+4. the system, as its linker knows it.
 """
 
 from __future__ import annotations
 
-import atexit
 import gc
 import operator
 import os
+from contextlib import closing
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -27,15 +30,14 @@ from .errors import (
     HostPointerError,
     LibraryError,
     SizeOverflowError,
-    postpone,
     raise_status,
 )
 from .pointer import DTYPE_NAMES, DevicePtr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-__all__ = ["Binding", "Library", "load", "loaded", "pinned_memory"]
+__all__ = ["Binding", "Library", "load", "loaded"]
 
 _NAMES: Final = ("cublas", "cblas")
 _SYSTEM_NAMES: Final[Mapping[str, Sequence[str]]] = {
@@ -44,7 +46,6 @@ _SYSTEM_NAMES: Final[Mapping[str, Sequence[str]]] = {
 }
 _OK: Final = 0
 _ERROR_MEMORY: Final = 12
-_ERROR_LIBRARY: Final = 14
 _ABBREVIATIONS: Final = {
     "any": "any",
     "bool": "bool",
@@ -63,15 +64,6 @@ _ABBREVIATIONS: Final = {
     "complex64": "c64",
     "complex128": "c128",
 }
-_leaving = False  # the interpreter is going: its memory goes with the process
-
-
-def _leave() -> None:
-    global _leaving
-    _leaving = True
-
-
-atexit.register(_leave)
 
 
 def _allocate(function: Callable[..., int], *arguments: Any) -> None:
@@ -85,21 +77,6 @@ def _allocate(function: Callable[..., int], *arguments: Any) -> None:
         status = function(*arguments)
     if status:
         raise_status(status)
-
-
-def pinned_memory(device: int, nbytes: int) -> Any:
-    """Allocate host memory that the device copies from and to directly; a writable buffer, freed with its last user.
-
-    device: its number. Raises DeviceMemoryError.
-    """
-    address = ffi.new("void **")
-    _allocate(lib.oa_pinned_allocate, device, nbytes, address)
-
-    def release(memory: Any) -> None:
-        if not _leaving:
-            lib.oa_pinned_release(device, memory, nbytes)
-
-    return ffi.buffer(ffi.gc(address[0], release, nbytes), nbytes)
 
 
 _DTYPE_OF: Final = {short: name for name, short in _ABBREVIATIONS.items()}
@@ -128,15 +105,15 @@ class Library(NamedTuple):
 
 class _Candidate(NamedTuple):
     path: str
-    prefix: str  # of its symbols
     found: str
+    shared: bool = False  # path is a module's that is loaded, and the library is what it is linked with
 
 
 # How each library was found, once it is.
 _found: dict[str, str] = {}
 
 
-def _candidates(name: str, tried: list[str]) -> Iterator[_Candidate]:
+def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None]:
     """Yield where a library may be; says in tried what is not there at all."""
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     override = os.environ.get(variable)
@@ -144,16 +121,22 @@ def _candidates(name: str, tried: list[str]) -> Iterator[_Candidate]:
         if not os.path.isabs(override):
             tried.append(f"{variable}={override}: not an absolute path")
         else:
-            yield _Candidate(override, _prefix_of(override), f"environment variable {variable}")
+            yield _Candidate(override, f"environment variable {variable}")
         return
-    finder = _in_nvidia_packages if name == "cublas" else _in_scipy_openblas
-    yield from finder(tried)
+    for finder in (_in_nvidia_packages,) if name == "cublas" else (_in_numpy, _in_scipy_openblas):
+        yield from finder(tried)
     yield from _in_system(_SYSTEM_NAMES[name], tried)
 
 
-def _prefix_of(path: str) -> str:
-    """Return what a library's symbols begin with; scipy-openblas's files have it in their names."""
-    return "scipy_" if os.path.basename(path).startswith("libscipy_openblas") else ""
+def _in_numpy(tried: list[str]) -> Iterator[_Candidate]:
+    import sys
+
+    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # NumPy 2 and 1
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path:
+            yield _Candidate(os.path.abspath(path), "NumPy's own", shared=True)
+            return
+    tried.append("NumPy's own: its extension module has no file")
 
 
 def _in_nvidia_packages(tried: list[str]) -> Iterator[_Candidate]:
@@ -170,9 +153,9 @@ def _in_nvidia_packages(tried: list[str]) -> Iterator[_Candidate]:
     if loaded.abs_path is None:
         tried.append("cuda-pathfinder: found cublas and did not say where")
     elif loaded.was_already_loaded_from_elsewhere:
-        yield _Candidate(loaded.abs_path, "", "already loaded in this process")
+        yield _Candidate(loaded.abs_path, "already loaded in this process")
     else:
-        yield _Candidate(loaded.abs_path, "", f"cuda-pathfinder, {loaded.found_via}")
+        yield _Candidate(loaded.abs_path, f"cuda-pathfinder, {loaded.found_via}")
 
 
 def _in_scipy_openblas(tried: list[str]) -> Iterator[_Candidate]:
@@ -189,7 +172,7 @@ def _in_scipy_openblas(tried: list[str]) -> Iterator[_Candidate]:
     if not paths:
         tried.append(f"scipy-openblas32: no libscipy_openblas in {folder}")
     for path in paths:
-        yield _Candidate(str(path), "scipy_", "scipy-openblas32")
+        yield _Candidate(str(path), "scipy-openblas32")
 
 
 def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
@@ -207,20 +190,26 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
     if not paths:
         tried.append(f"the system's linker: knows no {', '.join(names)}")
     for path in dict.fromkeys(paths):
-        yield _Candidate(path, "", "system")
+        yield _Candidate(path, "system")
 
 
-def _find_and_open(name: str) -> str:
-    """Load a library; returns "" or every place tried and why it did not do."""
+def find_and_open(name: str) -> str:
+    """Load a library; returns "" or every place tried and why it did not do.
+
+    The core calls it, through _array.c, the first time that a call needs the library: what it raises is raised there.
+    """
     tried: list[str] = []
-    if name not in _NAMES:
-        return f"no library of this name; there are {', '.join(_NAMES)}"
-    for candidate in _candidates(name, tried):
-        status = lib.oa_library_open(name.encode(), os.fsencode(candidate.path), candidate.prefix.encode())
-        if status == _OK:
-            _found[name] = candidate.found
-            return ""
-        tried.append(f"{candidate.path} ({candidate.found}): {_text(lib.oa_last_error())}")
+    with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
+        for candidate in candidates:
+            path = os.fsencode(candidate.path)
+            _found[name] = candidate.found  # before it is loaded: Ctrl-C may come between
+            if candidate.shared:
+                status = lib.oa_library_share(name.encode(), path)
+            else:
+                status = lib.oa_library_open(name.encode(), path, ffi.NULL)
+            if status == _OK:
+                return ""
+            tried.append(f"{candidate.path} ({candidate.found}): {_text(lib.oa_last_error())}")
     remedy = "install offload-args[cuda12] or offload-args[cuda13]" if name == "cublas" else "install scipy-openblas32"
     return (
         f"not loaded; {remedy}, or set OFFLOAD_ARGS_{name.upper()} to the absolute path of the library. Tried: "
@@ -228,28 +217,10 @@ def _find_and_open(name: str) -> str:
     )
 
 
-@ffi.def_extern(error=_ERROR_LIBRARY)  # type: ignore[untyped-decorator]
-def offload_args_loader(name: Any, text: Any, size: int) -> int:
-    """Load a library the first time that a call needs it."""
-    try:
-        failure = _find_and_open(_text(name))
-    except KeyboardInterrupt as interrupt:  # there is no Python above this frame that it could go to
-        postpone(interrupt)
-        failure = "looking for it was interrupted"
-    except Exception as error:
-        failure = f"looking for it failed: {type(error).__name__}: {error}"
-    if not failure:
-        return _OK
-    said = failure.encode()[: size - 1] + b"\0"
-    ffi.memmove(text, said, len(said))
-    return _ERROR_LIBRARY
-
-
-lib.oa_library_set_loader(lib.offload_args_loader)
-
-
 def loaded(name: str) -> Library | None:
     """Return a library if it is loaded."""
+    if name not in _NAMES:  # C would take "cublas\0x" for cublas
+        return None
     path = _text(lib.oa_library_path(name.encode()))
     return Library(name, path, _version(name, path), _found.get(name, "oa_library_open")) if path else None
 
@@ -259,9 +230,11 @@ def load(name: str) -> Library:
 
     Raises LibraryError listing every place tried.
     """
+    if name not in _NAMES:
+        raise LibraryError(f"load: no library is called {name!r}; there are {', '.join(_NAMES)}")
     found = loaded(name)
     if found is None:
-        failure = _find_and_open(name)
+        failure = find_and_open(name)
         found = loaded(name)
         if found is None:
             raise LibraryError(f"{name}: {failure}")
@@ -280,11 +253,12 @@ def _version(name: str, path: str) -> str:
                 return ""
             parts.append(str(value.value))
         return ".".join(parts)
-    describe = getattr(library, f"{_prefix_of(path)}openblas_get_config", None)
-    if describe is None:
-        return ""
-    describe.restype = ctypes.c_char_p
-    return str(describe().decode())
+    for prefix, suffix in product(("", "scipy_"), ("", "64_")):
+        describe = getattr(library, f"{prefix}openblas_get_config{suffix}", None)
+        if describe is not None:
+            describe.restype = ctypes.c_char_p
+            return str(describe().decode())
+    return ""
 
 
 # -- generated functions, off their fast path ----------------------------------------------------------------

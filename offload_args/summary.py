@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from .display import html_table, plural, rate_text, size_text, time_text
 from .source import Loop, Place, loops_around
 
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders, wherever they are
 
 
 class Event(NamedTuple):
@@ -76,6 +80,29 @@ class Copies(NamedTuple):
     arrays: int  #: how many there were under that name
 
 
+class _Line(NamedTuple):
+    """What is shown as one line: the copies of one name from one place, of whatever sizes and callers."""
+
+    name: str
+    way: str
+    device: str
+    place: str
+    times: int
+    least: int  # bytes of a copy
+    most: int
+    nbytes: int  # of all
+    seconds: float
+    unchanged: int
+
+    @property
+    def copies(self) -> str:
+        return f"{self.times} x {range_text(self.least, self.most)}"
+
+    @property
+    def took(self) -> str:
+        return time_text(self.seconds) + rate_text(self.nbytes, self.seconds)
+
+
 class Summary:
     """What came of a trace."""
 
@@ -110,11 +137,39 @@ class Summary:
         self.copies = _copies(done)
         self.advice = _advise(self.copies)
 
-    def __str__(self) -> str:
-        lines = [
+    def _title(self) -> str:
+        return (
             f"{self.regions} {plural('region', self.regions)}, {self.calls} {plural('call', self.calls)} on "
             f"{', '.join(self.devices) or 'no device'} in {time_text(self.seconds)}"
+        )
+
+    def _calls(self) -> list[tuple[str, int, float]]:
+        """Return name, times and seconds of the functions that took longest."""
+        functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
+        return [(name, count, seconds) for name, (count, seconds) in functions[:10]]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        copies = [
+            (one.way, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
+            for way in ("up", "down")
+            for one in _lines(self.copies, way)[:10]
         ]
+        calls = [(name, f"{count} x", time_text(seconds)) for name, count, seconds in self._calls()]
+        waits = (f"waiting, {self.waits} {plural('time', self.waits)}", time_text(self.seconds_waiting))
+        tables = [html_table(self._title(), (), [waits])]
+        if copies:
+            tables.append(html_table("Copies", ("", "array", "device", "size", "time", "unchanged", "place"), copies))
+        if calls:
+            tables.append(html_table("Calls, with what they brought up", ("function", "times", "time"), calls))
+        if self.advice:
+            tables.append(html_table("Advice", (), [(str(one),) for one in self.advice]))
+        return "".join(tables)
+
+    def __str__(self) -> str:
+        lines = [self._title()]
         if self.left_out:
             lines.append(f"{self.left_out} events are missing: there was no room for them")
         for way, count, nbytes, seconds in (
@@ -123,18 +178,16 @@ class Summary:
         ):
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
             lines.append(f"{way:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
-            these = sorted((one for one in self.copies if one.way == way), key=lambda one: -one.seconds)
+            these = _lines(self.copies, way)
             for one in these[:10]:
-                times = f"{one.times} x {size_text(one.nbytes)}"
                 unchanged = f", unchanged {one.unchanged}" if one.unchanged else ""
-                at = f"  {one.places[0]}" if one.places else ""
-                rate = rate_text(one.times * one.nbytes, one.seconds)
-                lines.append(f"      {one.name}: {times}, {time_text(one.seconds)}{rate}{unchanged}{at}")
+                at = f"  {one.place}" if one.place else ""
+                on = f" on {one.device}" if len(self.devices) > 1 else ""
+                lines.append(f"      {one.name}{on}: {one.copies}, {one.took}{unchanged}{at}")
             if len(these) > 10:
                 lines.append(f"      and {len(these) - 10} more")
         lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
-        functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
-        for name, (count, seconds) in functions[:10]:
+        for name, count, seconds in self._calls():
             lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")
         if self.pages_written:
             lines.append(
@@ -182,13 +235,44 @@ def _copies(events: Iterable[Event]) -> list[Copies]:
     return list(found.values())
 
 
+def range_text(least: int, most: int) -> str:
+    """Return "4 KiB", or "4 KiB to 64 MiB" for sizes that differ."""
+    first, last = size_text(least), size_text(most)
+    return first if first == last else f"{first} to {last}"
+
+
+def _lines(copies: Iterable[Copies], way: str) -> list[_Line]:
+    """Return the lines of one way, the longest time first."""
+    lines: dict[tuple[str, ...], _Line] = {}
+    for one in copies:
+        if one.way != way:
+            continue
+        place = str(one.places[0]) if one.places else ""
+        key = (one.name, one.device, place)
+        line = lines.get(key) or _Line(one.name, way, one.device, place, 0, one.nbytes, one.nbytes, 0, 0.0, 0)
+        lines[key] = line._replace(
+            times=line.times + one.times,
+            least=min(line.least, one.nbytes),
+            most=max(line.most, one.nbytes),
+            nbytes=line.nbytes + one.times * one.nbytes,
+            seconds=line.seconds + one.seconds,
+            unchanged=line.unchanged + one.unchanged,
+        )
+    return sorted(lines.values(), key=lambda line: -line.seconds)
+
+
+def _is_of_a_library(file: str) -> bool:
+    """Tell whether a file is Python's or an installed package's: advice is on the user's own loops."""
+    return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(file.split(os.sep))
+
+
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
     It is the innermost one that does not make the array anew, or the outermost such one if that never changed.
     """
     for depth, place in enumerate(copies.places):
-        if depth and place.file.startswith(_LIBRARIES):
+        if depth and _is_of_a_library(place.file):
             continue
         loops = loops_around(place.file, place.line, place.function)
         if loops:
@@ -201,23 +285,34 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     return None
 
 
+class _Case:
+    """What one piece of advice stands for: copies of several sizes, and from several callers, add up."""
+
+    def __init__(self, remedy: str) -> None:
+        self.remedy = remedy
+        self.times = self.unchanged = self.most = 0
+        self.least = sys.maxsize
+        self.seconds = 0.0
+
+    def add(self, one: Copies, seconds: float) -> None:
+        self.times += one.times
+        self.unchanged += one.unchanged
+        self.least = min(self.least, one.nbytes)
+        self.most = max(self.most, one.nbytes)
+        self.seconds += seconds
+
+    def size(self) -> str:
+        return range_text(self.least, self.most)
+
+
 def _advise(copies: Iterable[Copies]) -> list[Advice]:
-    # Several paths may lead to one loop: they are told as one.
-    together: dict[tuple[str, int, str, int], list[Any]] = {}
-    advice = []
+    repeated: dict[tuple[str, str, int], _Case] = {}
+    packed: dict[tuple[str, str, str, int], _Case] = {}
     for one in copies:
         if one.packed and one.places:
             place = one.places[0]
-            advice.append(
-                Advice(
-                    f"{one.name} ({size_text(one.nbytes)}) is packed each time it goes {one.way}, {one.times} "
-                    f"{plural('time', one.times)}: lend a contiguous array at {place} (it took "
-                    f"{time_text(one.seconds)})",
-                    place.file,
-                    place.line,
-                    0.0,
-                )
-            )
+            case = packed.setdefault((one.name, one.way, place.file, place.line), _Case(f"at {place}"))
+            case.add(one, one.seconds)
         if one.way != "up" or not one.unchanged or 2 * one.unchanged < one.times:  # else the host writes it
             continue
         loop = _loop_of(one)
@@ -229,40 +324,25 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             remedy = f"open a region around all that uses it, the one at {one.places[0]} too"
         else:
             file, line, remedy = "", 0, "open a region around all that uses it"
-        entry = together.setdefault((one.name, one.nbytes, file, line), [0, 0, 0.0, remedy])
-        entry[0] += one.times
-        entry[1] += one.unchanged
-        entry[2] += one.seconds_unchanged
-    for (name, nbytes, file, line), (count, unchanged, seconds, remedy) in together.items():
-        advice.append(
-            Advice(
-                f"{name} ({size_text(nbytes)}) went up {count} {plural('time', count)}, unchanged {unchanged}: "
-                f"{remedy} (saves {time_text(seconds)})",
-                file,
-                line,
-                seconds,
-            )
+        repeated.setdefault((one.name, file, line), _Case(remedy)).add(one, one.seconds_unchanged)
+    advice = [
+        Advice(
+            f"{name} ({case.size()}) is packed each time it goes {way}, {case.times} {plural('time', case.times)}: "
+            f"lend a contiguous array {case.remedy} (it took {time_text(case.seconds)})",
+            file,
+            line,
+            0.0,
         )
+        for (name, way, file, line), case in packed.items()
+    ]
+    advice += [
+        Advice(
+            f"{name} ({case.size()}) went up {case.times} {plural('time', case.times)}, unchanged {case.unchanged}: "
+            f"{case.remedy} (saves {time_text(case.seconds)})",
+            file,
+            line,
+            case.seconds,
+        )
+        for (name, file, line), case in repeated.items()
+    ]
     return sorted(advice, key=lambda one: -one.seconds)[:10]
-
-
-def plural(word: str, count: int) -> str:
-    return word if count == 1 else word[:-1] + "ies" if word.endswith("y") else word + "s"
-
-
-def size_text(nbytes: int) -> str:
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= factor:
-            return f"{float(f'{nbytes / factor:.3g}'):g} {unit}"
-    return f"{nbytes} bytes"
-
-
-def time_text(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= factor:
-            return f"{float(f'{seconds / factor:.2g}'):g} {unit}"
-    return f"{float(f'{seconds * 1e6:.2g}'):g} µs"
-
-
-def rate_text(nbytes: int, seconds: float) -> str:
-    return f" ({float(f'{nbytes / seconds / 1e9:.2g}'):g} GB/s)" if seconds > 0 and nbytes else ""

@@ -23,6 +23,9 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned.
     """
     device = Device(f"sim:{index}")
+    for name, value in (("capacity", capacity), ("delay_us", delay_us)):
+        if not 0 <= value < 2**63:
+            raise ArgumentError(f"sim_device: {name} needs 0 to {2**63 - 1}, got {value!r}")
     _array.sim_configure(device.number, capacity, 0, delay_us)
     _settings[device.number] = (capacity, delay_us)
     return device
@@ -30,8 +33,8 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
 
 def fail_call(device: Device, k: int) -> None:
     """Let the k-th backend call of a simulated device from now fail, counted from 1; 0: none."""
-    if k < 0:
-        raise ArgumentError(f"fail_call: k needs 0 or more, got {k}")
+    if not 0 <= k < 2**63:
+        raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
     capacity, delay_us = _settings.get(device.number, (0, 0))
     _array.sim_configure(device.number, capacity, k, delay_us)
 

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple, Protocol
 from . import _array, region
 from .arguments import In, InOut, Out, Scratch
 from .device import by_number, opened
+from .display import plural, rate_text, size_text, time_text
 from .errors import ArgumentError, ForkedError
 from .source import Place, names_as_written
-from .summary import Event, Summary, rate_text, size_text, time_text
+from .summary import Event, Summary
 
 __all__ = ["Trace"]
 
@@ -378,6 +379,16 @@ class Trace:
         end = self.ended or time.monotonic_ns()
         return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
 
+    def __repr__(self) -> str:
+        """Return the summary once it is over; that takes a while where there are many events."""
+        if self.ended:
+            return str(self.summary)
+        state = f"under way, {len(self._raw)} {plural('event', len(self._raw))} so far" if self.begun else "not begun"
+        return f"Trace({state})"
+
+    def _repr_html_(self) -> str | None:
+        return self.summary._repr_html_() if self.ended else None
+
     def _watching(self) -> tuple[int, float]:
         """Return how many watched pages were written, and what that cost, as estimated."""
         after = _watched() if self.begun and not self.ended else self._watched_after
@@ -637,7 +648,7 @@ _RUNNERS = (os.path.join(os.path.dirname(__file__), "__main__.py"), "<frozen run
 
 
 def run(run_script: Callable[[], object], save: str | None) -> int:
-    """Run a script, traced; print the summary; return its exit status."""
+    """Run a script, traced; print the summary to stderr, for stdout is the script's; return its exit status."""
     import traceback
 
     status, me = 0, threading.current_thread()
@@ -664,8 +675,10 @@ def run(run_script: Callable[[], object], save: str | None) -> int:
             status = 1
         finally:
             trace.stop()
-    print(f"\n-- offload_args trace\n{trace.summary}")
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+        sys.stdout.flush()
+    print(f"\n-- offload_args trace\n{trace.summary}", file=sys.stderr)
     if save is not None:
         trace.save(save)
-        print(f"timeline: {save} (open it in ui.perfetto.dev)")
+        print(f"timeline: {save} (open it in ui.perfetto.dev)", file=sys.stderr)
     return status

@@ -115,6 +115,8 @@ int oa_fail_in(int status, const char *format, ...) {
 }
 void oa_error_save(oa_saved_error *saved) { (void)saved; }
 void oa_error_restore(const oa_saved_error *saved) { (void)saved; }
+static const void *host_zero;
+int oa_is_host_zero(const void *p) { return p == host_zero; }
 int oa_pointer_query(const oa_any *p, oa_pointer_info *info) {
   (void)p;
   memset(info, 0, sizeof *info);
@@ -147,10 +149,14 @@ int main(void) {
          OA_ERROR_OVERFLOW);
   EXPECT(too_large == 'n');
   EXPECT(oa_cublas_isamax_device(big, x, 1, (oa_i32 *)64) == OA_ERROR_OVERFLOW); /* the index has 32 bits there */
-  /* scalars on the device are operands, and beta is not known */
+  /* scalars on the device are operands, and beta is not known, unless it was a number of the host's */
   alpha_on_host = 0;
   EXPECT(oa_cublas_sgemv_device(OA_CUBLAS_OP_N, 3, 4, x, A, 5, x, 1, x, y, 1) == OA_OK);
   EXPECT(operands == 5 && accesses[2] == OA_READ_WRITE && accesses[3] == OA_READ && accesses[4] == OA_READ);
+  host_zero = x;
+  EXPECT(oa_cublas_sgemv_device(OA_CUBLAS_OP_N, 3, 4, A, A, 5, x, 1, x, y, 1) == OA_OK && accesses[2] == OA_OVERWRITE);
+  EXPECT(oa_cublas_sgemv_device(OA_CUBLAS_OP_N, 3, 0, A, A, 5, x, 1, x, y, 1) == OA_OK);
+  EXPECT(accesses[2] == OA_READ_WRITE);
   /* enums, results, alignment, in place */
   EXPECT(oa_cublas_sgemv(7, 3, 4, 1, A, 5, x, 1, 0, y, 1) == OA_ERROR_ARGUMENT && refused == 't');
   EXPECT(oa_cublas_cherk(OA_CUBLAS_FILL_MODE_LOWER, OA_CUBLAS_OP_T, 1, 1, 1, (const oa_c64 *)16, 1, 0, (oa_c64 *)32,

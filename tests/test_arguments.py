@@ -6,7 +6,9 @@ import array
 import gc
 import importlib
 import importlib.util
+import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -14,8 +16,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from offload_args import Device, In, InOut, Out, Scratch, blas, call, offload_args, testing
-from offload_args.errors import ArgumentTypeError, DTypeError, SizeOverflowError, StalePointerError
+from offload_args import Device, In, InOut, Out, Scratch, blas, call, empty, offload_args, testing, update
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DirectionError,
+    DTypeError,
+    ExtentError,
+    OffloadError,
+    PerformanceWarning,
+    PresentError,
+    SizeOverflowError,
+    StalePointerError,
+)
 
 Array = NDArray[Any]
 
@@ -48,10 +61,6 @@ def test_t28_every_dtype_that_devices_hold_comes_back_bit_for_bit(device: str, n
     assert x.tobytes() == expected.tobytes()
 
 
-def unaligned() -> Array:
-    return np.zeros(9, np.uint8)[1:].view(np.float64)
-
-
 REFUSED: dict[str, tuple[Any, str]] = {
     "object": (np.array([1, None]), "object.*astype"),
     "str": (np.array(["a"]), "<U1.*astype"),
@@ -65,7 +74,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "big-endian integers": (np.zeros(2, ">i8"), "newbyteorder"),
     "longdouble": (np.zeros(2, np.longdouble), r"astype\(np.float64\)"),
     "clongdouble": (np.zeros(2, np.clongdouble), r"astype\(np.complex128\)"),
-    "unaligned": (unaligned(), r"aligned.*copy\(\)"),
 }
 
 
@@ -107,6 +115,168 @@ def test_other_subclasses_of_ndarray_are_arrays(device: str, tmp_path: Any) -> N
             blas.scal(2.0, dx if dx.ndim == 1 else dx.offset(0))
         assert one.flags.writeable
         np.testing.assert_array_equal(np.asarray(one).ravel(), expected)
+
+
+# -- T59: arrays that do not begin at multiples of their items ------------------------------------------------
+
+
+def at(address: int, like: Array) -> Array:
+    """Return a copy of an array in C order whose data is at address modulo 16, as a worker of Dask may have it."""
+    memory = bytearray(like.nbytes + 32)
+    start = (address - np.frombuffer(memory, np.uint8).ctypes.data) % 16
+    copy = np.ndarray(like.shape, like.dtype, memory, start)
+    copy[...] = like
+    return copy
+
+
+def field(like: Array) -> Array:
+    """Return a copy of an array as a field of packed records, between two others."""
+    records = np.zeros(like.shape, [("before", "u1"), ("it", like.dtype), ("after", "u2")])
+    records["before"], records["after"] = 7, 8
+    records["it"] = like
+    return records["it"]
+
+
+UNALIGNED: dict[str, Callable[[Array], Array]] = {
+    "one byte on": lambda x: at(1, x),
+    "two bytes on": lambda x: at(2, x),
+    "at the end of a chunk": lambda x: at(15, x),
+    "in Fortran order": lambda x: at(3, x.T.copy()).T,
+    "a part of rows": lambda x: at(5, np.pad(x, [(0, 1)] * x.ndim))[tuple(slice(n) for n in x.shape)],
+    "every second": lambda x: at(1, np.repeat(x, 2, axis=-1))[..., ::2],
+    "reversed": lambda x: at(1, x[::-1].copy())[::-1],
+    "a field of packed records": field,
+}
+
+
+@pytest.mark.parametrize("declared", [None, InOut])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("kind", UNALIGNED)
+def test_t59_an_unaligned_array_goes_up_and_comes_down_right(device: str, kind: str, dtype: Any, declared: Any) -> None:
+    A, x = ramp(5, 3, dtype=dtype), ramp(7, dtype=dtype)
+    A_lent, x_lent = UNALIGNED[kind](A), UNALIGNED[kind](x)
+    assert not A_lent.flags.aligned and not x_lent.flags.aligned
+    owner = x_lent.base
+    arguments = [A_lent, x_lent] if declared is None else [declared(A_lent), declared(x_lent)]
+    with pytest.warns(PerformanceWarning, match="is not aligned to its items.*packed") as warned:
+        with offload_args(*arguments, device=device) as (dA, dx):
+            assert dx.ndim == 1 and dA.shape == (5, 3)
+            blas.scal(2.0, dx)
+            for row in range(5):
+                blas.scal(3.0, dA[row])
+    assert ["argument 1" in str(one.message) for one in warned] == [True, False]  # and one of argument 2
+    assert warned[0].filename == __file__
+    np.testing.assert_array_equal(A_lent, 3 * A)
+    np.testing.assert_array_equal(x_lent, 2 * x)
+    assert x_lent.flags.writeable and A_lent.flags.writeable
+    if kind == "a field of packed records":
+        assert (owner["before"] == 7).all() and (owner["after"] == 8).all()
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("kind", ["one byte on", "in Fortran order", "a part of rows"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_t59_a_product_of_unaligned_matrices_is_right(device: str, kind: str, order: Any) -> None:
+    A, B, C = (np.asarray(ramp(*shape, dtype=np.float64), order=order) for shape in ((5, 3), (3, 4), (5, 4)))
+    lent = [UNALIGNED[kind](one) for one in (A, B, C)]
+    with offload_args(In(lent[0]), In(lent[1]), Out(lent[2]), device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC) if kind != "a part of rows" else dC.assign(A @ B)
+    np.testing.assert_allclose(lent[2], A @ B, rtol=1e-13)
+    np.testing.assert_array_equal(lent[0], A)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("kind", UNALIGNED)
+def test_t59_unaligned_arrays_are_written_read_and_updated_in_the_middle(device: str, kind: str) -> None:
+    x = UNALIGNED[kind](ramp(7, dtype=np.float64))
+    with offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+        np.testing.assert_array_equal(update(x, device=device)._array, 2 * ramp(7))
+        with update(x, device=device):
+            x[3] = -1
+        dx[:2].assign(UNALIGNED[kind](ramp(2, dtype=np.float64)))
+        blas.scal(2.0, dx)
+        with offload_args(x, device=device) as (again,):
+            blas.scal(0.5, again)
+    np.testing.assert_array_equal(x, [1, 2, 6, -1, 10, 12, 14])
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_t59_parts_of_an_unaligned_array_share_its_memory(device: str) -> None:
+    for order in (1, -1):
+        x = at(1, ramp(16, dtype=np.float32))
+        with offload_args(*(x, x[4:8], x[8:])[::order], device=device) as pointers:
+            blas.scal(2.0, pointers[1])
+            with offload_args(x[2:6], device=device) as (part,):
+                blas.scal(3.0, part)
+        expected = ramp(16)
+        expected[4:8] *= 2
+        expected[2:6] *= 3
+        np.testing.assert_array_equal(x, expected)
+
+
+def test_t59_an_array_that_would_be_unaligned_on_the_device_is_refused(device: str) -> None:
+    memory = np.zeros(64, np.uint8)
+    floats, z = memory[1:61].view(np.float32), np.zeros(4).view(np.float64)
+    for arguments in ((memory, floats), (floats, memory)):
+        with pytest.raises(PresentError, match=r"begins 1 bytes into the memory it shares with argument.*itemsize, 4"):
+            lend(*arguments, device=device)
+    with offload_args(memory, device=device):
+        with pytest.raises(PresentError, match="argument 1 begins 1 bytes into.*lend a copy of it"):
+            lend(floats, device=device)
+        lend(memory[4:60].view(np.float32), device=device)
+    with offload_args(z, device=device):
+        with pytest.raises(PresentError, match="begins 8 bytes into.*itemsize, 16"):
+            lend(z[1:3].view(np.complex128), device=device)
+    records = np.zeros(4, [("a", "u1"), ("b", "f8")])
+    with pytest.raises(PresentError, match="can't be named by a leading dimension"):
+        lend(records["a"], records["b"], device=device)
+    assert memory.flags.writeable and floats.flags.writeable and z.flags.writeable
+
+
+def test_t59_rows_that_are_no_multiple_of_the_items_apart_are_packed(device: str) -> None:
+    records = np.zeros(5, [("z", "c16", (3,)), ("f", "f8")])
+    z = records["z"]  # NumPy calls that aligned; a GPU does not
+    z[...] = ramp(5, 3)
+    with pytest.warns(PerformanceWarning, match="argument 1.*packed"):
+        with offload_args(z, device=device) as (dz,):
+            assert dz.strides == (48, 16)
+            for row in range(5):
+                blas.scal(2.0, dz[row])
+    np.testing.assert_array_equal(z, 2 * ramp(5, 3))
+    assert (records["f"] == 0).all()
+
+
+def test_t59_an_unaligned_array_with_no_elements_is_not_warned_of(device: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lend(np.ndarray((0,), np.float64, bytearray(16), 1), ramp(3), device=device)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_t59_an_unaligned_array_may_stay_on_the_device(device: str) -> None:
+    n = 1 << 16
+    x = at(1, ramp(n, dtype=np.float64))
+    with testing.residency("explicit"):
+        for step in range(3):
+            x[step] = 0
+            with offload_args(x, device=device, resident=True) as (dx,):
+                assert blas.asum(dx) == x.sum()
+                blas.scal(2.0, dx)
+        Device(device).keep(x)
+        Device(device).release(x)
+    np.testing.assert_array_equal(x[3:], 8 * ramp(n)[3:])
+
+
+def test_t59_an_unaligned_chunk_of_bytes_is_lent_read_only(device: str) -> None:
+    chunk = np.frombuffer(b"." + ramp(5, dtype=np.float64).tobytes(), np.uint8)[1:].view(np.float64)
+    with pytest.warns(PerformanceWarning, match="not aligned"):
+        with offload_args(chunk, device=device) as (dx,):
+            assert blas.asum(dx) == 15
+            with pytest.raises(DirectionError):
+                blas.scal(2.0, dx)
+    with pytest.raises(DirectionError, match="read-only"):
+        lend(Out(chunk), device=device)
 
 
 # -- T29: what is no array -----------------------------------------------------------------------------------
@@ -161,14 +331,15 @@ def test_t29_arrays_with_no_dimension_and_with_no_elements_are_fine(device: str)
 class Shared:
     """An array of another package that shares host memory through DLPack, as a CPU tensor of PyTorch does."""
 
-    def __init__(self, memory: Array) -> None:
+    def __init__(self, memory: Array, device: Any = (1, 0)) -> None:
         self.memory = memory
+        self.device = device
 
     def __dlpack__(self, **keywords: Any) -> Any:
         return self.memory.__dlpack__(**keywords)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.memory.__dlpack_device__()
+    def __dlpack_device__(self) -> Any:
+        return self.device
 
 
 class Interfaced:
@@ -221,12 +392,8 @@ if importlib.util.find_spec("torch"):  # it is too large to install for this alo
 
 
 def test_t29_memory_on_an_unknown_device_is_refused(device: str) -> None:
-    class Elsewhere(Shared):
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return (8, 0)
-
-    with pytest.raises(TypeError, match="argument 1: Elsewhere is on a device"):
-        lend(Elsewhere(ramp(3)), device=device)
+    with pytest.raises(TypeError, match="argument 1: Shared is on a device"):
+        lend(Shared(ramp(3), (8, 0)), device=device)
 
 
 def test_call_hands_on_what_is_no_array(device: str) -> None:
@@ -271,3 +438,119 @@ def test_forty_arguments_and_thirty_one_dimensions_are_lent(device: str) -> None
         assert dx.ndim == 31
         dx.assign(5)
     assert (deep == 5).all()
+
+
+TOO_LARGE = [(2**70,), (0, 2**70), (2**70, 0), (0, 2**62, 2**62), (2**62, 4), (2**32, 2**32), 2**63, (1, 2**63, 0)]
+
+
+@pytest.mark.parametrize("shape", TOO_LARGE, ids=str)
+def test_t60_a_shape_that_does_not_fit_is_refused_by_name(shape: Any) -> None:
+    value = max(shape) if isinstance(shape, tuple) else shape
+    for make in (Scratch, empty):
+        with pytest.raises(SizeOverflowError, match=f"{make.__name__}: shape .*{value}"):
+            make(shape, np.float32)
+
+
+@pytest.mark.parametrize("shape", [-1, (3, -1), (0, -(2**70))], ids=str)
+def test_t60_a_negative_extent_is_refused_by_name(shape: Any) -> None:
+    value = min(shape) if isinstance(shape, tuple) else shape
+    for make in (Scratch, empty):
+        with pytest.raises(ArgumentError, match=f"{make.__name__}: shape .*{value}"):
+            make(shape, np.float32)
+
+
+def test_t60_more_dimensions_than_arrays_have_are_refused(device: str) -> None:
+    for make in (Scratch, empty):
+        with pytest.raises(ArgumentError, match="at most 64 extents, got 65"):
+            make((1,) * 65, np.float32)
+    with offload_args(ramp(3), device=device) as (dx,):
+        with pytest.raises(ArgumentError, match="at most 64 dimensions"):
+            dx[(None,) * 64]
+
+
+class Borrowed:
+    """An object with an interface of GPU memory."""
+
+    def __init__(self, **changes: Any) -> None:
+        interface = {"version": 3, "shape": (4,), "typestr": "<f4", "data": (4096, False), "strides": None, **changes}
+        self.__cuda_array_interface__ = {name: value for name, value in interface.items() if value is not ...}
+
+
+WRONG: dict[str, Any] = {
+    "no shape": {"shape": ...},
+    "no dtype": {"typestr": ...},
+    "no data": {"data": ...},
+    "shape of text": {"shape": "ab"},
+    "shape of halves": {"shape": (1.5,)},
+    "shape None": {"shape": None},
+    "shape too large": {"shape": (2**70,)},
+    "shape empty and too large": {"shape": (0, 2**70)},
+    "shape negative": {"shape": (-1,)},
+    "too many dimensions": {"shape": (1,) * 65},
+    "strides of text": {"strides": "a"},
+    "strides too large": {"strides": (2**70,)},
+    "strides too small": {"strides": (-(2**70),)},
+    "strides too many": {"strides": (4, 4)},
+    "strides too few": {"shape": (2, 2), "strides": (4,)},
+    "address too large": {"data": (2**70, False)},
+    "address negative": {"data": (-8, False)},
+    "address of text": {"data": ("a", False)},
+    "data with no flag": {"data": (4096,)},
+    "data None": {"data": None},
+    "dtype unknown": {"typestr": "<f3"},
+    "dtype of objects": {"typestr": "|O"},
+    "dtype that is none": {"typestr": 3},
+    "stream of text": {"stream": "a"},
+    "stream negative": {"stream": -1},
+    "stream too large": {"stream": 2**70},
+}
+
+
+@pytest.mark.parametrize("declared", [None, In, InOut])
+@pytest.mark.parametrize("case", WRONG)
+def test_t60_a_wrong_interface_of_gpu_memory_is_refused_by_name(device: str, case: str, declared: Any) -> None:
+    good, bad = ramp(3), Borrowed(**WRONG[case])
+    with pytest.raises(OffloadError, match="argument 2.*Borrowed"):
+        lend(good, bad if declared is None else declared(bad), device=device)
+    assert good.flags.writeable
+
+
+def test_t60_wrong_interfaces_of_host_memory_are_refused_by_name(device: str) -> None:
+    class Wrong:
+        pass
+
+    for name, value in [
+        ("__cuda_array_interface__", 3),
+        ("__array_interface__", {"version": 3}),
+        ("__array_interface__", {"version": 3, "shape": (2**70,), "typestr": "<f4", "data": (4096, False)}),
+        ("__array_interface__", 3),
+        ("__array_struct__", 3),
+    ]:
+        wrong = Wrong()
+        setattr(wrong, name, value)
+        with pytest.raises(OffloadError, match="argument 1"):
+            lend(wrong, device=device)
+    for answer in (None, (1,), ("a", "b"), 3):
+        shared = Shared(ramp(3), answer)
+        with pytest.raises(ArgumentTypeError, match="argument 1: Shared.__dlpack_device__ needs"):
+            lend(shared, device=device)
+
+
+def test_t60_slices_with_huge_numbers_are_those_of_numpy(device: str) -> None:
+    x = ramp(6)
+    huge = (2**70, -(2**70), 2**63, 2**63 - 1, -(2**63), None)
+    with offload_args(x, device=device) as (dx,):
+        for start in huge:
+            for stop in huge:
+                for step in (2**70, -(2**70), 2**62, 2**63 - 1, -(2**63), 1, -1, None):
+                    part = slice(start, stop, step)
+                    assert dx[part].shape == x[part].shape
+        with pytest.raises(IndexError, match=str(2**70)):
+            dx[2**70]
+        with pytest.raises(ExtentError, match=str(2**70)):
+            dx.offset(2**70)
+        dx[2 :: 2**70].assign(7)
+        with pytest.raises(OverflowError, match=f"int8 holds, got {2**40}|DevicePtr.assign.*int8"):
+            with offload_args(Scratch(2, np.int8), device=device) as (ds,):
+                ds.assign(2**40)
+    np.testing.assert_array_equal(x, [1, 2, 7, 4, 5, 6])

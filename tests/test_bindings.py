@@ -184,12 +184,14 @@ def test_headers_can_be_used_alone(emitted: Path, tmp_path: Path, name: str) -> 
     compile_c(source, emitted, "-fsyntax-only")
 
 
-def abi(c_type: str) -> str:
+def abi(c_type: str, blasint: str = "int") -> str:
     """Returns how a C type is passed: pointers are alike, and so are enums and int."""
     if "*" in c_type or c_type.endswith("Handle_t"):
         return "pointer"
-    if c_type.startswith(("cublas", "enum ")) or c_type == "blasint":
+    if c_type.startswith(("cublas", "enum ")):
         return "int"
+    if c_type == "blasint":
+        return blasint
     return c_type
 
 
@@ -203,14 +205,16 @@ def test_vendor_functions_are_called_with_the_headers_types(
         if name == "cublas":
             body = text.split(f"int oa_cublas_{function.name}(")[1].split(" int oa_cublas_")[0]
             casts = re.findall(r"\(\((int) \(\*\)\(([^)]*)\)\)symbol\)", body)
-            symbols = [one for one in (function.wide_symbol, function.symbol) if one]
-        else:
-            struct = text.split(f"struct {function.name} {{")[1]
-            casts = re.findall(r"([\w ]+) \(\*function\)\(([^)]*)\)", struct)[:1]
-            symbols = [function.symbol]
-        assert len(casts) == len(symbols), function.name
-        for (returns, types), symbol in zip(casts, symbols, strict=True):
-            assert [abi(one.strip()) for one in types.split(",")] == [abi(one[1]) for one in api[symbol]["parameters"]]
+            called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
+        else:  # one call with 64-bit integers and one with 32-bit ones
+            body = text.split(f"static void run_{function.name}(")[1].split("}")[0]
+            casts = re.findall(r"\(\(([\w ]+) \(\*\)\(([^)]*)\)\)a->function\)", body)
+            has_sizes = bool(function.of("size", "ld", "inc"))
+            called = [(function.symbol, one) for one in (["int64_t", "int"] if has_sizes else ["int"])]
+        assert len(casts) == len(called), function.name
+        for (returns, types), (symbol, blasint) in zip(casts, called, strict=True):
+            declared = [abi(one[1], blasint) for one in api[symbol]["parameters"]]
+            assert [abi(one.strip()) for one in types.split(",")] == declared
             assert abi(returns.strip()) == abi(api[symbol]["returns"])
 
 
@@ -272,3 +276,12 @@ def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.Monke
     monkeypatch.setattr(workshop, "check", lambda: ["cublas.toml: x has no role"])
     assert workshop.main(["--check"]) == 1
     assert "cublas.toml: x has no role" in capsys.readouterr().out
+
+
+def test_t51_the_c_tests_give_wrong_arguments_to_every_public_function() -> None:
+    header = (ROOT / "csrc" / "include" / "offload_args.h").read_text()
+    tests = (ROOT / "csrc" / "tests" / "test_arguments.c").read_text()
+    declared = re.findall(r"^(?:const char \*|int |int64_t |void \*?)(oa_\w+)\(", header, re.MULTILINE)
+    tested = re.findall(r'^    \{"(oa_\w+)", ', tests, re.MULTILINE)
+    assert len(declared) > 50
+    assert sorted(tested) == sorted(declared)

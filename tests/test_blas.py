@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import reference as ref
-from vendor import CANARY, Array, Cases, Operand, Routine, Turn, number
+from vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, number
 
-from offload_args import Device, In, Scratch, blas, offload_args
+from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -96,7 +96,7 @@ def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: st
 # -- level 1 ----------------------------------------------------------------------------------------------------------
 @CASES.of("axpy", letters="-")
 def axpy(r: Routine) -> None:
-    for n, (kind_x, kind_y, t) in product(SIZES, list(kinds(r, 36))):
+    for n, (kind_x, kind_y, t) in r.each(SIZES, list(kinds(r, 36))):
         what = f"{n=} {kind_x=} {kind_y=} {t.alpha=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(t.given_alpha, x, y)
@@ -106,7 +106,7 @@ def axpy(r: Routine) -> None:
 
 @CASES.of("scal", letters="-")
 def scal(r: Routine) -> None:
-    for n, (kind, _, t) in product(SIZES, list(kinds(r, 18))):
+    for n, (kind, _, t) in r.each(SIZES, list(kinds(r, 18))):
         x = vector(r.values(n), kind)
         r(t.given_alpha, x)
         r.close(x, t.alpha * x.wide, 1, abs(t.alpha) * abs(x.wide), f"{n=} {kind=} {t.alpha=}")
@@ -114,7 +114,7 @@ def scal(r: Routine) -> None:
 
 @CASES.of("copy", "swap", letters="-")
 def copy(r: Routine) -> None:
-    for n, kind_x, kind_y in product(SIZES, VECTORS, VECTORS):
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
         what = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(x, y)
@@ -131,7 +131,7 @@ def dot(r: Routine) -> None:
         with pytest.raises(DTypeError, match=r"blas\.dot: x needs float32 or float64, got complex.*dotu and dotc"):
             r(vector(r.values(3), "plain"), vector(r.values(3), "plain"))
         return
-    for n, kind_x, kind_y in product(SIZES, VECTORS, VECTORS):
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
         what = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         expected = ref.dot(x.wide, y.wide, r.name == "dotc")
@@ -149,7 +149,7 @@ def dot(r: Routine) -> None:
 @CASES.of("nrm2", "asum", letters="-")
 def norms(r: Routine) -> None:
     function = ref.nrm2 if r.name == "nrm2" else ref.asum
-    for n, kind in product(SIZES, VECTORS):
+    for n, kind in r.each(SIZES, VECTORS):
         x = vector(r.values(n), kind)
         expected = function(x.wide)
         ref.assert_close(r(x), expected, n, expected, r.real, f"{n=} {kind=}")
@@ -160,7 +160,7 @@ def norms(r: Routine) -> None:
 
 @CASES.of("iamax", letters="-")
 def iamax(r: Routine) -> None:
-    for n, kind in product(SIZES, VECTORS):
+    for n, kind in r.each(SIZES, VECTORS):
         values = r.values(n)
         if n > 1:
             values[[n // 2, n - 1]] = 4, -4  # the first is wanted
@@ -177,7 +177,7 @@ def iamax(r: Routine) -> None:
 
 @CASES.of("rot", letters="-")
 def rot(r: Routine) -> None:
-    for n, kind_x, kind_y in product(SIZES, VECTORS, VECTORS):
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
         what = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(x, y, 0.5, number(-0.75, r.real) if kind_x == "row" else -0.75)
@@ -190,7 +190,7 @@ def rot(r: Routine) -> None:
 # -- level 2 ----------------------------------------------------------------------------------------------------------
 @CASES.of("gemv", letters="-")
 def gemv(r: Routine) -> None:
-    for kind, trans, (m, n) in product(MATRICES, "NTC", SHAPES):
+    for kind, trans, (m, n) in r.each(MATRICES, "NTC", SHAPES):
         for kind_x, kind_y, t in kinds(r, 3):
             what = f"{kind} {trans=} {m=} {n=} {kind_x=} {kind_y=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
@@ -210,7 +210,7 @@ def gemv(r: Routine) -> None:
 
 @CASES.of("ger", "gerc", letters="-")
 def ger(r: Routine) -> None:
-    for kind, (m, n) in product(MATRICES, SHAPES):
+    for kind, (m, n) in r.each(MATRICES, SHAPES):
         for kind_x, kind_y, t in kinds(r, 6):
             what = f"{kind} {m=} {n=} {kind_x=} {kind_y=} {t}"
             A, x, y = matrix(r.values(m, n), kind), vector(r.values(m), kind_x), vector(r.values(n), kind_y)
@@ -226,7 +226,7 @@ def ger(r: Routine) -> None:
 @CASES.of("symv", "hemv", letters="-")
 def symv(r: Routine) -> None:
     hermitian = r.name == "hemv"
-    for kind, uplo, n in product(MATRICES, "UL", SIZES):
+    for kind, uplo, n in r.each(MATRICES, "UL", SIZES):
         for kind_x, kind_y, t in kinds(r, 6):
             what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
             A = matrix(r.half(n, uplo, hermitian), kind)
@@ -244,7 +244,7 @@ def symv(r: Routine) -> None:
 
 @CASES.of("trmv", "trsv", letters="-")
 def triangular_vector(r: Routine) -> None:
-    for kind, uplo, trans, diag, n in product(MATRICES, "UL", "NTC", "NU", SIZES):
+    for kind, uplo, trans, diag, n in r.each(MATRICES, "UL", "NTC", "NU", SIZES):
         for kind_x, _, _ in kinds(r, 1):
             what = f"{kind} {uplo=} {trans=} {diag=} {n=} {kind_x=}"
             A, x = matrix(r.triangular(n, uplo, diag), kind), vector(r.values(n), kind_x)
@@ -359,11 +359,12 @@ def triangular_matrix(r: Routine) -> None:
         A.check(what)
 
 
+@SHARES
 @pytest.mark.parametrize("letter", "sdcz")
 @pytest.mark.parametrize("name", blas.__all__)
-def test_every_function_agrees_with_higher_precision(device: str, name: str, letter: str) -> None:
+def test_every_function_agrees_with_higher_precision(device: str, name: str, letter: str, share: float) -> None:
     _, case = CASES[name]
-    case(Routine(Portable(device), name, letter))
+    case(Routine(Portable(device), name, letter, share))
 
 
 # -- what moves -------------------------------------------------------------------------------------------------------
@@ -525,6 +526,134 @@ def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
             blas.nrm2(dy, result=dx[:1])
         with refusing(TypeError, "alpha needs a real number"):
             blas.scal(1j, dy)
+
+
+def square(name: str) -> tuple[Call, int]:
+    """A function as a call of its operands alone, and how many it has."""
+    calls: dict[str, tuple[Any, int]] = {
+        "axpy": (lambda x, y: blas.axpy(1, x, y), 2),
+        "scal": (lambda x: blas.scal(1, x), 1),
+        "rot": (lambda x, y: blas.rot(x, y, 1, 0), 2),
+        "gemv": (lambda A, x, y: blas.gemv(1, A, x, 0, y), 3),
+        "ger": (lambda x, y, A: blas.ger(1, x, y, A), 3),
+        "gerc": (lambda x, y, A: blas.gerc(1, x, y, A), 3),
+        "symv": (lambda A, x, y: blas.symv(1, A, x, 0, y), 3),
+        "hemv": (lambda A, x, y: blas.hemv(1, A, x, 0, y), 3),
+        "gemm": (lambda A, B, C: blas.gemm(1, A, B, 0, C), 3),
+        "symm": (lambda A, B, C: blas.symm(1, A, B, 0, C), 3),
+        "hemm": (lambda A, B, C: blas.hemm(1, A, B, 0, C), 3),
+        "syrk": (lambda A, C: blas.syrk(1, A, 0, C), 2),
+        "herk": (lambda A, C: blas.herk(1, A, 0, C), 2),
+        "syr2k": (lambda A, B, C: blas.syr2k(1, A, B, 0, C), 3),
+        "her2k": (lambda A, B, C: blas.her2k(1, A, B, 0, C), 3),
+        "trmm": (lambda A, B: blas.trmm(1, A, B), 2),
+        "trsm": (lambda A, B: blas.trsm(1, A, B), 2),
+    }
+    two = name in ("copy", "swap", "dot", "dotu", "dotc", "trmv", "trsv")
+    return calls.get(name, (getattr(blas, name), 2 if two else 1))
+
+
+MATRICES_OF = {"gemv": "A", "ger": "..A", "gerc": "..A", "symv": "A", "hemv": "A", "trmv": "A", "trsv": "A"}
+LEVEL_3 = "gemm symm hemm syrk herk syr2k her2k trmm trsm".split()
+
+
+@pytest.mark.parametrize("size", [2, 0])
+@pytest.mark.parametrize("name", blas.__all__)
+def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str, name: str, size: int) -> None:
+    call, count = square(name)
+    wrong = [np.int32, np.int64, np.uint8, np.bool_, np.float16, np.float32]
+    shapes = [
+        (size, size) if name in LEVEL_3 or MATRICES_OF.get(name, "")[i : i + 1] == "A" else (size,)
+        for i in range(count)
+    ]
+    right = [np.ones(shape) for shape in shapes]
+    for at, dtype in product(range(count), wrong):
+        if dtype == np.float32 and count == 1:
+            continue  # that it takes
+        arrays = [array.astype(dtype) if i == at else array for i, array in enumerate(right)]
+        with (
+            offload_args(*arrays, device=device) as pointers,
+            refusing(DTypeError, rf"^blas\.{name}: \w+ (needs|is) .*{np.dtype(dtype).name}"),
+        ):
+            call(*pointers)
+        if dtype != np.float32:
+            arrays = [array.astype(dtype) for array in right]
+            with offload_args(*arrays, device=device) as pointers, refusing(DTypeError, rf"^blas\.{name}: \w+ needs"):
+                call(*pointers)
+
+
+@pytest.mark.parametrize("option", [None, 1, [], {}, b"N", "n"])
+def test_an_option_that_is_no_letter_of_blas_is_named(device: str, option: Any) -> None:
+    with offload_args(np.ones((2, 2)), np.ones(2), np.ones(2), device=device) as (dA, dx, dy):
+        for call, name in [
+            (lambda: blas.gemv(1, dA, dx, 0, dy, trans=option), "trans"),
+            (lambda: blas.trmv(dA, dx, uplo=option), "uplo"),
+            (lambda: blas.symv(1, dA, dx, 0, dy, uplo=option), "uplo"),
+            (lambda: blas.trsm(1, dA, dA, diag=option), "diag"),
+            (lambda: blas.symm(1, dA, dA, 0, dA, side=option), "side"),
+            (lambda: blas.syrk(1, dA, 0, dA, trans=option), "trans"),
+            (lambda: blas.gemm(1, dA, dA, 0, dA, trans_b=option), "trans_b"),
+        ]:
+            with refusing(ArgumentError, rf'{name} must be ".*, got '):
+                call()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_complex_vector_is_scaled_by_a_real_number_on_the_device(device: str, dtype: Any) -> None:
+    x = np.array([1 + 2j, -3j, 4], dtype)
+    real = np.array(-1.5, x.real.dtype)
+    other = np.array(2.0, np.float64 if dtype == np.complex64 else np.float32)
+    expected = x * real * np.array(0.5j, dtype)
+    with offload_args(x, real, np.array(0.5j, dtype), other, device=device) as (dx, d_real, d_complex, d_other):
+        blas.scal(d_real, dx[::-1])
+        blas.scal(d_complex, dx)
+        with refusing(DTypeError, f"alpha needs a DevicePtr.{real.dtype.name}., got"):
+            blas.scal(d_other, dx)
+    np.testing.assert_allclose(x, expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (1, 1)])
+@pytest.mark.parametrize("order", "CF")
+def test_a_single_row_or_column_is_taken_in_the_order_that_can_be_expressed(
+    device: str, shape: tuple[int, int], order: Any
+) -> None:
+    m, n = shape
+    A = np.array(np.arange(1, m * n + 1).reshape(shape) * (1 + 2j), order=order)
+    for trans in "NTC":
+        op = {"N": A, "T": A.T, "C": A.conj().T}[trans]
+        x, y = np.arange(1, op.shape[1] + 1) * (2 - 1j), np.zeros(op.shape[0], complex)
+        expected = op @ x
+        with offload_args(A, x[::-1].copy(), y, device=device) as (dA, dx, dy):
+            blas.gemv(1, dA, dx[::-1], 0, dy[::-1], trans=trans)
+        np.testing.assert_allclose(y[::-1], expected)
+    x, y = np.arange(1, m + 1) * (2 - 1j), np.arange(1, n + 1) * (1 + 1j)
+    expected = A + np.outer(x, y.conj())
+    with offload_args(A, x[::-1].copy(), y[::-1].copy(), device=device) as (dA, dx, dy):
+        blas.gerc(1, dx[::-1], dy[::-1], dA)
+    np.testing.assert_allclose(A, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_t32_a_host_zero_beside_a_scalar_on_the_device_is_a_zero(device: str, dtype: Any) -> None:
+    A, x, alpha = np.ones((2, 3), dtype), np.ones(3, dtype), np.array(2, dtype)
+    for zero in (0, 0.0, -0.0, np.float32(0)):
+        y, C = np.full(2, np.nan, dtype), np.full((2, 2), np.nan, dtype)
+        with (
+            testing.counting(Device(device)) as moved,
+            offload_args(A, x, alpha, Out(y), C, device=device) as (dA, dx, d_alpha, dy, dC),
+        ):
+            blas.gemv(d_alpha, dA, dx, zero, dy)
+            blas.gemm(d_alpha, dA, dA, zero, dC, trans_b="T")
+        assert (y == 6).all() and (C == 6).all()
+        staged = 2
+        assert moved.bytes_up == A.nbytes + x.nbytes + alpha.nbytes * (1 + staged)
+    y = np.full(2, np.nan, dtype)
+    zero_there = np.zeros((), dtype)
+    with offload_args(A, x, alpha, Out(y), zero_there, device=device) as (dA, dx, d_alpha, dy, d_zero):
+        for beta in (1, d_zero):
+            with refusing(DirectionError, "y was lent as Out"):
+                blas.gemv(d_alpha, dA, dx, beta, dy)
+        blas.gemv(d_alpha, dA, dx, 0, dy)
 
 
 def test_orders_that_no_call_can_express(device: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import offload_args as package
 from offload_args import Device, blas, offload_args, testing
-from offload_args.errors import ArgumentError, DeviceUnavailableError
+from offload_args.errors import ArgumentError, DeviceUnavailableError, OffloadError
 
 
 def python(code: str, *options: str) -> str:
@@ -25,7 +26,7 @@ def python(code: str, *options: str) -> str:
 
 def test_a_device_says_what_it_is(device: str) -> None:
     one = Device(device)
-    assert (one.name, str(one), repr(one)) == (device, device, f'Device("{device}")')
+    assert (one.name, str(one)) == (device, device)
     assert one == Device(device)
     assert hash(one) == hash(Device(device))
     assert one != Device("sim:7")
@@ -37,6 +38,20 @@ def test_a_device_says_what_it_is(device: str) -> None:
     one.synchronize()
     with pytest.raises(AttributeError):
         one.name = "other"
+
+
+def test_a_device_shows_what_is_lent_to_it(device: str) -> None:
+    one = Device(device)
+    start = f'Device("{device}", {one.model}, '
+    assert repr(one).startswith(start + "0 arrays in 0 regions, ")
+    with offload_args(np.zeros(3), np.zeros(4), device=device):
+        assert repr(one).startswith(start + "2 arrays in 1 region, ")
+        html = one._repr_html_()
+    assert html is not None and "<td>regions</td><td>1</td>" in html and "&quot;" in html
+    if one.backend == "sim":
+        before = testing.backend_calls(one)
+        assert repr(one) and one._repr_html_()
+        assert testing.backend_calls(one) == before
 
 
 def test_the_default_is_the_first_gpu_or_the_host() -> None:
@@ -100,6 +115,70 @@ def test_wrong_settings_of_a_simulated_device_are_refused() -> None:
             function()
     with pytest.raises(ValueError, match="host"):
         testing.fail_call(Device.host(), 1)
+
+
+NO_NAMES = [
+    "sim:0\0x",
+    "sim\0:0",
+    "\0",
+    "",
+    " sim:0",
+    "sim:0 ",
+    "sim: 0",
+    "sim:01",
+    "sim:00",
+    "sim:+1",
+    "sim:-1",
+    "sim:1.0",
+    "sim:0x1",
+    "sim:٣",
+    "sim:",
+    "sim:0:0",
+    "sim:0\n",
+    "sim:9999999",
+    "sim:18446744073709551616",
+    "SIM:0",
+    "sim:\ud800",
+    "host:00",
+    None,
+    3,
+    b"sim:0",
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_t60_a_device_is_known_by_its_exact_name_only(name: Any) -> None:
+    shown = f'"{name}"' if isinstance(name, str) and all(" " <= one <= "٣" for one in name) else repr(name)
+    for function in (Device, lambda name: offload_args(np.ones(2), device=name)):
+        if name is None and function is not Device:
+            continue
+        with pytest.raises(OffloadError, match=re.escape(shown)):
+            function(name)
+
+
+def test_t60_settings_that_do_not_fit_are_refused_by_name() -> None:
+    sim = testing.sim_device()
+    with pytest.raises(ArgumentError, match=f"k needs.*{2**70}"):
+        testing.fail_call(sim, 2**70)
+    for name in ("capacity", "delay_us"):
+        with pytest.raises(ArgumentError, match=f"{name} needs.*{2**70}"):
+            testing.sim_device(**{name: 2**70})
+    for index in (-1, 2**70, "0 ", True):
+        with pytest.raises(OffloadError, match=f"sim:{index}"):
+            testing.sim_device(index=index)  # type: ignore[arg-type]
+
+
+class Stream:
+    def __init__(self, answer: Any) -> None:
+        self.__cuda_stream__ = answer
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 3, (0,), (0, None), ("0", 1), (0, 1.5), (1, 7), (0, 2**70), (0, -1)], ids=repr
+)
+def test_t60_a_stream_that_is_none_is_refused_with_what_came(answer: Any) -> None:
+    with pytest.raises(OffloadError, match="stream"):
+        offload_args(np.ones(2), stream=Stream(answer))
 
 
 def test_the_import_needs_no_gpu_and_loads_no_vendor_library() -> None:

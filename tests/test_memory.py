@@ -69,7 +69,7 @@ print(empty(1 << 20, device={device!r}).nbytes, x.sum())
 def test_t06_shapes_and_dtypes_that_no_array_has_are_refused() -> None:
     with pytest.raises(ArgumentError, match="empty: shape needs whole numbers"):
         empty((2, 1.5), device="host")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="at least 0"):
+    with pytest.raises(ArgumentError, match="0 or more"):
         empty(-1, device="host")
     with pytest.raises(ArgumentError, match="Python objects"):
         empty(3, object, device="host")
@@ -260,7 +260,9 @@ def test_t07_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
         assert use.stdout.startswith("DeviceMemoryError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
 
 
-@pytest.mark.parametrize("limit", ["much", "-1", "200%", "1 parsec", "nan"])
+@pytest.mark.parametrize(
+    "limit", ["much", "-1", *(pytest.param(one, marks=pytest.mark.slow) for one in ("200%", "1 parsec", "nan"))]
+)
 def test_t07_a_limit_that_is_none_is_refused_not_ignored(device: str, limit: str) -> None:
     use = run(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)
     assert use.stdout.startswith(f'ArgumentError Device("{device}"): OFFLOAD_ARGS_MEMORY_LIMIT={limit}'), use

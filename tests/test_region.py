@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from driver import OwnStream
+from interrupts import at_every_place, ctrl_c
 from numpy.typing import NDArray
 
 import offload_args as package
@@ -135,6 +137,32 @@ def test_t33_outs_that_nothing_wrote_are_named_in_their_order(device: str) -> No
             pass
 
 
+def test_t33_an_out_of_some_elements_leaves_the_others_as_they_were(device: str) -> None:
+    source = np.arange(4.0)
+    x = np.arange(10.0, 18.0)
+    with offload_args(x, source, device=device) as (_, dsource):
+        with offload_args(Out(x[2:6]), device=device) as (dpart,):
+            blas.copy(dsource, dpart)
+    assert x.tolist() == [10, 11, 0, 1, 2, 3, 16, 17]
+    with offload_args(Out(x[:4]), x, source, device=device) as (dpart, _, dsource):
+        blas.copy(dsource, dpart)
+    assert x.tolist() == [0, 1, 2, 3, 2, 3, 16, 17]
+
+
+def test_t33_outs_that_overlap_are_written_whole_or_not_at_all(device: str) -> None:
+    source = np.arange(6.0)
+    for part in (slice(0, 6), slice(2, 8)):
+        x = np.arange(10.0, 18.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnwrittenWarning)
+            with offload_args(Out(x[:6]), Out(x[part]), Out(x), source, device=device) as (*_, dx, dsource):
+                with pytest.raises(DirectionError, match="does not write every element"):
+                    blas.copy(dsource, dx[part])
+                with pytest.raises(DirectionError, match="does not write every element"):
+                    blas.copy(dsource, _[1])
+        assert x.tolist() == np.arange(10.0, 18.0).tolist()
+
+
 @pytest.mark.parametrize("n", [8, 1 << 16])
 def test_t33_an_out_never_shows_what_another_array_left_on_the_device(device: str, n: int) -> None:
     secret = np.full(n, 12345, np.float32)
@@ -198,7 +226,9 @@ def test_t02_a_body_that_raises_leaves_the_arrays_as_they_were(device: str) -> N
         with offload_args(x, device=device) as (dx,):
             blas.scal(2.0, dx)
             raise KeyError("the body's")
-    assert not hasattr(raised.value, "__notes__")
+    assert [note.split(";")[0] for note in raised.value.__notes__] == [
+        "offload_args: argument 1 was written on the device and discarded"
+    ]
     np.testing.assert_array_equal(x, ramp(8))
     assert x.flags.writeable
 
@@ -450,12 +480,13 @@ def test_t16_a_region_may_be_left_on_another_thread(device: str) -> None:
     assert x.flags.writeable
 
 
+@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("body", ["ends", "raises"])
-def test_t08_memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(device: str, body: str) -> None:
+def test_t08_memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(device: str, body: str, rounds: int) -> None:
     error = KeyError("the body's")
     how = (KeyError, error, None) if body == "raises" else (None, None, None)
     twice = 2 * np.eye(256, dtype=np.float32)
-    for i in range(20):
+    for i in range(rounds):
         a, b, c = (np.full(shape, 3 * i + j, np.float32) for j, shape in enumerate(((256, 256), 256**2, 256**2), 1))
         region = offload_args(twice, a, device=device)
         dtwice, da = region.__enter__()
@@ -471,7 +502,238 @@ def test_t08_memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(device:
         np.testing.assert_array_equal(a, np.full_like(a, (3 * i + 1) * (1 if body == "raises" else 0.5**20)))
         np.testing.assert_array_equal(b, np.full_like(b, 6 * (3 * i + 2)))
         np.testing.assert_array_equal(c, np.full_like(c, 2 * (3 * i + 2)))
-    assert not hasattr(error, "__notes__")
+    assert not any("leaving the region failed" in note for note in getattr(error, "__notes__", []))
+
+
+# -- a region over several cells of a notebook ---------------------------------------------------------------
+
+
+def test_open_and_close_are_the_two_ends_of_a_with_block(device: str) -> None:
+    A, x, y = ramp(3, 4), ramp(4), np.zeros(3, np.float32)
+    region = offload_args(A, x, Out(y), device=device)
+    dA, dx, dy = region.open()
+    assert not A.flags.writeable
+    blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, 0)
+    region.close()
+    np.testing.assert_array_equal(y, A @ x)
+    assert A.flags.writeable and not dA.live
+
+
+def test_discard_leaves_the_arrays_as_they_were(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    region = offload_args(x, y, device=device, on_error="keep")
+    dx, dy = region.open()
+    blas.scal(2.0, dx)
+    blas.scal(2.0, dy)
+    update(y)
+    region.discard()
+    np.testing.assert_array_equal(x, ramp(8))
+    np.testing.assert_array_equal(y, 2 * ramp(8))
+    assert not dx.live and x.flags.writeable
+
+
+def test_a_region_may_be_opened_once_more_after_its_end(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    for end in (region.close, region.discard, lambda: region.__exit__(None, None, None), region.close):
+        (dx,) = region.open()
+        blas.scal(2.0, dx)
+        end()
+    with region as (dx,):
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2**4 * ramp(8))
+
+
+def test_t16_closing_what_is_not_open_does_nothing(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    for end in (region.close, region.discard):
+        assert end() is None  # it was never open
+    with region as (dx,):
+        blas.scal(2.0, dx)
+        region.close()
+        np.testing.assert_array_equal(x, 2 * ramp(8))
+    region.discard()
+    region.close()
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_opening_what_is_open_is_refused_and_changes_nothing(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    (dx,) = region.open()
+    with pytest.raises(RegionError, match=r"open already: .*close\(\)"):
+        region.open()
+    with pytest.raises(RegionError, match="open already"), region:
+        pass
+    blas.scal(2.0, dx)
+    region.close()
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_close_warns_and_raises_what_leaving_does(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    region = offload_args(Out(x), device=device)
+    region.open()
+    with pytest.warns(UnwrittenWarning, match="argument 1") as caught:
+        region.close()
+    assert caught[0].filename == __file__
+    region = offload_args(y, device=device)
+    region.open()
+    with pytest.raises(ZeroDivisionError), offload_args(y, device=device) as (dy,):
+        blas.scal(2.0, dy)
+        raise ZeroDivisionError
+    with pytest.raises(InvalidDataError, match="argument 1"):
+        region.close()
+    np.testing.assert_array_equal(y, ramp(8))
+
+
+def test_an_open_region_that_is_collected_is_discarded_with_a_warning(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    (dx,) = region.open()
+    blas.scal(2.0, dx)
+    with pytest.warns(ResourceWarning, match=r"never left; .* close\(\)"):
+        del region
+        gc.collect()
+    assert not dx.live and x.flags.writeable
+    np.testing.assert_array_equal(x, ramp(8))
+
+
+def test_a_region_closed_while_the_k_th_backend_call_fails_is_closed() -> None:
+    sim = testing.sim_device()
+    for k in range(1, 6):
+        x = ramp(8)
+        region = offload_args(x, device=sim)
+        (dx,) = region.open()
+        blas.scal(2.0, dx)
+        testing.fail_call(sim, k)
+        with contextlib.suppress(BackendError):
+            region.close()
+        testing.fail_call(sim, 0)
+        assert not dx.live and "not open" in repr(region)
+        assert x.flags.writeable
+
+
+# -- what a region shows -------------------------------------------------------------------------------------
+
+
+def test_a_region_shows_what_is_lent_where_how_big_and_what_became_of_it(device: str) -> None:
+    A, x, y = ramp(3, 4), ramp(4), ramp(3)
+    region = offload_args(In(A), x, Out(y), Scratch((1000, 1000)), device=device)
+    closed = repr(region)
+    assert closed.splitlines() == [
+        f"offload_args on {device}, not open",
+        "  1  float32  (3, 4)        48 bytes  In",
+        "  2  float32  (4,)          16 bytes  by use",
+        "  3  float32  (3,)          12 bytes  Out",
+        "  4  float64  (1000, 1000)  7.63 MiB  Scratch",
+    ]
+    with region as (dA, dx, dy, dw):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+        assert repr(region).splitlines() == [
+            f"offload_args on {device}, open",
+            "  1  float32  (3, 4)        48 bytes  In       read-only, sent",
+            "  2  float32  (4,)          16 bytes  by use   sent",
+            "  3  float32  (3,)          12 bytes  Out      written",
+            "  4  float64  (1000, 1000)  7.63 MiB  Scratch  untouched",
+        ]
+        html = region._repr_html_()
+        assert html is not None and html.count("<tr>") == 5 and "<td>read-only, sent</td>" in html
+    assert repr(region) == closed
+    assert repr(offload_args()) == "offload_args, not open"
+
+
+def test_showing_a_region_never_raises_and_escapes_what_it_shows() -> None:
+    class Awkward:
+        @property
+        def shape(self) -> Any:
+            raise ZeroDivisionError
+
+        dtype = np.dtype(np.float32)
+
+    strange = np.zeros(3, dtype=[("<script>", "i4")])
+    html = offload_args(strange, [1, 2], None)._repr_html_()
+    assert html is not None and "&lt;script&gt;" in html and "<script>" not in html
+    assert "list" in repr(offload_args([1, 2]))
+    assert repr(offload_args(Awkward())).startswith("<offload_args.region.offload_args object at 0x")
+    assert offload_args(Awkward())._repr_html_() is None
+    bare = offload_args.__new__(offload_args)
+    assert repr(bare).startswith("<offload_args.region.offload_args object at 0x")
+
+
+def test_showing_moves_nothing_and_asks_no_device() -> None:
+    sim = testing.sim_device()
+    with offload_args(ramp(8), device=sim) as (dx,):
+        region = offload_args(ramp(3), device=sim)
+        before = testing.backend_calls(sim)
+        for one in (dx, sim, region):
+            assert repr(one) and one._repr_html_()
+        assert testing.backend_calls(sim) == before
+
+
+SHOWN_LATE = """
+import atexit, os
+import numpy as np
+from offload_args import Device, blas, offload_args
+
+x, device = np.ones(3), Device({device!r})
+region = offload_args(x, device=device)
+(dx,) = region.open()
+blas.scal(2.0, dx)
+
+def show():
+    for one in (region, dx, device):
+        one._repr_html_()
+        assert device.name in repr(one) or "dead" in repr(one)
+    print(repr(dx).rpartition(" ")[2])
+
+atexit.register(show)
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_t21_regions_and_pointers_show_themselves_in_a_forked_child_and_at_exit(device: str) -> None:
+    # Python 3.12 warns of every fork of a process with threads.
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SHOWN_LATE.format(device=device)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "dead)\nwritten)\n")
+
+
+def test_the_stream_of_a_region_is_for_gpus_and_while_it_is_open(device: str) -> None:
+    region = offload_args(ramp(3), device=device)
+    with pytest.raises(RegionError, match="not open"):
+        _ = region.stream
+    with region:
+        if not device.startswith("cuda"):
+            assert not hasattr(region, "stream")
+            with pytest.raises(AttributeError, match=f"on {device}; only GPUs"):
+                _ = region.stream
+            return
+        stream = region.stream
+        assert stream.__cuda_stream__() == (0, stream.handle)
+        assert stream.handle != 0 and repr(stream) == f"Stream({device})"
+    with pytest.raises(RegionError, match="not open"):
+        stream.__cuda_stream__()
+    assert repr(stream) == "Stream(ended)"
+
+
+def test_the_stream_of_a_region_is_the_callers_if_that_gave_one(cuda: str) -> None:
+    own, x = OwnStream(), ramp(3)
+    region = offload_args(ramp(3), device=cuda, stream=own)
+    with region:
+        assert region.stream.__cuda_stream__() == own.__cuda_stream__()
+        with offload_args(x, device=cuda, stream=region.stream) as (dx,):
+            blas.scal(2.0, dx)
+    own.destroy()
+    np.testing.assert_array_equal(x, 2 * ramp(3))
 
 
 def test_an_open_region_can_not_be_entered_again() -> None:
@@ -638,9 +900,9 @@ def test_t25_an_output_that_overlaps_itself_is_refused(device: str) -> None:
         (lambda: ramp(8, 5, order="F")[2:5], 8),
         (lambda: ramp(9, 5)[3:6], 5),
         (lambda: ramp(9, 5)[::3], 15),
-        (lambda: ramp(1, 5), 5),
+        (lambda: ramp(1, 5), 1),
         (lambda: ramp(5, 1), 1),
-        (lambda: ramp(5, 1, order="F"), 5),
+        (lambda: ramp(5, 1, order="F"), 1),
         (lambda: ramp(1, 5, order="F"), 1),
     ],
 )
@@ -683,6 +945,56 @@ def test_t27_a_read_only_output_is_refused_before_any_copy(device: str, tmp_path
             assert blas.asum(dx) == ramp(8).sum()
     assert moved.copies_down == 0
     assert not x.flags.writeable
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(0, 2), slice(1, 3)], ids=str)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_t27_a_view_made_read_only_is_never_written_through_beside_its_array(
+    device: str, backwards: bool, part: slice
+) -> None:
+    A = ramp(3, 5)
+    view = A[part]
+    view.flags.writeable = False
+
+    def beside(view: Any) -> list[Any]:
+        return [view, A] if backwards else [A, view]
+
+    for declared in (Out, InOut):
+        with pytest.raises(DirectionError, match="is read-only and lent as"):
+            with offload_args(*beside(declared(view)), device=device):
+                pass
+        assert A.flags.writeable and not view.flags.writeable
+    with offload_args(*beside(view), device=device) as pointers:
+        dA, dv = pointers[::-1] if backwards else pointers
+        with pytest.raises(DirectionError):
+            dv.assign(9)
+        dA.assign(2 * ramp(3, 5))
+        with pytest.raises(DirectionError, match="is read-only and lent as"):  # it is known as such further in
+            with offload_args(InOut(view), device=device):
+                pass
+        with offload_args(A, view, device=device) as (inner, dv):
+            with pytest.raises(DirectionError):
+                dv.assign(9)
+            inner[0].assign(1)
+    expected = 2 * ramp(3, 5)
+    expected[0] = 1
+    np.testing.assert_array_equal(A, expected)
+    assert A.flags.writeable and not view.flags.writeable
+
+
+def test_t27_a_view_taken_of_a_lent_array_is_as_writable_as_that(device: str) -> None:
+    A = ramp(3, 5)
+    before = A[1:]
+    with offload_args(A, device=device):
+        taken = A[1:]
+        assert not taken.flags.writeable and before.flags.writeable
+        for view in (taken, before):
+            with offload_args(A, InOut(view), device=device) as (_, dv):
+                dv[0].assign(9)
+    expected = ramp(3, 5)
+    expected[1] = 9
+    np.testing.assert_array_equal(A, expected)
+    assert A.flags.writeable and before.flags.writeable
 
 
 # -- read-only while lent ------------------------------------------------------------------------------------
@@ -814,7 +1126,7 @@ def test_assign_converts_nothing_but_python_numbers(device: str) -> None:
             dx.assign(np.zeros(3, np.float32))
         with pytest.raises(DirectionError):
             fixed.assign(1)
-        with pytest.raises(TypeError, match=r"blas\.copy"):
+        with pytest.raises(TypeError, match="use copy_from"):
             dx.assign(fixed)
     np.testing.assert_array_equal(x, ramp(4))
 
@@ -965,31 +1277,18 @@ def test_t24_ctrl_c_in_a_region_that_is_dropped_comes_later() -> None:
     assert "ResourceWarning: offload_args: a region was never left" in ran.stderr and "ignored" not in ran.stderr
 
 
-@pytest.mark.parametrize("place", ["watch_owner", "raise_status"])
-def test_t24_ctrl_c_is_not_lost_where_it_can_not_be_raised(place: str) -> None:
+def test_t24_ctrl_c_is_not_lost_where_it_can_not_be_raised() -> None:
     sim, x = testing.sim_device(), np.ones(1 << 18)
-
-    def interrupt(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_name == place:
-            sys.setprofile(None)
-            signal.raise_signal(signal.SIGINT)
-
-    def fail() -> None:
-        testing.fail_call(sim, 1)
-        sys.setprofile(interrupt)
-        raise ValueError("the body's")
-
     with pytest.raises(KeyboardInterrupt):
-        try:
-            with offload_args(x, device=sim, resident=True) as (dx,):
-                blas.scal(2.0, dx)
-                if place == "raise_status":
-                    fail()
-                sys.setprofile(interrupt)
-        except ValueError:
-            pass
-        for _ in range(10_000):
-            pass
+        with ctrl_c(function="raise_status") as sent:
+            with contextlib.suppress(ValueError):
+                with offload_args(x, device=sim, resident=True) as (dx,):
+                    blas.scal(2.0, dx)
+                    testing.fail_call(sim, 1)
+                    raise ValueError("the body's")
+            for _ in range(10_000):
+                pass
+    assert sent
     testing.fail_call(sim, 0)
     sim.release(x)
 
@@ -1009,12 +1308,176 @@ def test_wrong_options_are_refused() -> None:
         offload_args(ramp(2), device="nonsense")
 
 
+# -- T56: an argument's export is the user's code, and runs while the region is entered -----------------------
+
+
+class Exporting:
+    """An array of another package whose export does something else first."""
+
+    def __init__(self, memory: Array, first: Callable[[], object], protocol: str) -> None:
+        self._memory = memory
+        self._first = first
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._protocol:
+            raise AttributeError(name)
+        self._first()
+        return getattr(self._memory, name)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._memory.__dlpack_device__()
+
+
+PROTOCOLS = ("__array_interface__", "__array_struct__", "__dlpack__", "__cuda_array_interface__")
+USES: dict[str, Callable[[Any, Array], object]] = {
+    "enters it": lambda region, x: region.__enter__(),
+    "leaves it": lambda region, x: region.__exit__(None, None, None),
+    "initialises it": lambda region, x: region.__init__(*[x] * 20, device="sim:1"),
+    "initialises it with nothing": lambda region, x: region.__init__(),
+    "calls with it": lambda region, x: region._call(blas.asum, (x,), {}),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("use", USES)
+def test_t56_an_argument_that_uses_the_region_while_it_is_entered_is_refused(
+    device: str, use: str, protocol: str
+) -> None:
+    x, memory = ramp(4), ramp(4)
+    made: list[Any] = []
+    made.append(offload_args(x, Exporting(memory, lambda: USES[use](made[0], x), protocol), x[1:], device=device))
+    before = Device(device).counters
+    with pytest.raises(RegionError, match="being entered or left"):
+        made[0].__enter__()
+    now = Device(device).counters
+    assert (now.mappings, now.regions, now.allocations) == (before.mappings, before.regions, before.allocations)
+    assert x.flags.writeable and memory.flags.writeable
+    made[0].__init__(x, device=device)  # and can be used again
+    with made[0] as (dx,):
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(4))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_t56_an_export_that_raises_leaves_nothing_behind(device: str, protocol: str) -> None:
+    class Mine(Exception):
+        pass
+
+    def fail() -> None:
+        raise Mine("the export's")
+
+    x, before = ramp(4), Device(device).counters
+    for _ in range(2):
+        with pytest.raises(Mine, match="the export's"):
+            with offload_args(x, Exporting(x, fail, protocol), device=device):
+                pass
+    assert x.flags.writeable
+    assert Device(device).counters.allocations == before.allocations
+
+
+@pytest.mark.parametrize("protocol", ["__array_interface__", "__array_struct__"])
+def test_t56_an_export_may_lend_other_arrays_and_collect_garbage(device: str, protocol: str) -> None:
+    x, memory, other = ramp(4), ramp(4), ramp(4)
+
+    def use() -> None:
+        call(blas.scal, 2.0, other, device=device)
+        call(blas.scal, 2.0, x, device=device)
+        gc.collect()
+
+    with offload_args(x, Exporting(memory, use, protocol), device=device) as (dx, dm):
+        blas.axpy(1.0, dm, dx)
+    factor = x[0] - 1  # how often it was asked
+    assert factor >= 2 and other[0] == factor
+    np.testing.assert_array_equal(x, (factor + 1) * ramp(4))
+    assert x.flags.writeable and memory.flags.writeable
+
+
+def test_t56_an_open_region_is_not_initialised_again(device: str) -> None:
+    x = ramp(4)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with pytest.raises(RegionError, match="open already"):
+            region.__init__(ramp(400), device="sim:1")  # type: ignore[misc]
+        with pytest.raises(RegionError, match="open already"):
+            region._call(blas.asum, (x,), {})
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(4))
+    assert x.flags.writeable
+
+
+def test_t56_the_fields_of_a_region_can_not_be_set(device: str) -> None:
+    region = offload_args(ramp(4), device=device)
+    for name in ("_arguments", "_device", "_stream", "_resident", "_keep_on_error"):
+        with pytest.raises(AttributeError):
+            setattr(region, name, 17)
+    with pytest.raises(RegionError, match="never initialised"):
+        offload_args.__new__(offload_args).__enter__()
+
+
+def test_t56_a_filter_of_warnings_may_not_leave_the_region_that_warns(device: str) -> None:
+    x, made = ramp(8), []
+    made.append(offload_args(x[::2], device=device))
+
+    def show(*_: object, **__: object) -> None:
+        made[0].__exit__(None, None, None)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        with pytest.raises(RegionError, match="being entered or left"):
+            made[0].__enter__()
+    assert x[::2].flags.writeable
+
+
+def test_t56_attributes_that_a_subclass_hides_are_not_asked(device: str) -> None:
+    class Odd(np.ndarray[Any, Any]):
+        @property
+        def base(self) -> Any:  # type: ignore[override]
+            return self
+
+        @property
+        def __array_struct__(self) -> Any:
+            return 17
+
+        def setflags(self, *_: object, **__: object) -> None:  # type: ignore[override]
+            raise ValueError("no")
+
+    odd = ramp(4).view(Odd)
+    with offload_args(odd, device=device, resident=True) as (dx,):
+        assert not odd.flags.writeable
+        blas.scal(2.0, dx)
+    assert odd.flags.writeable
+    np.testing.assert_array_equal(np.asarray(odd), 2 * ramp(4))
+    Device(device).release(odd)
+
+
 # -- signals and forks ---------------------------------------------------------------------------------------
+
+
+def test_t58_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(device: str) -> None:
+    x, y = ramp(4), ramp(4)
+
+    def use() -> None:
+        with offload_args(x, y, device=device) as (dx, dy):
+            blas.axpy(1.0, dx, dy)
+
+    with package.trace() as made:
+        use()
+        regions = Device(device).counters.regions
+        for _ in at_every_place(use):
+            assert x.flags.writeable and y.flags.writeable
+            assert Device(device).counters.regions == regions
+            testing.no_mappings_left()
+        before = made.summary.regions
+        use()
+    assert made.summary.regions == before + 1
 
 
 @pytest.mark.parametrize("again", [0, 50e-6], ids=["once", "storm"])
 @pytest.mark.parametrize("n", [64, 1 << 19])
-def test_t24_ctrl_c_leaves_nothing_behind(device: str, n: int, again: float) -> None:
+@pytest.mark.parametrize("later", [1.3, pytest.param(1.1, marks=pytest.mark.slow)])  # each time, by this factor
+def test_t24_ctrl_c_leaves_nothing_behind(device: str, n: int, again: float, later: float) -> None:
     def use(x: Array, y: Array, interrupted_after: float = 0) -> None:
         signal.setitimer(signal.ITIMER_REAL, interrupted_after)
         with offload_args(x, y, device=device) as (dx, dy):
@@ -1041,10 +1504,10 @@ def test_t24_ctrl_c_leaves_nothing_behind(device: str, n: int, again: float) -> 
     gc.disable()  # what a finalizer raises would be lost
     handler = signal.signal(signal.SIGALRM, interrupt)
     try:
-        while late < 20:  # it comes later each time, at last too late
+        while late < 8:  # at last it comes too late
             x, y = arrays()
             try:
-                use(x, y, 1e-6 * 1.1 ** (late + interrupted))
+                use(x, y, 1e-6 * later ** (late + interrupted))
                 late += 1
             except KeyboardInterrupt:
                 interrupted += 1
@@ -1124,7 +1587,7 @@ def child(region, x, dx):
 threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
 for thread in threads:
     thread.start()
-for i in range(10):
+for i in range({children}):
     kept, pinned, x, abandoned = np.ones(1 << 16), empty(100, device=device), np.ones(8), np.ones(8)
     device.keep(kept)
     cycle = [offload_args(abandoned, device=device)]
@@ -1154,14 +1617,15 @@ print(right, device.counters.regions, device.counters.mappings)
 """
 
 
-def test_t21_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", FORKS.format(device=device)], capture_output=True, text=True, timeout=300
-    )
+@pytest.mark.parametrize("children", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_t21_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str, children: int) -> None:
+    code = FORKS.format(device=device, children=children)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stderr, run.stdout) == (0, "", "[True, True] 0 0\n")
 
 
-def test_t45_a_million_regions_leave_memory_as_it_was(device: str) -> None:
+@pytest.mark.parametrize("many", [10_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_t45_many_regions_leave_memory_as_it_was(device: str, many: int) -> None:
     a, b, c = np.ones(256, np.float32), np.ones(256, np.float32), np.zeros(256, np.float32)
 
     def regions(count: int) -> int:
@@ -1171,9 +1635,9 @@ def test_t45_a_million_regions_leave_memory_as_it_was(device: str) -> None:
         gc.collect()
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    before = regions(20_000)
-    assert regions(1_000_000) - before <= 1 << 20
-    assert c[0] == 1_020_000
+    before = regions(2_000)
+    assert regions(many) - before <= 1 << 19
+    assert c[0] == 2_000 + many
 
 
 def test_a_pointer_outlives_its_region_as_a_dead_one(device: str) -> None:

@@ -10,15 +10,17 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing import shared_memory
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import at_every_place
 from numpy.typing import NDArray
 
-from offload_args import Device, In, InOut, Out, Scratch, blas, offload_args, testing
+from offload_args import Device, In, InOut, Out, Scratch, blas, empty, offload_args, testing
 from offload_args.device import Residency
 from offload_args.errors import (
     ArgumentError,
@@ -277,6 +279,26 @@ def test_nested_in_an_outer_region_that_does_not_keep(device: str) -> None:
     sent(x, device)
     x[5] = -1
     assert sent(x, device) > 0
+
+
+def test_arrays_of_one_region_are_each_sent_as_they_are_when_first_read(device: str) -> None:
+    a, b, c = ramp(), ramp(), ramp()
+    results = [np.empty(N, np.float32) for _ in range(3)]
+    for step in range(3):
+        a[step * 2048] = -step
+        c[5] = 10 * step
+        with offload_args(In(a), b, In(c), *map(Out, results), device=device, resident=True) as (da, db, dc, *ds):
+            blas.copy(da, ds[0])
+            with offload_args.update(b):  # the first read of another array does not fix what this one is
+                b[step * 3000 : step * 3000 + 50] = step + 0.5
+            blas.copy(db, ds[1])
+            if step != 1:  # what was not read then is read with all that was written since
+                blas.copy(dc, ds[2])
+            else:
+                blas.copy(da, ds[2])
+        np.testing.assert_array_equal(results[0], a)
+        np.testing.assert_array_equal(results[1], b)
+        np.testing.assert_array_equal(results[2], a if step == 1 else c)
 
 
 def test_matrices_with_a_leading_dimension(device: str) -> None:
@@ -737,3 +759,48 @@ def test_the_figures_have_names() -> None:
     figures = Device("host").residency
     assert isinstance(figures, Residency)
     assert figures.mode == "explicit"
+
+
+def test_t58_ctrl_c_while_an_owner_dies_is_raised_and_its_memory_goes(device: str) -> None:
+    held = {"x": np.ones(N, np.float32)}
+
+    def drop() -> None:
+        held.clear()
+
+    sent(held["x"], device, resident=True)
+    for _ in at_every_place(drop):
+        assert Device(device).residency.kept == 0
+        held["x"] = np.ones(N, np.float32)
+        sent(held["x"], device, resident=True)
+        assert Device(device).residency.kept == 1
+    drop()
+    assert Device(device).residency.kept == 0
+
+
+def test_t58_ctrl_c_while_pinned_memory_goes_is_raised_and_it_is_freed(device: str) -> None:
+    held = {"x": empty(1000, device=device)}
+    del held["x"]
+    before = Device(device).counters.pinned_bytes
+
+    def drop() -> None:
+        held.clear()
+
+    held["x"] = empty(1000, device=device)
+    for _ in at_every_place(drop):
+        assert Device(device).counters.pinned_bytes == before
+        held["x"] = empty(1000, device=device)
+    drop()
+    assert Device(device).counters.pinned_bytes == before
+
+
+def test_t58_an_owner_that_is_lent_on_several_devices_is_watched_once_and_forgotten() -> None:
+    for _ in range(3):  # at the same address, perhaps
+        x = np.ones(N, np.float32)
+        for name in ("host", "sim:0"):
+            sent(x, name, resident=True)
+            assert Device(name).residency.kept == 1
+        with pytest.raises(ValueError, match="referenced|resize"):
+            x.resize(3)
+        assert weakref.getweakrefcount(x) == 1
+        del x
+        assert [Device(name).residency.kept for name in ("host", "sim:0")] == [0, 0]

@@ -194,5 +194,5 @@ def rotmg(r: Routine) -> None:
 
 
 @on_every_device(lambda name: name in CASES)
-def test_level_1_agrees_with_higher_precision(device: str, name: str) -> None:
-    check(CASES, device, name)
+def test_level_1_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
+    check(CASES, device, name, share)

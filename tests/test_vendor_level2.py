@@ -28,7 +28,7 @@ def untouched_or_scaled(r: Routine, y: Operand, beta: complex, what: str) -> Non
 
 @CASES.of("{t}gemv")
 def gemv(r: Routine) -> None:
-    for (order, first), trans, (m, n) in product(r.vendor.orders, "NTC", [*SHAPES, (0, 3), (3, 0)]):
+    for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTC", [*SHAPES, (0, 3), (3, 0)]):
         for t in r.turns(4):
             what = f"{order} {trans=} {m=} {n=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
@@ -48,7 +48,7 @@ def gemv(r: Routine) -> None:
 @CASES.of("{t}gbmv")
 def gbmv(r: Routine) -> None:
     bands = [(1, 2), (2, 0), (0, 0), (0, 1)]
-    for (order, first), trans, (m, n), (kl, ku) in product(r.vendor.orders, "NTC", [*SHAPES, (9, 4)], bands):
+    for (order, first), trans, (m, n), (kl, ku) in r.each(r.vendor.orders, "NTC", [*SHAPES, (9, 4)], bands):
         if kl >= m or ku >= n:
             continue
         for t in r.turns(2):
@@ -70,7 +70,7 @@ def gbmv(r: Routine) -> None:
 @CASES.of("{t}ger", letters="sd")
 @CASES.of("{t}geru", "{t}gerc", letters="cz")
 def ger(r: Routine) -> None:
-    for (order, first), (m, n) in product(r.vendor.orders, [*SHAPES, (0, 3), (3, 0)]):
+    for (order, first), (m, n) in r.each(r.vendor.orders, [*SHAPES, (0, 3), (3, 0)]):
         for t in r.turns(10):
             what = f"{order} {m=} {n=} {t}"
             A, x, y = matrix(r.values(m, n), order, t.way), vector(r.values(m), t.incx), vector(r.values(n), t.incy)
@@ -104,7 +104,7 @@ def bands(r: Routine, n: int) -> list[int | None]:
 @CASES.of("{t}sbmv", "{t}spmv", letters="sd")
 def symv(r: Routine) -> None:
     hermitian = r.name[1] == "h"
-    for (order, first), uplo, n in product(r.vendor.orders, "UL", SIZES):
+    for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for k, t in product(bands(r, n), r.turns(4)):
             what = f"{order} {uplo=} {n=} {k=} {t}"
             half = r.half(n, uplo, hermitian)
@@ -127,7 +127,7 @@ def symv(r: Routine) -> None:
 @CASES.of("{t}her", "{t}hpr", letters="cz")
 def syr(r: Routine) -> None:
     hermitian = r.name[1] == "h"
-    for (order, first), uplo, n in product(r.vendor.orders, "UL", SIZES):
+    for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for t in r.turns(8, alpha_real=hermitian):
             what = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
@@ -145,7 +145,7 @@ def syr(r: Routine) -> None:
 @CASES.of("{t}her2", "{t}hpr2", letters="cz")
 def syr2(r: Routine) -> None:
     hermitian = r.name[1] == "h"
-    for (order, first), uplo, n in product(r.vendor.orders, "UL", SIZES):
+    for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for t in r.turns(8):
             what = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
@@ -170,7 +170,7 @@ def compare_triangle(
 
 @CASES.of("{t}trmv", "{t}trsv", "{t}tbmv", "{t}tbsv", "{t}tpmv", "{t}tpsv")
 def triangular(r: Routine) -> None:
-    for (order, first), uplo, trans, diag, n in product(r.vendor.orders, "UL", "NTC", "NU", SIZES):
+    for (order, first), uplo, trans, diag, n in r.each(r.vendor.orders, "UL", "NTC", "NU", SIZES):
         for k, t in product(bands(r, n), r.turns(1)):
             what = f"{order} {uplo=} {trans=} {diag=} {n=} {k=} {t.incx=}"
             half = r.triangular(n, uplo, diag)
@@ -193,8 +193,8 @@ def triangular(r: Routine) -> None:
 
 
 @on_every_device(lambda name: name in CASES)
-def test_level_2_agrees_with_higher_precision(device: str, name: str) -> None:
-    check(CASES, device, name)
+def test_level_2_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
+    check(CASES, device, name, share)
 
 
 def test_t31_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import reference as ref
 import test_vendor_level1
 import test_vendor_level2
@@ -20,7 +18,7 @@ SHAPES_2 = [(4, 3), (3, 6), (1, 5), (5, 1), (21, 18), (0, 3), (3, 0)]
 @CASES.of("{t}gemm")
 @CASES.of("{t}gemm3m", letters="cz")
 def gemm(r: Routine) -> None:
-    for (order, first), trans_a, trans_b, (m, n, k) in product(r.vendor.orders, "NTC", "NTC", SHAPES):
+    for (order, first), trans_a, trans_b, (m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", SHAPES):
         for t in r.turns(2):
             what = f"{order} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
             A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), order, t.way)
@@ -42,7 +40,7 @@ def gemm(r: Routine) -> None:
 @CASES.of("{t}hemm", letters="cz")
 def symm(r: Routine) -> None:
     hermitian = r.name[1] == "h"
-    for (order, first), side, uplo, (m, n) in product(r.vendor.orders, "LR", "UL", SHAPES_2):
+    for (order, first), side, uplo, (m, n) in r.each(r.vendor.orders, "LR", "UL", SHAPES_2):
         for t in r.turns(4):
             what = f"{order} {side=} {uplo=} {m=} {n=} {t}"
             size = m if side == "L" else n
@@ -70,7 +68,7 @@ def output(r: Routine, t: Turn, n: int, uplo: str, order: str, hermitian: bool) 
 def syrk(r: Routine) -> None:
     hermitian = r.name[1] == "h"
     options = "NC" if hermitian else "NT" if r.complex else "NTC"
-    for (order, first), uplo, trans, (n, k, _) in product(r.vendor.orders, "UL", options, SHAPES):
+    for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
         for t in r.turns(4, alpha_real=hermitian, beta_real=hermitian):
             what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
             A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
@@ -89,7 +87,7 @@ def syr2k(r: Routine) -> None:
     hermitian = r.name[1] == "h"
     one_product = r.name.endswith("kx")
     options = "NC" if hermitian else "NT" if r.complex else "NTC"
-    for (order, first), uplo, trans, (n, k, _) in product(r.vendor.orders, "UL", options, SHAPES):
+    for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
         for t in r.turns(4, alpha_real=hermitian and one_product, beta_real=hermitian):
             what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
             A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
@@ -115,7 +113,7 @@ def syr2k(r: Routine) -> None:
 @CASES.of("{t}trmm", "{t}trsm")
 def triangular(r: Routine) -> None:
     axes = (r.vendor.orders, "LR", "UL", "NTC", "NU", SHAPES_2)
-    for (order, first), side, uplo, trans, diag, (m, n) in product(*axes):
+    for (order, first), side, uplo, trans, diag, (m, n) in r.each(*axes):
         for t in r.turns(1):
             what = f"{order} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
             size = m if side == "L" else n
@@ -144,8 +142,8 @@ def triangular(r: Routine) -> None:
 
 
 @on_every_device(lambda name: name in CASES)
-def test_level_3_agrees_with_higher_precision(device: str, name: str) -> None:
-    check(CASES, device, name)
+def test_level_3_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
+    check(CASES, device, name, share)
 
 
 def test_every_bound_routine_has_a_case() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -134,14 +135,18 @@ class Turn(NamedTuple):
 
 
 class Routine:
-    """One function under test: its vendor, its letter and dtypes, and random numbers that are the same every time."""
+    """One function under test: its vendor, its letter and dtypes, and random numbers that are the same every time.
 
-    def __init__(self, vendor: Vendor, name: str, letter: str) -> None:
+    share: which part of all combinations is tried, for each function, dtype and device another one.
+    """
+
+    def __init__(self, vendor: Vendor, name: str, letter: str, share: float = 1) -> None:
         self.vendor, self.name, self.letter = vendor, name, letter
         self.function = getattr(vendor.module, name)
         self.dtype, self.real = DTYPES[letter], REAL[letter]
         self.complex = letter in "cz"
-        self.random = np.random.default_rng(zlib.crc32(f"{name} {letter}".encode()))
+        self.share = share
+        self.random = np.random.default_rng(zlib.crc32(f"{name} {letter} {vendor.device}".encode()))
         self.turn = 0
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -193,10 +198,15 @@ class Routine:
             self.turn += 1
             yield Turn(*INCREMENTS[i % 5], i % 3, *scalars[i % 8])
 
-    def some(self, count: int, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """`count` of all combinations, others for each routine and dtype."""
+    def each(self, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """All combinations, or a share of them, in any order."""
+        return self.some(None, *axes)
+
+    def some(self, count: int | None, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """`count` of all combinations, or a share of so many, in any order."""
         combinations = list(product(*axes))
-        chosen = self.random.choice(len(combinations), min(count, len(combinations)), replace=False)
+        most = min(count or len(combinations), len(combinations))
+        chosen = self.random.choice(len(combinations), math.ceil(most * self.share), replace=False)
         return [combinations[i] for i in chosen]
 
     def output(self, beta: Any, *shape: int) -> Array:
@@ -237,13 +247,20 @@ def bound(module: types.ModuleType) -> list[str]:
     )
 
 
-def on_every_device(names: Callable[[str], bool]) -> pytest.MarkDecorator:
-    """Parametrize a test over (device, name) for every bound function that `names` takes."""
+# A part of a routine's combinations, or all.
+SHARES = pytest.mark.parametrize(
+    "share", [pytest.param(0.25, id="short"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+)
+
+
+def on_every_device(names: Callable[[str], bool]) -> Callable[[Callable[..., None]], Any]:
+    """Parametrize a test over (device, name) for every bound function that `names` takes, and over the shares."""
     pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas) if names(name)]
     pairs += [("cuda:0", name) for name in bound(cublas) if names(name)]
-    return pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])
+    devices = pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])
+    return lambda test: devices(SHARES(test))
 
 
-def check(cases: Cases, device: str, name: str) -> None:
+def check(cases: Cases, device: str, name: str, share: float) -> None:
     letter, case = cases[name]
-    case(Routine(Vendor(device), name, letter))
+    case(Routine(Vendor(device), name, letter, share))

@@ -49,6 +49,7 @@ enum { /* the driver's constants that are used here */
        POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
        MEMORY_HOST = 1,
        MEMORY_DEVICE = 2,
+       MEMORY_UNIFIED = 4, /* whichever the address says */
        ALLOCATION_PINNED = 1,
        LOCATION_DEVICE = 1,
        POOL_RELEASE_THRESHOLD = 4,
@@ -458,10 +459,75 @@ static int cuda_copy_down(oa_device *device, void *stream, void *to, size_t to_p
   return done(device, saved, status);
 }
 
-static int cuda_fill(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes) {
-  if (nbytes == 0) return OA_OK;
-  CALL(device, driver.cuMemsetD8Async(address, (unsigned char)byte, nbytes, stream), "cuMemsetD8Async of %zu bytes",
-       nbytes);
+/* An address may be pinned memory of the host that is used in place: the driver is left to tell. */
+static int cuda_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                     size_t width, size_t lines) {
+  if (width == 0 || lines == 0) return OA_OK;
+  if (contiguous(to_pitch, from_pitch, width, lines))
+    CALL(device, driver.cuMemcpyAsync(to, from, width * lines, stream), "cuMemcpyAsync of %zu bytes", width * lines);
+  void *saved;
+  int status = cuda_enter(device, &saved);
+  if (status) return status;
+  if (to_pitch <= MAXIMUM_PITCH && from_pitch <= MAXIMUM_PITCH) {
+    status = copy_lines(device, stream,
+                        &(struct copy_2d){.from_type = MEMORY_UNIFIED,
+                                          .from_device = from,
+                                          .from_pitch = from_pitch,
+                                          .to_type = MEMORY_UNIFIED,
+                                          .to_device = to,
+                                          .to_pitch = to_pitch,
+                                          .width = width,
+                                          .lines = lines});
+  } else {
+    for (size_t i = 0; i < lines && status == OA_OK; i++) {
+      int code = driver.cuMemcpyAsync(to + i * to_pitch, from + i * from_pitch, width, stream);
+      if (code) status = failed(device, code, "copy of line %zu, %zu bytes,", i, width);
+    }
+  }
+  return done(device, saved, status);
+}
+
+/* The driver's code of filling one line. */
+static int fill_line(uint64_t to, uint32_t value, size_t unit, size_t width, void *stream) {
+  switch (unit) {
+    case 1:
+      return driver.cuMemsetD8Async(to, (unsigned char)value, width, stream);
+    case 2:
+      return driver.cuMemsetD16Async(to, (unsigned short)value, width / 2, stream);
+    default:
+      return driver.cuMemsetD32Async(to, value, width / 4, stream);
+  }
+}
+
+/* And of several. */
+static int fill_lines(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
+                      void *stream) {
+  switch (unit) {
+    case 1:
+      return driver.cuMemsetD2D8Async(to, pitch, (unsigned char)value, width, lines, stream);
+    case 2:
+      return driver.cuMemsetD2D16Async(to, pitch, (unsigned short)value, width / 2, lines, stream);
+    default:
+      return driver.cuMemsetD2D32Async(to, pitch, value, width / 4, lines, stream);
+  }
+}
+
+static int cuda_fill(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit,
+                     size_t width, size_t lines) {
+  if (width == 0 || lines == 0) return OA_OK;
+  if (contiguous(pitch, pitch, width, lines)) {
+    width *= lines;
+    lines = 1;
+  }
+  void *saved;
+  int code = SUCCESS, status = cuda_enter(device, &saved);
+  if (status) return status;
+  if (lines > 1 && pitch <= MAXIMUM_PITCH)
+    code = fill_lines(to, pitch, value, unit, width, lines, stream);
+  else
+    for (size_t i = 0; i < lines && code == SUCCESS; i++) code = fill_line(to + i * pitch, value, unit, width, stream);
+  if (code) status = failed(device, code, "cuMemset of %zu lines of %zu bytes", lines, width);
+  return done(device, saved, status);
 }
 
 static int cuda_stream_create(oa_device *device, void **stream) {
@@ -531,6 +597,7 @@ const oa_backend oa_backend_cuda = {
     .pin = cuda_pin,
     .unpin = cuda_unpin,
     .pinned = cuda_pinned,
+    .copy = cuda_copy,
     .fill = cuda_fill,
     .stream_create = cuda_stream_create,
     .stream_synchronize = cuda_stream_synchronize,

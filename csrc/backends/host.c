@@ -153,9 +153,17 @@ static int host_event_done(oa_device *device, void *event, int *finished) {
   return OA_OK;
 }
 
-static int host_fill(oa_device *device, void *stream, uint64_t address, int byte, size_t nbytes) {
+static int host_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                     size_t width, size_t lines) {
   (void)device, (void)stream;
-  memset((void *)(uintptr_t)address, byte, nbytes);
+  oa_copy_lines((void *)(uintptr_t)to, to_pitch, (const void *)(uintptr_t)from, from_pitch, width, lines);
+  return OA_OK;
+}
+
+static int host_fill(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit,
+                     size_t width, size_t lines) {
+  (void)device, (void)stream;
+  oa_fill_lines((void *)(uintptr_t)to, pitch, value, unit, width, lines);
   return OA_OK;
 }
 
@@ -208,6 +216,7 @@ const oa_backend oa_backend_host = {
     .pin = host_pin,
     .unpin = host_unpin,
     .pinned = host_pinned,
+    .copy = host_copy,
     .fill = host_fill,
     .stream_create = no_object,
     .stream_synchronize = nothing_with,

@@ -3,8 +3,8 @@
  * allocated, and can be made to fail.
  *
  * Memory is this process's. Around each allocation lies a red zone; fresh memory is filled, in stream order, with bytes
- * that are NaN in each floating type, freed memory with others. Freed memory stays in quarantine for a while, and leaving
- * it is checked for writes that came too late. What is found so, in the workers, is told by the next synchronization.
+ * that are NaN in each floating type, freed memory with others; so is what the core keeps for another time. Freed memory
+ * stays in quarantine for a while, and leaving it is checked for writes that came too late. What is found so, in the workers, is told by the next synchronization.
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
  * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
@@ -54,8 +54,8 @@ struct operation {
     } copy;
     struct {
       void *to;
-      int byte;
-      size_t nbytes;
+      uint32_t value;
+      size_t pitch, unit, width, lines;
     } fill;
     void (*run)(void *);
     struct mark *mark;
@@ -187,12 +187,25 @@ static int check_range(oa_device *device, const char *what, uint64_t address, si
 }
 
 /* Under sim->mutex. */
+static void check_freed(struct sim *sim, const unsigned char *memory, size_t nbytes) {
+  const size_t at = first_other(memory, FREED, nbytes);
+  if (at == nbytes) return;
+  report(sim, "SIM_ERROR_WRITE_AFTER_RELEASE: byte %zu of the %zu at 0x%" PRIxPTR " was written after their release",
+         at, nbytes, (uintptr_t)memory);
+}
+
+/* Under sim->mutex. */
+static void check_red_zones(struct sim *sim, const unsigned char *memory, size_t nbytes) {
+  const size_t before = first_other(memory - RED_ZONE, RED, RED_ZONE);
+  const size_t after = first_other(memory + nbytes, RED, RED_ZONE);
+  if (before == RED_ZONE && after == RED_ZONE) return;
+  report(sim, "SIM_ERROR_OUT_OF_BOUNDS: byte %td of the %zu at 0x%" PRIxPTR " was written",
+         after < RED_ZONE ? (ptrdiff_t)(nbytes + after) : (ptrdiff_t)before - RED_ZONE, nbytes, (uintptr_t)memory);
+}
+
+/* Under sim->mutex. */
 static void leave_quarantine(struct sim *sim, struct block *block) {
-  size_t at = first_other(bytes_at(block->address), FREED, block->nbytes);
-  if (at < block->nbytes) {
-    report(sim, "SIM_ERROR_WRITE_AFTER_RELEASE: byte %zu of the %zu at 0x%" PRIx64 " was written after their release",
-           at, block->nbytes, block->address);
-  }
+  check_freed(sim, bytes_at(block->address), block->nbytes);
   sim->quarantined--;
   sim->quarantined_bytes -= block->nbytes;
   free(bytes_at(block->address) - RED_ZONE);
@@ -212,15 +225,9 @@ static void shrink_quarantine(struct sim *sim, int blocks, size_t nbytes) {
 /* What a release does when its turn in the stream comes. */
 static void run_release(struct sim *sim, struct block *block) {
   unsigned char *memory = bytes_at(block->address);
-  size_t before = first_other(memory - RED_ZONE, RED, RED_ZONE);
-  size_t after = first_other(memory + block->nbytes, RED, RED_ZONE);
   memset(memory, FREED, block->nbytes);
   pthread_mutex_lock(&sim->mutex);
-  if (before < RED_ZONE || after < RED_ZONE) {
-    report(sim, "SIM_ERROR_OUT_OF_BOUNDS: byte %td of the %zu at 0x%" PRIx64 " was written",
-           after < RED_ZONE ? (ptrdiff_t)(block->nbytes + after) : (ptrdiff_t)before - RED_ZONE, block->nbytes,
-           block->address);
-  }
+  check_red_zones(sim, memory, block->nbytes);
   sim->used -= (int64_t)block->nbytes;
   sim->quarantined++;
   sim->quarantined_bytes += block->nbytes;
@@ -278,7 +285,8 @@ static void execute(struct sim *sim, struct operation *operation) {
                     operation->copy.width, operation->copy.lines);
       break;
     case FILL:
-      memset(operation->fill.to, operation->fill.byte, operation->fill.nbytes);
+      oa_fill_lines(operation->fill.to, operation->fill.pitch, operation->fill.value, operation->fill.unit,
+                    operation->fill.width, operation->fill.lines);
       break;
     case RUN:
       operation->run(operation->data);
@@ -439,8 +447,10 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
     return no_host_memory(device, "allocate");
   }
   fill->fill.to = bytes_at(block->address);
-  fill->fill.byte = FRESH;
-  fill->fill.nbytes = nbytes;
+  fill->fill.value = FRESH;
+  fill->fill.unit = 1;
+  fill->fill.pitch = fill->fill.width = nbytes;
+  fill->fill.lines = 1;
   *address = block->address;
   issue(stream, fill);
   return OA_OK;
@@ -469,6 +479,25 @@ static int sim_release(oa_device *device, void *pointer, uint64_t address, size_
   }
   issue(stream, &block->release);
   return failure;
+}
+
+/* What stays is checked and filled as if it were released, and as if it were fresh when it is taken again. */
+static void sim_keep(oa_device *device, uint64_t address, size_t nbytes) {
+  struct sim *sim = device->state;
+  unsigned char *memory = bytes_at(address);
+  pthread_mutex_lock(&sim->mutex);
+  check_red_zones(sim, memory, nbytes);
+  pthread_mutex_unlock(&sim->mutex);
+  memset(memory, FREED, nbytes);
+}
+
+static void sim_renew(oa_device *device, uint64_t address, size_t nbytes) {
+  struct sim *sim = device->state;
+  unsigned char *memory = bytes_at(address);
+  pthread_mutex_lock(&sim->mutex);
+  check_freed(sim, memory, nbytes);
+  pthread_mutex_unlock(&sim->mutex);
+  memset(memory, FRESH, nbytes);
 }
 
 static int sim_trim(oa_device *device) {
@@ -597,18 +626,47 @@ static bool sim_pinned(oa_device *device, const void *memory, size_t nbytes) {
   return inside;
 }
 
-static int sim_fill(oa_device *device, void *pointer, uint64_t address, int byte, size_t nbytes) {
+static int sim_copy(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                    size_t width, size_t lines) {
   struct stream *stream = NULL;
-  int status = called(device, "fill of %zu bytes", nbytes);
+  int status = called(device, "copy of %zu bytes", width * lines);
+  if (status == OA_OK) status = find_stream(device, "copy", pointer, &stream);
+  if (status || width == 0 || lines == 0) return status;
+  status = check_range(device, "copy", to, to_pitch, width, lines);
+  if (status == OA_OK) status = check_range(device, "copy", from, from_pitch, width, lines);
+  if (status) return status;
+  struct operation *copy = operation_new(COPY, 0);
+  if (!copy) return no_host_memory(device, "copy");
+  copy->copy.to = bytes_at(to);
+  copy->copy.from = bytes_at(from);
+  copy->copy.to_pitch = to_pitch;
+  copy->copy.from_pitch = from_pitch;
+  copy->copy.width = width;
+  copy->copy.lines = lines;
+  issue(stream, copy);
+  return OA_OK;
+}
+
+static int sim_fill(oa_device *device, void *pointer, uint64_t to, size_t pitch, uint32_t value, size_t unit,
+                    size_t width, size_t lines) {
+  struct stream *stream = NULL;
+  int status = called(device, "fill of %zu bytes", width * lines);
   if (status == OA_OK) status = find_stream(device, "fill", pointer, &stream);
-  if (status || nbytes == 0) return status;
-  status = check_range(device, "fill", address, nbytes, nbytes, 1);
+  if (status || width == 0 || lines == 0) return status;
+  if ((unit != 1 && unit != 2 && unit != 4) || to % unit || width % unit || (lines > 1 && pitch % unit)) {
+    return oa_fail(OA_ERROR_BACKEND, "%s: fill failed: SIM_ERROR_INVALID_VALUE: units of %zu bytes don't fit",
+                   device->name, unit);
+  }
+  status = check_range(device, "fill", to, pitch, width, lines);
   if (status) return status;
   struct operation *fill = operation_new(FILL, 0);
   if (!fill) return no_host_memory(device, "fill");
-  fill->fill.to = bytes_at(address);
-  fill->fill.byte = byte;
-  fill->fill.nbytes = nbytes;
+  fill->fill.to = bytes_at(to);
+  fill->fill.value = value;
+  fill->fill.unit = unit;
+  fill->fill.pitch = pitch;
+  fill->fill.width = width;
+  fill->fill.lines = lines;
   issue(stream, fill);
   return OA_OK;
 }
@@ -771,6 +829,8 @@ const oa_backend oa_backend_sim = {
     .memory = sim_memory,
     .allocate = sim_allocate,
     .release = sim_release,
+    .keep = sim_keep,
+    .renew = sim_renew,
     .trim = sim_trim,
     .copy_up = sim_copy_up,
     .copy_down = sim_copy_down,
@@ -778,6 +838,7 @@ const oa_backend oa_backend_sim = {
     .pin = sim_pin,
     .unpin = sim_unpin,
     .pinned = sim_pinned,
+    .copy = sim_copy,
     .fill = sim_fill,
     .stream_create = sim_stream_create,
     .stream_synchronize = sim_stream_synchronize,
@@ -815,6 +876,8 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
                    "oa_sim_configure: needs values of 0 or more, got capacity %" PRId64 ", delay_us %" PRId64, capacity,
                    delay_us);
   }
+  if (fail_after < -INT64_MAX / 2 || fail_after > INT64_MAX / 2)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_sim_configure: fail_after is too large, got %" PRId64, fail_after);
   pthread_mutex_lock(&sim->mutex);
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);

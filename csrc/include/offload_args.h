@@ -3,6 +3,11 @@
  * Every function that can fail returns an oa_status; the text is in oa_last_error() of the calling thread. Nothing here
  * aborts or prints. All functions may be called from any thread, with or without Python.
  *
+ * Arguments are checked: NULL where something is needed, a number out of range, a handle that is stale or none at all give
+ * a status and a text. What can't be checked is trusted: that a host address other than NULL has the memory that is said
+ * of it; that a stream, a vendor's handle and pinned memory are what their makers gave; that the fields of an oa_call
+ * between oa_begin and its end are as oa_begin left them.
+ *
  * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one reserved PROT_NONE range. It
  * traps when dereferenced, and is known as stale after its region. csrc/DESIGN.md has the rules. */
 #ifndef OFFLOAD_ARGS_H
@@ -99,7 +104,7 @@ enum oa_outcome {
 typedef struct oa_region oa_region;
 
 /* One array to lend. strides are in bytes and may be negative or zero; data is the address of the element at index 0
- * of every dimension. OA_SCRATCH needs dtype, ndim and shape only. */
+ * of every dimension, and need not be aligned, except that of OA_BORROWED. OA_SCRATCH needs dtype, ndim and shape only. */
 typedef struct oa_array {
   void *data;
   const int64_t *shape;
@@ -133,6 +138,9 @@ typedef struct oa_pointer_info {
   int borrowed;
   int escaped;
   int64_t nbytes; /* from the first byte to the last, gaps included */
+  int scratch;    /* no host array stands behind it */
+  int valid; /* the device has its bytes; 0: they were not needed there yet, or a call that failed left them undefined */
+  int written; /* somebody wrote it, or what shares its bytes, since it was lent */
 } oa_pointer_info;
 
 typedef struct oa_counters {
@@ -140,8 +148,8 @@ typedef struct oa_counters {
   int64_t bytes_up;
   int64_t copies_down;
   int64_t bytes_down;
-  int64_t allocations;
-  int64_t frees;
+  int64_t allocations; /* pieces of memory taken, of the driver or of what was kept for another time */
+  int64_t frees;       /* and given back to either */
   int64_t mappings;    /* live entries of the present table */
   int64_t regions;     /* live regions */
   int64_t calls;       /* vendor calls made */
@@ -216,34 +224,54 @@ int64_t oa_sim_backend_calls(int device); /* backend calls made so far */
 /* -- regions ------------------------------------------------------------------------------------------------------ */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
 /* Kills the region's pointers and enqueues what must come down. *warnings (may be NULL) is the number of arrays lent as
- * Out that nothing wrote; oa_last_warning() names them. A region that already ended is left alone: OA_OK. */
+ * Out that nothing wrote, or with OA_DISCARD of those whose results are lost; oa_last_warning() names them. A region that
+ * already ended is left alone: OA_OK.
+ * What a region wrote is the outer region's where it is nested: in an older one of the same thread that is still open and
+ * lends the array. Else it is committed by leaving well, and comes down with the array's last region, whatever that does. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down and releases what nobody else holds. */
 int oa_region_wait(oa_region *region);
 int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
+/* The stream to which the region's calls go, until it ends: the backend's own (a CUstream), for work to be ordered with. */
+int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ----------------------------------------------------------------------------------------------------- */
 /* A part of what pointer has, with bounds of its own; strides and offset in bytes. Ends with oa_pointer_release or with
  * its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);
-int oa_pointer_release(oa_any *view);
+int oa_pointer_release(
+    oa_any *view); /* a region's own pointer is refused; within a call it is put off to the call's end */
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once it is dead */
 /* The true device address. Brings the data up if it may be read, and marks the mapping escaped: its users are unknown,
- * so it always comes down if writable, and leaving waits for the whole device. */
+ * so an array that pointer may write always comes down, and may be on no other device; and leaving waits for the whole
+ * device. */
 int oa_address(const oa_any *pointer, uint64_t *address);
-/* oa_address that keeps the memory alive beyond the region, until oa_export_release. */
+/* oa_address that keeps the memory alive beyond the region, until oa_export_release of *keep (NULL: it has no bytes). */
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
 int oa_export_release(void *keep);
-/* Writes host values to the device: nbytes from values, C order, for a pointer of the given shape and strides. */
+/* Writes host values to the device, and nothing else: as many as shape says, from values in C order, to the elements that
+ * shape and strides (bytes) name from the pointer's lowest byte on. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
+/* Writes one element's value to every element of an array on the device; nothing of it travels. */
+int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
+/* Copies an array on the device to another one there, of the same dtype and shape and with no element in common. */
+int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *source, const int64_t *source_strides,
+                    int ndim, const int64_t *shape);
+/* Reads an array as it is on the device now to values, in C order, and waits for that. What the device does not have yet
+ * is read from the host. Nothing is marked, and what is to come down still does. */
+int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* A device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 
-/* OpenMP's `target update`: from brings what the device wrote to the host (it is then safe there whatever happens
- * later), to sends the host's bytes. device -1: wherever the array is present. */
+/* OpenMP's `target update`: from brings what devices wrote of the array to the host (it is then safe there whatever
+ * happens later); to sends the host's bytes to every device that has a copy of some of them. Both refuse before anything
+ * moves (OA_ERROR_PRESENT) if no device has the array whole, or if one has some of it in a form in which exactly the
+ * array's bytes can't be named. check refuses what `to` would, and moves nothing. device -1: wherever the array is
+ * present. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
+int oa_update_check(const oa_array *array, int device);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
 /* -- residency ---------------------------------------------------------------------------------------------------- */
@@ -266,8 +294,12 @@ int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDEN
 int oa_residency_configure(int mode, int tracking);
 
 /* -- vendor libraries --------------------------------------------------------------------------------------------- */
-/* Loads library ("cublas", "cblas") from an absolute path; every symbol is looked up as prefix + name. */
+/* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: one of those that known builds
+ * have. A CBLAS may have the suffix "64_" or "_64", too; whether its integers have 64 bits (ILP64) is tried out. */
 int oa_library_open(const char *library, const char *path, const char *prefix);
+/* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both have one
+ * pool of threads. Loads nothing. OA_ERROR_LIBRARY if a function is missing there. */
+int oa_library_share(const char *library, const char *module);
 const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Who finds a library that is needed and not loaded yet: it calls oa_library_open and returns its status, or writes why
  * not to text and returns OA_ERROR_LIBRARY. Without one (NULL), the library's usual names are tried. */
@@ -324,31 +356,43 @@ int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *los
 /* [cffi end] */
 
 /* -- for shims: how a call declares what it touches -------------------------------------------------------------- */
-/* What a call touches behind one pointer, in elements. Built by the functions below; checked by oa_begin. The names
- * are those of the call's own parameters, for messages. */
+/* What a call touches behind one pointer, in elements: bounds, overlap and directions speak of these and no others.
+ * Built by the functions below; checked by oa_begin. Matrices are as stored, by columns: of one by rows, say its transpose.
+ * The names are those of the call's own parameters, for messages. */
 enum oa_extent_kind {
-  OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative, not 0) */
-  OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart; all are touched */
-  OA_EXTENT_TRIANGLE, /* a matrix of which only one triangle is touched */
-  OA_EXTENT_BAND,     /* a band matrix: rows = kl + ku + 1 diagonals, not all of whose elements are touched */
-  OA_EXTENT_PACKED    /* rows * (rows + 1) / 2 elements */
+  OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative) */
+  OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart */
+  OA_EXTENT_TRIANGLE, /* one triangle of a square matrix, its diagonal included */
+  OA_EXTENT_BAND,     /* the elements (i, j) of a matrix with -above <= i - j <= below: above + i - j down column j */
+  OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
+};
+enum oa_extent_part {
+  OA_UPPER = 1,  /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,   /* of the same: all but the diagonal */
+  OA_REPEATS = 4 /* of vectors: ld may be 0, and all are one element */
 };
 
 typedef struct oa_extent {
   int64_t rows, columns, ld;
   const char *rows_name, *columns_name, *ld_name;
-  int kind;
+  int kind, part;       /* oa_extent_kind, and of oa_extent_part what holds */
+  int64_t below, above; /* diagonals of a band, beside the main one */
 } oa_extent;
 
-#define OA_EXTENT(kind, rows, columns, ld, rows_name, columns_name, ld_name) \
-  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind)})
-#define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, n, 1, inc, n_name, "", inc_name)
-#define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, m, n, ld, m_name, n_name, ld_name)
-#define OA_TRIANGLE(n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, n, n, ld, n_name, n_name, ld_name)
-#define OA_BAND(diagonals, n, ld, d_name, n_name, ld_name) \
-  OA_EXTENT(OA_EXTENT_BAND, diagonals, n, ld, d_name, n_name, ld_name)
-#define OA_PACKED(n, n_name) OA_EXTENT(OA_EXTENT_PACKED, n, 1, 1, n_name, "", "")
-#define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, n, 1, 1, "size", "", "")
+#define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name) \
+  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0})
+#define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, inc, n_name, "", inc_name)
+#define OA_REPEATABLE(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, OA_REPEATS, n, 1, inc, n_name, "", inc_name)
+#define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, 0, m, n, ld, m_name, n_name, ld_name)
+#define OA_TRIANGLE(part, n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, part, n, n, ld, n_name, n_name, ld_name)
+#define OA_BAND(m, n, below, above, ld, m_name, n_name, ld_name) \
+  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above)})
+/* One triangle of a square band matrix, of k diagonals beside the main one. */
+#define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                            \
+  ((oa_extent){(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
+               ((part) & OA_UPPER) ? (k) : 0})
+#define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
+#define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
 
 enum oa_access {
   OA_READ = 1,
@@ -366,7 +410,7 @@ typedef struct oa_operand {
   /* set by oa_begin */
   void *address;
   void *slot;
-  int touched; /* 0: the call touches no element of it */
+  int touched; /* 0: the call touches no element of it; else for oa_end */
 } oa_operand;
 
 typedef struct oa_library oa_library;
@@ -389,7 +433,8 @@ typedef struct oa_call {
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
  * what they wait for, moves what is missing as one batch. Nothing moved and nothing marked unless it returns OA_OK; then
- * exactly one oa_end or oa_submit must follow. */
+ * exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
+ * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
 int oa_begin(oa_call *call);
 /* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
  * OA_ERROR_LIBRARY is returned. */
@@ -397,6 +442,8 @@ int oa_end(oa_call *call, int status);
 /* For libraries that run on the CPU: runs run(arguments) in stream order (size bytes of arguments are copied if it runs
  * later), then does what oa_end does. */
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
+/* 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
+int oa_is_host_zero(const void *pointer);
 
 /* One vendor library: the symbols its shims use, and how its handles are made. Generated; see bindings/. */
 typedef struct oa_symbol {
@@ -411,11 +458,15 @@ struct oa_library {
   const char *name;               /* "cublas" */
   const char *backend;            /* "cuda"; NULL: any device whose libraries run on the CPU */
   const char *const *sonames;     /* tried in order by C programs that never call oa_library_open; NULL-terminated */
+  const char *const *prefixes;    /* of its symbols in builds that are known, "" too; NULL-terminated */
+  const char *const *suffixes;    /* likewise */
+  const char *probe;              /* size_t probe(n, const float *x, incx): the index of the largest element; or NULL */
   oa_symbol *symbols;             /* symbol_count of them */
   const oa_code_name *code_names; /* of its status codes; {0, NULL}-terminated */
   int symbol_count;
-  /* indices into symbols, or -1: int create(void **), int destroy(void *), int set_stream(void *, void *),
-     int get_stream(void *, void **), int set_pointer_mode(void *, int), int get_pointer_mode(void *, int *) */
+  /* indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
+     int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
+     int get_pointer_mode(void *, int *) */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
   int host_mode, device_mode; /* the values of its pointer mode */
   /* state, owned by library.c */
@@ -423,6 +474,8 @@ struct oa_library {
   void *loaded;
   char *path;
   char *prefix;
+  const char *suffix;
+  int ilp64; /* its integers have 64 bits; others have 32 */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern oa_library *const oa_libraries[];

@@ -63,7 +63,7 @@ static void bytes_go_up_and_come_down(oa_device *device) {
   for (int i = 0; i < N; i++) {
     if (!CHECK(back[i] == (unsigned char)(i * 7))) break;
   }
-  CHECK_OK(backend->fill(device, stream, address + 100, 3, 200));
+  CHECK_OK(backend->fill(device, stream, address + 100, 200, 3, 1, 200, 1));
   down(device, stream, back, address, N);
   CHECK_OK(oa_device_release(device, stream, address, N));
   CHECK_OK(backend->stream_synchronize(device, stream));
@@ -94,6 +94,63 @@ static void lines_have_pitches(oa_device *device) {
     CHECK(wrong == 0);
     free(from);
     free(to);
+  }
+}
+
+/* Units of each size, one line and several; the gaps are left alone. */
+static void lines_are_filled(oa_device *device) {
+  const oa_backend *backend = device->backend;
+  void *stream = new_stream(device);
+  const uint32_t value = 0x04030201;
+  const struct {
+    size_t unit, width, pitch, lines;
+  } shapes[] = {{1, 100, 100, 1}, {1, 3, 7, 50}, {2, 6, 10, 60}, {4, 4, 12, 300}, {4, 16, 16, 20}};
+  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    const size_t unit = shapes[s].unit, width = shapes[s].width, pitch = shapes[s].pitch, lines = shapes[s].lines;
+    unsigned char back[N];
+    memset(back, 0xCC, N);
+    uint64_t address = allocate(device, stream, N);
+    up(device, stream, address, back, N);
+    CHECK_OK(backend->fill(device, stream, address + 8, pitch, value, unit, width, lines));
+    down(device, stream, back, address, N);
+    CHECK_OK(oa_device_release(device, stream, address, N));
+    CHECK_OK(backend->stream_synchronize(device, stream));
+    size_t wrong = 0;
+    for (size_t i = 0; i < N; i++) {
+      const size_t at = i - 8, column = at % pitch;
+      const bool inside = i >= 8 && at / pitch < lines && column < width;
+      wrong += back[i] != (inside ? column % unit + 1 : 0xCC);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+/* Within the device, lines with a pitch each way. */
+static void lines_are_copied_on_the_device(oa_device *device) {
+  const oa_backend *backend = device->backend;
+  void *stream = new_stream(device);
+  const struct {
+    size_t width, from_pitch, to_pitch, lines;
+  } shapes[] = {{1000, 1000, 1000, 1}, {12, 20, 16, 50}, {8, 8, 24, 100}, {4, 36, 4, 100}};
+  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    const size_t width = shapes[s].width, from_pitch = shapes[s].from_pitch, to_pitch = shapes[s].to_pitch;
+    unsigned char bytes[N], back[N];
+    for (size_t i = 0; i < N; i++) bytes[i] = (unsigned char)(i % 199);
+    memset(back, 0xCC, N);
+    uint64_t from = allocate(device, stream, N), to = allocate(device, stream, N);
+    up(device, stream, from, bytes, N);
+    up(device, stream, to, back, N);
+    CHECK_OK(backend->copy(device, stream, to, to_pitch, from, from_pitch, width, shapes[s].lines));
+    down(device, stream, back, to, N);
+    CHECK_OK(oa_device_release(device, stream, from, N));
+    CHECK_OK(oa_device_release(device, stream, to, N));
+    CHECK_OK(backend->stream_synchronize(device, stream));
+    size_t wrong = 0;
+    for (size_t i = 0; i < N; i++) {
+      const size_t line = i / to_pitch, column = i % to_pitch;
+      wrong += back[i] != (line < shapes[s].lines && column < width ? (line * from_pitch + column) % 199 : 0xCC);
+    }
+    CHECK(wrong == 0);
   }
 }
 
@@ -148,6 +205,8 @@ static void each_backend(const char *name) {
   if (!device) return;
   bytes_go_up_and_come_down(device);
   lines_have_pitches(device);
+  lines_are_filled(device);
+  lines_are_copied_on_the_device(device);
   events_order_streams(device);
   memory_is_counted_and_too_much_is_refused(device);
 }
@@ -224,7 +283,7 @@ static int some_work(oa_device *sim, void *stream) {
   status = backend->event_create(sim, &event);
   if (!status) {
     status = backend->copy_up(sim, stream, address, N, bytes, N, N, 1);
-    if (!status) status = backend->fill(sim, stream, address, 1, N);
+    if (!status) status = backend->fill(sim, stream, address, N, 1, 1, N, 1);
     if (!status) status = backend->event_record(sim, event, stream);
     if (!status) status = backend->stream_wait(sim, stream, event);
     if (!status) status = backend->copy_down(sim, stream, bytes, N, address, N, N, 1);
@@ -307,12 +366,15 @@ static void sim_checks_addresses(oa_device *sim) {
   CHECK_FAILS(backend->copy_down(sim, stream, bytes, N, address - 1, N, 4, 1), OA_ERROR_BACKEND, "ILLEGAL_ADDRESS");
   CHECK_FAILS(backend->copy_down(sim, stream, bytes, N, address, N - 1, 2, 2), OA_ERROR_BACKEND, "ILLEGAL_ADDRESS");
   CHECK_OK(backend->copy_down(sim, stream, bytes, N, address, N - 2, 2, 2));
-  CHECK_FAILS(backend->fill(sim, stream, (uintptr_t)bytes, 0, N), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->fill(sim, stream, (uintptr_t)bytes, N, 0, 1, N, 1), OA_ERROR_BACKEND,
+              "SIM_ERROR_ILLEGAL_ADDRESS");
   CHECK_FAILS(backend->copy_up(sim, stream, address, 1, bytes, 2, 2, 2), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_PITCH");
   CHECK_FAILS(backend->release(sim, stream, address, N - 1), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
   CHECK_OK(backend->release(sim, stream, address, N));
   CHECK_FAILS(backend->release(sim, stream, address, N), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
-  CHECK_FAILS(backend->fill(sim, stream, address, 0, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->fill(sim, stream, address, 1, 0, 1, 1, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->copy(sim, stream, address, 1, address, 1, 1, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
+  CHECK_FAILS(backend->fill(sim, stream, address, 3, 0, 4, 4, 2), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
   CHECK_OK(backend->event_create(sim, &event));
   CHECK_FAILS(backend->event_record(sim, event, bytes), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_HANDLE");
   CHECK_FAILS(backend->stream_synchronize(sim, NULL), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_HANDLE");

@@ -205,6 +205,34 @@ static void gaps_of_strided_arrays_are_never_written(void) {
   check_empty();
 }
 
+static void the_hosts_memory_may_lie_anywhere_and_the_devices_is_aligned(void) {
+  char memory[9 * 8 + 1];
+  float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t n = 8;
+  const int64_t close = 4, apart = 9, bytes = sizeof memory;
+  const int64_t one = 1;
+  for (int packed = 0; packed < 2; packed++) {
+    const int64_t *stride = packed ? &apart : &close;
+    memset(memory, 0, sizeof memory);
+    oa_array arrays[] = {{.data = memory + 1, .shape = &n, .strides = stride, .ndim = 1, .dtype = OA_F32},
+                         vector(ones, &n, OA_IN)};
+    oa_region *region;
+    CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+    CHECK(arrays[0].packed == packed);
+    CHECK_OK(axpy(2, arrays[1].handle, 1, arrays[0].handle, 1, 8, 0));
+    leave(region);
+    for (int64_t i = 0; i < n; i++) {
+      float value;
+      memcpy(&value, memory + 1 + i * *stride, sizeof value);
+      CHECK(value == 2);
+    }
+    CHECK(memory[0] == 0 && (!packed || memory[5] == 0)); /* a gap */
+    oa_array beside[] = {{.data = memory, .shape = &bytes, .strides = &one, .ndim = 1, .dtype = OA_U8}, arrays[0]};
+    CHECK(oa_region_enter(device, NULL, beside, 2, &region) == OA_ERROR_PRESENT);
+  }
+  check_empty();
+}
+
 static void nested_regions_share(void) {
   float x[8], y[8] = {0};
   int64_t n = 8, four = 4, nine = 9;
@@ -291,6 +319,77 @@ static void update_assign_and_stage(void) {
 }
 
 /* Handles are dear: those made for a caller's own stream are used again when its region has ended. */
+/* A 3 x 4 matrix in the first columns of a 3 x 6 one. */
+static void contents_are_filled_copied_and_read(void) {
+  float A[18], B[18], back[12];
+  const float value = 2.5F;
+  const int64_t shape[] = {3, 4}, strides[] = {24, 4}, turned[] = {4, 3}, turned_strides[] = {4, 24};
+  const int64_t part[] = {2, 2}, part_strides[] = {24, 8};
+  for (int i = 0; i < 18; i++) A[i] = (float)i, B[i] = -1;
+  oa_array arrays[2];
+  for (int i = 0; i < 2; i++)
+    arrays[i] = (oa_array){
+        .data = i ? B : A, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = i ? OA_OUT : 0};
+  oa_region *region;
+  void *stream;
+  oa_pointer_info info;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK_OK(oa_region_stream(region, &stream));
+  CHECK_OK(oa_pointer_query(arrays[0].handle, &info));
+  CHECK(!info.valid && !info.written && !info.scratch);
+  const oa_counters before = counters();
+  CHECK_OK(oa_pointer_read(arrays[0].handle, back, 2, turned, turned_strides));
+  CHECK(back[0] == 0 && back[1] == 6 && back[2] == 12 && back[3] == 1 && back[11] == 15);
+  CHECK(counters().copies_up == before.copies_up && counters().copies_down == before.copies_down);
+  CHECK_FAILS(oa_pointer_read(arrays[1].handle, back, 2, shape, strides), OA_ERROR_DIRECTION,
+              "read before it is written");
+  CHECK_FAILS(oa_pointer_fill(arrays[1].handle, &value, 2, part, part_strides), OA_ERROR_DIRECTION, "Out");
+  CHECK_OK(oa_pointer_copy(arrays[1].handle, strides, arrays[0].handle, strides, 2, shape));
+  CHECK_OK(oa_pointer_fill(arrays[1].handle, &value, 2, part, part_strides)); /* a smaller shape: the rest stays */
+  CHECK_OK(oa_pointer_read(arrays[1].handle, back, 2, shape, strides));
+  CHECK(back[0] == value && back[1] == 1 && back[2] == value && back[4] == value && back[8] == 12);
+  CHECK_OK(oa_pointer_query(arrays[1].handle, &info));
+  CHECK(info.valid && info.written && !info.scratch);
+  CHECK_FAILS(oa_pointer_copy(arrays[0].handle, strides, arrays[0].handle, strides, 2, shape), OA_ERROR_ALIAS,
+              "source");
+  leave(region);
+  for (int i = 0; i < 18; i++) CHECK(B[i] == (i % 6 > 3 ? -1 : i < 12 && i % 6 % 2 == 0 ? value : (float)i));
+  CHECK_FAILS(oa_region_stream(region, &stream), OA_ERROR_STALE, "has ended");
+  CHECK_FAILS(oa_pointer_fill(arrays[0].handle, &value, 2, shape, strides), OA_ERROR_STALE, "has ended");
+  check_empty();
+}
+
+static void wrong_contents_are_refused(void) {
+  float A[18] = {0}, back[18];
+  const float value = 1;
+  const int64_t shape[] = {3, 4}, strides[] = {24, 4}, larger[] = {3, 5}, flat[] = {15}, step[] = {4}, zero[] = {0, 4};
+  const int64_t negative[] = {-1, 4};
+  oa_array array = {.data = A, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  oa_any *p = array.handle;
+  CHECK_FAILS(oa_pointer_fill(NULL, &value, 2, shape, strides), OA_ERROR_NOT_HANDLE, "lend the array");
+  CHECK_FAILS(oa_pointer_fill((oa_any *)A, &value, 2, shape, strides), OA_ERROR_NOT_HANDLE, "lend the array");
+  CHECK_FAILS(oa_pointer_fill(p, NULL, 2, shape, strides), OA_ERROR_ARGUMENT, "got NULL");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, NULL, strides), OA_ERROR_ARGUMENT, "got NULL");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, shape, NULL), OA_ERROR_ARGUMENT, "got NULL");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, negative, strides), OA_ERROR_ARGUMENT, "no array's");
+  CHECK_FAILS(oa_pointer_fill(p, &value, -1, shape, strides), OA_ERROR_ARGUMENT, "no array's");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, larger, strides), OA_ERROR_EXTENT, "68 bytes, the pointer has 64");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 1, flat, step), OA_ERROR_EXTENT, "between the lines");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, shape, zero), OA_ERROR_ALIAS, "same element");
+  CHECK_FAILS(oa_pointer_read(p, NULL, 2, shape, strides), OA_ERROR_ARGUMENT, "got NULL");
+  CHECK_FAILS(oa_pointer_read(NULL, back, 2, shape, strides), OA_ERROR_NOT_HANDLE, "lend the array");
+  CHECK_FAILS(oa_pointer_copy(p, strides, NULL, strides, 2, shape), OA_ERROR_NOT_HANDLE, "source");
+  CHECK_FAILS(oa_pointer_copy(NULL, strides, p, strides, 2, shape), OA_ERROR_NOT_HANDLE, "pointer");
+  CHECK_FAILS(oa_pointer_copy(p, strides, p, NULL, 2, shape), OA_ERROR_ARGUMENT, "got NULL");
+  CHECK_FAILS(oa_region_stream(region, NULL), OA_ERROR_ARGUMENT, "got NULL");
+  void *stream;
+  CHECK_FAILS(oa_region_stream(NULL, &stream), OA_ERROR_NOT_HANDLE, "oa_region_enter");
+  leave(region);
+  check_empty();
+}
+
 static void handles_of_callers_streams_are_used_again(void) {
   float x[4] = {1, 2, 3, 4};
   int64_t n = 4;
@@ -485,10 +584,13 @@ int main(void) {
     overlapping_views_share_one_buffer();
     disjoint_panels_of_one_matrix_are_not_aliases();
     gaps_of_strided_arrays_are_never_written();
+    the_hosts_memory_may_lie_anywhere_and_the_devices_is_aligned();
     nested_regions_share();
     a_failed_body_changes_nothing();
     an_out_that_nobody_wrote_is_left_alone();
     update_assign_and_stage();
+    contents_are_filled_copied_and_read();
+    wrong_contents_are_refused();
     if (i < 2) threads_share_an_array();
     if (i == 1) handles_of_callers_streams_are_used_again();
     if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it();

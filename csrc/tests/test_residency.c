@@ -98,6 +98,34 @@ static void test_watches_share_pages(void) {
   munmap(memory, BYTES);
 }
 
+static void test_several_are_looked_at_together(void) {
+  enum { COUNT = 3 };
+  char *memory[COUNT];
+  oa_watch *watches[COUNT];
+  oa_run runs[3];
+  int64_t pages;
+  for (int i = 0; i < COUNT; i++) {
+    memory[i] = pages_new(BYTES, MAP_PRIVATE);
+    watches[i] = oa_watch_new((uintptr_t)memory[i], (uintptr_t)memory[i] + BYTES, 0);
+    CHECK(watches[i] && taken(watches[i]) == PAGES);
+  }
+  memory[1][5 * PAGE] = 1;
+  oa_watches_look(watches, COUNT);
+  memory[1][9 * PAGE] = memory[2][0] = 1; /* after the look: for the next */
+  CHECK(oa_watch_take_seen(watches[0], runs, 3, &pages) == 0 && pages == 0);
+  CHECK(oa_watch_take_seen(watches[1], runs, 3, &pages) == 1 && pages == 1);
+  CHECK(runs[0].low == (uintptr_t)memory[1] + 5 * PAGE);
+  CHECK(oa_watch_take_seen(watches[2], runs, 3, &pages) == 0);
+  CHECK(taken(watches[0]) == 0 && taken(watches[1]) == 1 && taken(watches[2]) == 1);
+  memory[0][0] = 2;
+  oa_watches_look(watches, COUNT); /* and nobody took what was seen */
+  CHECK(taken(watches[0]) == 1);
+  for (int i = 0; i < COUNT; i++) {
+    oa_watch_free(watches[i]);
+    munmap(memory[i], BYTES);
+  }
+}
+
 static void *write_one(void *data) {
   *(char *)data = 9;
   return NULL;
@@ -571,6 +599,7 @@ int main(void) {
   if (oa_pages_work()) {
     test_a_watch_finds_what_was_written();
     test_watches_share_pages();
+    test_several_are_looked_at_together();
     test_who_writes_does_not_matter();
     test_what_others_can_write_is_not_watched();
     test_huge_pages();

@@ -371,6 +371,87 @@ static void small_arguments_share_an_allocation(void) {
   CHECK(after.memory_used == before.memory_used);
 }
 
+static oa_region *lend(oa_array *array, unsigned char *data, int direction, int once) {
+  static const int64_t n = 64;
+  const oa_region_options options = {.once = once};
+  oa_region *region = NULL;
+  *array = bytes_of(data, &n, direction);
+  CHECK_OK(oa_region_enter(number, &options, array, 1, &region));
+  return region;
+}
+
+static void leave(oa_region *region, int outcome) {
+  CHECK_OK(oa_region_finish(region, outcome, NULL));
+  CHECK_OK(oa_region_wait(region));
+}
+
+/* Enters and leaves a region with some of those arrays; returns how many calls of the backend it took. */
+static int64_t calls_to_pass(oa_array *arrays, int count) {
+  oa_region *region;
+  const int64_t before = oa_sim_backend_calls(number);
+  CHECK_OK(oa_region_enter(number, NULL, arrays, count, &region));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+  return oa_sim_backend_calls(number) - before;
+}
+
+static void a_region_that_comes_again_asks_the_driver_for_nothing(void) {
+  static unsigned char x[3][40], large[300000];
+  const int64_t n = 40, m = sizeof large;
+  oa_array arrays[] = {bytes_of(x[0], &n, OA_INOUT), bytes_of(x[1], &n, OA_INOUT), bytes_of(large, &m, OA_INOUT)};
+  CHECK_OK(oa_device_trim(number));
+  CHECK(calls_to_pass(arrays, 3) > 0);
+  for (int i = 0; i < 3; i++) CHECK(calls_to_pass(arrays, 3) == 0 && calls_to_pass(arrays, 2) == 0);
+  CHECK_OK(oa_device_trim(number));
+  CHECK(calls_to_pass(arrays, 3) > 0); /* what stayed was given back */
+}
+
+/* Memory that stays is checked and filled like memory that is released. */
+static void memory_that_stays_is_as_strictly_watched(void) {
+  unsigned char x[64] = {1};
+  uint64_t address;
+  oa_array array;
+  CHECK_OK(oa_device_trim(number));
+  oa_region *region = lend(&array, x, OA_INOUT, 0);
+  CHECK_OK(oa_address(array.handle, &address));
+  leave(region, OA_COMMIT);
+  region = lend(&array, x, OA_SCRATCH, 0);
+  uint64_t again;
+  CHECK_OK(oa_address(array.handle, &again));
+  CHECK(again == address && *(unsigned char *)(uintptr_t)again == 0xFF);
+  leave(region, OA_COMMIT);
+  *(unsigned char *)(uintptr_t)address = 7;
+  region = lend(&array, x, OA_INOUT, 0);
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+  CHECK_FAILS(oa_device_synchronize(number), OA_ERROR_BACKEND, "WRITE_AFTER_RELEASE");
+}
+
+/* The zeros of an address that is asked for again were made when the memory was given back. */
+static void an_address_of_nothing_written_is_zeros_each_time(void) {
+  unsigned char x[64], zeros[64] = {0};
+  uint64_t address = 0;
+  oa_array array;
+  CHECK_OK(oa_device_trim(number));
+  for (int i = 0; i < 20; i++) {
+    oa_region *region = lend(&array, x, i == 10 ? OA_INOUT : OA_OUT, 0);
+    if (i % 3 == 2) { /* a call that wrote it whole, and failed */
+      oa_operand operand = {
+          .name = "x", .pointer = array.handle, .access = OA_OVERWRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(64)};
+      oa_call call = {.function = "test.fail", .operands = &operand, .count = 1};
+      CHECK_OK(oa_begin(&call));
+      memset(operand.address, 0xab, 64);
+      oa_end(&call, i % 2 ? -1 : 0);
+    } else {
+      CHECK_OK(oa_address(array.handle, &address));
+      if (i != 10) CHECK(memcmp((void *)(uintptr_t)address, zeros, 64) == 0);
+      memset((void *)(uintptr_t)address, 0xcd, 64);
+    }
+    oa_region_finish(region, OA_KEEP, NULL);
+    oa_region_wait(region);
+  }
+}
+
 static void small_arguments_used_once_need_no_device_memory(void) {
   unsigned char x[3][40], y[40000];
   const int64_t n = 40, m = sizeof y;
@@ -428,20 +509,6 @@ static void late_copy(oa_any *to, oa_any *from, unsigned us) {
   CHECK_OK(oa_begin(&call));
   late l = {to ? operands[1].address : NULL, operands[0].address, 0, us};
   CHECK_OK(oa_submit(&call, late_run, &l, sizeof l));
-}
-
-static oa_region *lend(oa_array *array, unsigned char *data, int direction, int once) {
-  static const int64_t n = 64;
-  const oa_region_options options = {.once = once};
-  oa_region *region = NULL;
-  *array = bytes_of(data, &n, direction);
-  CHECK_OK(oa_region_enter(number, &options, array, 1, &region));
-  return region;
-}
-
-static void leave(oa_region *region, int outcome) {
-  CHECK_OK(oa_region_finish(region, outcome, NULL));
-  CHECK_OK(oa_region_wait(region));
 }
 
 static void a_block_waits_for_who_has_its_address(int outcome) {
@@ -624,6 +691,7 @@ static void tune(int64_t small, int64_t chunk) {
   oa_tuning.past_least = chunk;
   oa_tuning.past_most = 8 * chunk; /* so that some are, and some not */
   oa_tuning.small = small;
+  oa_tuning.alone_most = chunk / 2;
   oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
   oa_tuning.part_least = 1024;
   oa_tuning.split_least = chunk;
@@ -689,6 +757,11 @@ static void with_a_memory_limit(void) {
   }
   CHECK(x[n - 1] == 5);
   CHECK(device->counts.memory_used == 0 && device->counts.memory_peak == 600000);
+  const int64_t more = 700000; /* what stayed of the last gives way */
+  arrays[0] = bytes_of(x, &more, OA_INOUT);
+  CHECK_OK(oa_region_enter(number, NULL, arrays, 1, &region));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
 }
 
 static void with_nonsense(const char *variable) {
@@ -764,6 +837,9 @@ int main(int argc, char **argv) {
   int devices = 0;
   if (oa_device_count("cuda", &devices) == OA_OK && devices) everything("cuda:0");
   open_device("sim:0");
+  a_region_that_comes_again_asks_the_driver_for_nothing();
+  memory_that_stays_is_as_strictly_watched();
+  an_address_of_nothing_written_is_zeros_each_time();
   for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++) a_block_waits_for_who_has_its_address(outcome);
   a_block_waits_for_all_that_use_it();
   a_captured_scalar_lives_as_long_as_its_region();

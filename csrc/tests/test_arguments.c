@@ -1,0 +1,671 @@
+/* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
+ * that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has every
+ * function of the header: tests/test_bindings.py compares the two. */
+#include "check.h"
+
+#include <stdlib.h>
+
+static int make_handle(void **handle) { return *handle = handle, 0; }
+static int bind_handle(void *handle, void *stream) { return !handle || !stream; }
+
+static oa_symbol symbols[] = {{"create", (void *)make_handle}, {"bind", (void *)bind_handle}};
+static oa_library handled = {.name = "handled",
+                             .symbols = symbols,
+                             .symbol_count = 2,
+                             .create = 0,
+                             .destroy = -1,
+                             .set_stream = 1,
+                             .get_stream = -1,
+                             .set_pointer_mode = -1,
+                             .get_pointer_mode = -1};
+static oa_symbol no_symbols[] = {{"answer", NULL}};
+static oa_library plain = {.name = "plain",
+                           .symbols = no_symbols,
+                           .symbol_count = 1,
+                           .create = -1,
+                           .destroy = -1,
+                           .set_stream = -1,
+                           .get_stream = -1,
+                           .set_pointer_mode = -1,
+                           .get_pointer_mode = -1};
+oa_library *const oa_libraries[] = {&handled, &plain, NULL};
+
+/* What the functions below are given: a region that is open with one matrix, and what is left of one that has ended. */
+static const char *function; /* under test */
+static int device, is_sim;
+static float host[3][4];
+static const int64_t shape[] = {3, 4}, strides[] = {16, 4}, negative[] = {3, -4}, huge[] = {INT64_MAX, 4};
+static oa_array array;
+static oa_any *live, *stale;
+static oa_region *region, *ended;
+
+enum { WRONG = 9 };
+static const void *wrong[WRONG]; /* none of these is a device pointer */
+static const int wrong_devices[] = {-1, -2, 99, 255, 256, INT32_MAX, INT32_MIN};
+static const int wrong_dtypes[] = {-1, OA_DTYPE_COUNT, INT32_MAX, INT32_MIN};
+enum { WRONG_DEVICES = sizeof wrong_devices / sizeof *wrong_devices };
+enum { WRONG_DTYPES = sizeof wrong_dtypes / sizeof *wrong_dtypes };
+
+/* The call fails with that status, and with a text of its own that has the function's name. */
+#define REFUSES(status, call) (oa_fail_null("none", "yet"), CHECK_FAILS(call, status, function))
+#define REFUSES_POINTER(call) (oa_fail_null("none", "yet"), refuses_pointer((call), __FILE__, __LINE__, #call))
+
+static int refuses_pointer(int status, const char *file, int line, const char *what) {
+  return check_fails(status, status == OA_ERROR_STALE ? status : OA_ERROR_NOT_HANDLE, function, file, line, what);
+}
+
+static oa_array lent(void) {
+  return (oa_array){.data = host, .shape = shape, .strides = strides, .name = "a", .ndim = 2, .dtype = OA_F32};
+}
+
+static void open_region(oa_any **pointer, oa_region **opened) {
+  array = lent();
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, opened));
+  *pointer = array.handle;
+}
+
+static void close_region(oa_region *opened) {
+  CHECK_OK(oa_region_finish(opened, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(opened));
+}
+
+static void set_up(void) {
+  open_region(&stale, &ended);
+  close_region(ended);
+  open_region(&live, &region);
+  const void *some[WRONG] = {NULL,  (void *)1,        (void *)-1,       host,
+                             stale, (char *)live + 1, (char *)live - 1, (char *)live + ((uintptr_t)1 << 30),
+                             region};
+  memcpy(wrong, some, sizeof wrong);
+}
+
+/* -- texts and numbers: they can't fail -- */
+
+static void texts(void) {
+  CHECK(oa_last_error() && oa_last_warning() && oa_version() == OA_VERSION);
+  oa_take_warning();
+  for (int i = 0; i < WRONG_DTYPES; i++) {
+    CHECK(oa_itemsize(wrong_dtypes[i]) == 0);
+    CHECK(strcmp(oa_status_name(wrong_dtypes[i]), "unknown status") == 0 || wrong_dtypes[i] == OA_DTYPE_COUNT);
+  }
+  CHECK(oa_fail_enum(NULL, NULL, INT64_MIN, NULL) == OA_ERROR_ARGUMENT);
+  CHECK(oa_fail_too_large(NULL, NULL, INT64_MIN) == OA_ERROR_OVERFLOW);
+  CHECK(oa_fail_null(NULL, NULL) == OA_ERROR_ARGUMENT);
+}
+
+/* -- devices -- */
+
+static void device_open(void) {
+  static const char *const names[] = {"",       ":",   "host:", "host:1", "sim:", "sim:-1", "sim:99999999999",
+                                      "sim:0 ", "\xff"};
+  int number;
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_open(NULL, &number));
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_open("host", NULL));
+  for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+    const int status = oa_device_open(names[i], &number);
+    CHECK(status == OA_ERROR_ARGUMENT || status == OA_ERROR_UNAVAILABLE);
+    CHECK(strstr(oa_last_error(), function));
+  }
+}
+
+static void device_count(void) {
+  int count;
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_count(NULL, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_count("host", NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_count("", &count));
+}
+
+static void device_figures(void) {
+  oa_device_info info;
+  oa_counters counters;
+  for (int i = 0; i < WRONG_DEVICES; i++) {
+    const int number = wrong_devices[i];
+    function = "oa_device_get_info";
+    REFUSES(OA_ERROR_ARGUMENT, oa_device_get_info(number, &info));
+    function = "oa_device_get_counters";
+    REFUSES(OA_ERROR_ARGUMENT, oa_device_get_counters(number, &counters));
+    function = "oa_device_synchronize";
+    REFUSES(OA_ERROR_ARGUMENT, oa_device_synchronize(number));
+    function = "oa_device_trim";
+    REFUSES(OA_ERROR_ARGUMENT, oa_device_trim(number));
+  }
+  function = "oa_device_get_info";
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_get_info(device, NULL));
+  function = "oa_device_get_counters";
+  REFUSES(OA_ERROR_ARGUMENT, oa_device_get_counters(device, NULL));
+}
+
+static void pinned_allocate(void) {
+  void *memory;
+  REFUSES(OA_ERROR_ARGUMENT, oa_pinned_allocate(device, 1, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pinned_allocate(device, 0, &memory));
+  REFUSES(OA_ERROR_MEMORY, oa_pinned_allocate(device, SIZE_MAX, &memory));
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_pinned_allocate(wrong_devices[i], 1, &memory));
+}
+
+static void pinned_release(void) {
+  CHECK_OK(oa_pinned_release(device, NULL, 1));
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_pinned_release(wrong_devices[i], host, 1));
+}
+
+static void set_threads(void) {
+  REFUSES(OA_ERROR_ARGUMENT, oa_set_threads(-1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_set_threads(INT32_MAX));
+}
+
+static void sim_configure(void) {
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(wrong_devices[i], 0, 0, 0));
+  if (!is_sim) REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, 0, 0, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, -1, 0, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, 0, 0, -1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, 0, INT64_MAX, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, 0, INT64_MIN, 0));
+}
+
+static void sim_backend_calls(void) {
+  for (int i = 0; i < WRONG_DEVICES; i++) CHECK(oa_sim_backend_calls(wrong_devices[i]) == -1);
+  if (!is_sim) CHECK(oa_sim_backend_calls(device) == -1);
+}
+
+/* -- regions -- */
+
+static void region_enter(void) {
+  oa_region *made;
+  oa_array a = lent();
+  for (int i = 0; i < WRONG_DEVICES; i++)
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(wrong_devices[i], NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, NULL, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, -1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, INT32_MIN, &made));
+  for (int i = 0; i < WRONG_DTYPES; i++) {
+    a.dtype = wrong_dtypes[i];
+    REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+    a = lent();
+    a.direction = wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+    a = lent();
+    a.ndim = wrong_dtypes[i] == OA_DTYPE_COUNT ? 1000 : wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+    a = lent();
+  }
+  a.dtype = OA_ANY;
+  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.flags = 16;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.flags = -1;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.shape = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a.direction = OA_SCRATCH;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.strides = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.data = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.shape = negative;
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  a = lent(), a.shape = huge;
+  REFUSES(OA_ERROR_OVERFLOW, oa_region_enter(device, NULL, &a, 1, &made));
+  a = (oa_array){0};
+  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+}
+
+static void region_finish(void) {
+  const oa_any *none[] = {NULL, (oa_any *)1, (oa_any *)-1, (oa_any *)host, live};
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_region_finish((oa_region *)none[i], OA_COMMIT, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_finish(region, -1, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_finish(region, OA_KEEP + 1, NULL));
+  CHECK_OK(oa_region_finish(ended, OA_COMMIT, NULL));
+}
+
+static void region_wait(void) {
+  const oa_any *none[] = {NULL, (oa_any *)1, (oa_any *)-1, (oa_any *)host, live};
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_region_wait((oa_region *)none[i]));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_wait(region));
+  CHECK_OK(oa_region_wait(ended));
+}
+
+static void region_synchronize(void) {
+  const oa_any *none[] = {NULL, (oa_any *)1, (oa_any *)-1, (oa_any *)host, live};
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_region_synchronize((oa_region *)none[i]));
+  REFUSES(OA_ERROR_STALE, oa_region_synchronize(ended));
+}
+
+static void region_stream(void) {
+  void *stream;
+  const oa_any *none[] = {NULL, (oa_any *)1, (oa_any *)-1, (oa_any *)host, live};
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_region_stream((oa_region *)none[i], &stream));
+  REFUSES(OA_ERROR_STALE, oa_region_stream(ended, &stream));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_stream(region, NULL));
+}
+
+/* -- pointers -- */
+
+static void pointer_view(void) {
+  oa_any *view;
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_view(wrong[i], 0, 2, shape, strides, &view));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, 2, shape, strides, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, 2, NULL, strides, &view));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, 2, shape, NULL, &view));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, -1, shape, strides, &view));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, INT32_MAX, shape, strides, &view));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_view(live, 0, 2, negative, strides, &view));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_view(live, 0, 2, huge, strides, &view));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_view(live, INT64_MAX, 2, shape, strides, &view));
+  REFUSES(OA_ERROR_EXTENT, oa_pointer_view(live, -1, 0, NULL, NULL, &view));
+  CHECK_OK(oa_pointer_view(live, 4, 0, NULL, NULL, &view)); /* one element has no shape */
+  CHECK_OK(oa_pointer_release(view));
+}
+
+static void pointer_release(void) {
+  const void *none[] = {NULL, (void *)1, (void *)-1, host, region};
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_pointer_release((oa_any *)none[i]));
+  CHECK_OK(oa_pointer_release(stale));
+}
+
+static void pointer_query(void) {
+  oa_pointer_info info;
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_query(wrong[i], &info));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_query(live, NULL));
+}
+
+static void address_of(void) {
+  uint64_t address;
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_address(wrong[i], &address));
+  REFUSES(OA_ERROR_ARGUMENT, oa_address(live, NULL));
+}
+
+static void export(void) {
+  uint64_t address;
+  void *keep;
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_export(wrong[i], &address, &keep));
+  REFUSES(OA_ERROR_ARGUMENT, oa_export(live, NULL, &keep));
+  REFUSES(OA_ERROR_ARGUMENT, oa_export(live, &address, NULL));
+}
+
+static void export_release(void) {
+  uint64_t address;
+  void *keep;
+  const void *none[] = {(void *)1, (void *)-1, host, live, region};
+  CHECK_OK(oa_export_release(NULL));
+  for (int i = 0; i < 5; i++) REFUSES(OA_ERROR_NOT_HANDLE, oa_export_release((void *)none[i]));
+  CHECK_OK(oa_export(live, &address, &keep));
+  CHECK_FAILS(oa_pointer_release(keep), OA_ERROR_NOT_HANDLE, "oa_pointer_release");
+  CHECK_OK(oa_export_release(keep));
+  REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* twice */
+}
+
+static void pointer_assign(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_assign((oa_any *)wrong[i], host, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, NULL, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, NULL, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, shape, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, -1, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, INT32_MAX, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, negative, strides));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_assign(live, host, 2, huge, strides));
+}
+
+static void pointer_fill(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_fill((oa_any *)wrong[i], host, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, NULL, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, NULL, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, shape, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, -1, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, INT32_MAX, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, negative, strides));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_fill(live, host, 2, huge, strides));
+}
+
+static void pointer_read(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_read((oa_any *)wrong[i], host, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, NULL, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, NULL, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, shape, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, -1, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, INT32_MAX, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, negative, strides));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_read(live, host, 2, huge, strides));
+}
+
+static void pointer_copy(void) {
+  for (int i = 0; i < WRONG; i++) {
+    REFUSES_POINTER(oa_pointer_copy((oa_any *)wrong[i], strides, live, strides, 2, shape));
+    REFUSES_POINTER(oa_pointer_copy(live, strides, wrong[i], strides, 2, shape));
+  }
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_copy(live, NULL, live, strides, 2, shape));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_copy(live, strides, live, NULL, 2, shape));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_copy(live, strides, live, strides, 2, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_copy(live, strides, live, strides, -1, shape));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_copy(live, strides, live, strides, 2, negative));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_copy(live, strides, live, strides, 2, huge));
+  REFUSES(OA_ERROR_ALIAS, oa_pointer_copy(live, strides, live, strides, 2, shape));
+}
+
+static void stage(void) {
+  const float one = 1;
+  oa_any *staged;
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_stage(wrong[i], &one, OA_F32, &staged));
+  for (int i = 0; i < WRONG_DTYPES; i++) REFUSES(OA_ERROR_TYPE, oa_stage(live, &one, wrong_dtypes[i], &staged));
+  REFUSES(OA_ERROR_TYPE, oa_stage(live, &one, OA_ANY, &staged));
+  REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, NULL, OA_F32, &staged));
+  REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, &one, OA_F32, NULL));
+}
+
+/* -- arrays that are, or stay, on a device -- */
+
+/* What is wrong with an array whatever is asked of it. */
+static void wrong_arrays(int (*ask)(const oa_array *, int)) {
+  oa_array a = lent();
+  REFUSES(OA_ERROR_ARGUMENT, ask(NULL, device));
+  for (int i = 0; i < WRONG_DTYPES; i++) {
+    a.dtype = wrong_dtypes[i];
+    REFUSES(OA_ERROR_TYPE, ask(&a, device));
+    a = lent(), a.direction = wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+    a = lent();
+  }
+  a.ndim = -1;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.flags = 1 << 20;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.shape = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.strides = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.data = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.shape = negative;
+  REFUSES(OA_ERROR_ARGUMENT, ask(&a, device));
+  a = lent(), a.shape = huge;
+  REFUSES(OA_ERROR_OVERFLOW, ask(&a, device));
+}
+
+static void updates(void) {
+  oa_array elsewhere = lent();
+  float other[3][4];
+  elsewhere.data = other;
+  function = "update";
+  wrong_arrays(oa_update_from);
+  wrong_arrays(oa_update_to);
+  wrong_arrays(oa_update_check);
+  REFUSES(OA_ERROR_PRESENT, oa_update_from(&elsewhere, device));
+  REFUSES(OA_ERROR_PRESENT, oa_update_to(&elsewhere, device));
+  REFUSES(OA_ERROR_PRESENT, oa_update_from(&array, 99));
+  REFUSES(OA_ERROR_PRESENT, oa_update_to(&array, INT32_MAX));
+}
+
+static void is_present(void) {
+  CHECK(oa_is_present(host, 48, device) == 1);
+  CHECK(!oa_is_present(NULL, 48, device) && !oa_is_present(host, 0, device) && !oa_is_present(host, -1, device));
+  CHECK(!oa_is_present(host, INT64_MAX, device) && !oa_is_present((void *)-1, 48, device));
+  CHECK(!oa_is_present(host, 48, 99));
+}
+
+static void is_host_zero(void) {
+  CHECK(!oa_is_host_zero(NULL) && !oa_is_host_zero(host) && !oa_is_host_zero((void *)-1));
+  CHECK(!oa_is_host_zero(live) && !oa_is_host_zero(stale));
+}
+
+static void keep_and_release(void) {
+  oa_array a = lent();
+  function = "oa_keep";
+  wrong_arrays(oa_keep);
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_keep(&a, wrong_devices[i]));
+  function = "oa_release";
+  wrong_arrays(oa_release);
+  REFUSES(OA_ERROR_ARGUMENT, oa_release(&a, 99));
+}
+
+static void owners(void) {
+  CHECK_OK(oa_owner_gone(NULL));
+  CHECK_OK(oa_owner_gone((void *)-1));
+  CHECK(!oa_owner_kept(NULL) && !oa_owner_kept((void *)-1));
+}
+
+static void residency_query(void) {
+  oa_residency residency;
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_residency_query(wrong_devices[i], &residency));
+  REFUSES(OA_ERROR_ARGUMENT, oa_residency_query(device, NULL));
+}
+
+static void residency_configure(void) {
+  function = "oa_residency_configure";
+  REFUSES(OA_ERROR_ARGUMENT, oa_residency_configure(-2, 1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_residency_configure(OA_RESIDENCY_AUTO + 1, 1));
+  CHECK(oa_residency_current() >= 0);
+}
+
+/* -- libraries -- */
+
+static void libraries(void) {
+  const char *const names[] = {NULL, "", "no such library"};
+  for (int i = 0; i < 3; i++) {
+    function = "oa_library_open";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
+    function = "oa_library_share";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
+    function = "oa_use_handle";
+    REFUSES(OA_ERROR_ARGUMENT, oa_use_handle(names[i], host));
+    CHECK(strcmp(oa_library_path(names[i]), "") == 0);
+    CHECK(!oa_library_has_symbol(names[i], "answer"));
+  }
+  function = "plain";
+  CHECK(!oa_library_has_symbol("plain", NULL));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", NULL, NULL));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", "", NULL));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", "/nothing", NULL));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_share("plain", NULL));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_share("plain", ""));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_share("plain", "/nothing"));
+  REFUSES(OA_ERROR_ARGUMENT, oa_use_handle("plain", host));
+  oa_library_set_loader(NULL);
+}
+
+static void library_symbol(void) {
+  const int indices[] = {-1, 1, INT32_MAX, INT32_MIN};
+  oa_fail_null("none", "yet");
+  CHECK(!oa_library_symbol(NULL, 0) && strstr(oa_last_error(), function));
+  for (int i = 0; i < 4; i++) {
+    oa_fail_null("none", "yet");
+    CHECK(!oa_library_symbol(&plain, indices[i]) && strstr(oa_last_error(), function));
+  }
+  CHECK(!oa_library_symbol(&plain, 0) && strstr(oa_last_error(), "plain"));
+}
+
+/* -- the trace -- */
+
+static void trace(void) {
+  oa_trace_event event;
+  int count = 0;
+  function = "oa_trace_set";
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_set(-1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_set(4));
+  CHECK_OK(oa_trace_set(OA_TRACE_ON));
+  CHECK_OK(oa_region_synchronize(region));
+  close_region(region);
+  open_region(&live, &region);
+  CHECK_OK(oa_trace_set(0));
+  function = "oa_trace_read";
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_read(&event, 1, NULL, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_read(NULL, 1, &count, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_read(&event, -1, &count, NULL));
+  CHECK_OK(oa_trace_read(NULL, 0, &count, NULL));
+  CHECK(count == 0);
+  do CHECK_OK(oa_trace_read(&event, 1, &count, NULL));
+  while (count);
+}
+
+/* -- calls -- */
+
+static oa_operand operand(const void *pointer) {
+  return (oa_operand){.name = "a", .pointer = pointer, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(12)};
+}
+
+static void begin(void) {
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(NULL));
+  call.operands = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  call.operands = &o;
+  const int counts[] = {0, -1, 9, INT32_MAX, INT32_MIN};
+  for (int i = 0; i < 5; i++) {
+    call.count = counts[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  }
+  call.count = 1;
+  call.function = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  call.function = function;
+  for (int i = 0; i < WRONG; i++) {
+    o.pointer = wrong[i];
+    REFUSES_POINTER(oa_begin(&call));
+  }
+  for (int i = 0; i < WRONG_DTYPES; i++) {
+    o = operand(live), o.dtype = wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+    o = operand(live), o.access = wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+    o = operand(live), o.extent.kind = wrong_dtypes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  }
+  o = operand(live), o.access = 0;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  o = operand(live), o.name = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  for (int kind = OA_EXTENT_VECTOR; kind <= OA_EXTENT_PACKED; kind++) { /* the names are for messages only */
+    o = operand(live), o.extent = (oa_extent){.kind = kind, .rows = 13, .columns = 13, .ld = 13};
+    REFUSES(OA_ERROR_EXTENT, oa_begin(&call));
+    o.extent.rows = -1;
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+    o.extent = (oa_extent){.kind = kind, .rows = INT64_MAX, .columns = INT64_MAX, .ld = INT64_MAX};
+    REFUSES(OA_ERROR_OVERFLOW, oa_begin(&call));
+  }
+  o = (oa_operand){0};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+  call = (oa_call){0};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+}
+
+static void end(void) {
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_end(NULL, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* never begun */
+  CHECK_OK(oa_begin(&call));
+  CHECK_OK(oa_end(&call, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* it has ended */
+  call = (oa_call){0};
+  CHECK(oa_end(&call, 0) == OA_ERROR_ARGUMENT);
+}
+
+static void nothing(void *arguments) { (void)arguments; }
+
+static void submit(void) {
+  char argument = 0;
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(NULL, nothing, &argument, 1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* never begun */
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, NULL, &argument, 1));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* a refusal ends it: leaving does not hang */
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, NULL, 1));
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, SIZE_MAX));
+  CHECK_OK(oa_begin(&call));
+  CHECK_OK(oa_submit(&call, nothing, NULL, 0));
+}
+
+/* -- all of them -- */
+
+static const struct {
+  const char *name;
+  void (*test)(void);
+} tests[] = {
+    {"oa_last_error", texts},
+    {"oa_last_warning", texts},
+    {"oa_take_warning", texts},
+    {"oa_status_name", texts},
+    {"oa_version", texts},
+    {"oa_itemsize", texts},
+    {"oa_device_open", device_open},
+    {"oa_device_count", device_count},
+    {"oa_device_get_info", device_figures},
+    {"oa_device_get_counters", device_figures},
+    {"oa_device_synchronize", device_figures},
+    {"oa_device_trim", device_figures},
+    {"oa_pinned_allocate", pinned_allocate},
+    {"oa_pinned_release", pinned_release},
+    {"oa_set_threads", set_threads},
+    {"oa_sim_configure", sim_configure},
+    {"oa_sim_backend_calls", sim_backend_calls},
+    {"oa_region_enter", region_enter},
+    {"oa_region_finish", region_finish},
+    {"oa_region_wait", region_wait},
+    {"oa_region_synchronize", region_synchronize},
+    {"oa_region_stream", region_stream},
+    {"oa_pointer_view", pointer_view},
+    {"oa_pointer_release", pointer_release},
+    {"oa_pointer_query", pointer_query},
+    {"oa_address", address_of},
+    {"oa_export", export},
+    {"oa_export_release", export_release},
+    {"oa_pointer_assign", pointer_assign},
+    {"oa_pointer_fill", pointer_fill},
+    {"oa_pointer_copy", pointer_copy},
+    {"oa_pointer_read", pointer_read},
+    {"oa_stage", stage},
+    {"oa_update_from", updates},
+    {"oa_update_to", updates},
+    {"oa_update_check", updates},
+    {"oa_is_present", is_present},
+    {"oa_is_host_zero", is_host_zero},
+    {"oa_keep", keep_and_release},
+    {"oa_release", keep_and_release},
+    {"oa_owner_gone", owners},
+    {"oa_owner_kept", owners},
+    {"oa_residency_query", residency_query},
+    {"oa_residency_current", residency_configure},
+    {"oa_residency_configure", residency_configure},
+    {"oa_library_open", libraries},
+    {"oa_library_share", libraries},
+    {"oa_library_path", libraries},
+    {"oa_library_set_loader", libraries},
+    {"oa_library_has_symbol", libraries},
+    {"oa_use_handle", libraries},
+    {"oa_trace_set", trace},
+    {"oa_trace_read", trace},
+    {"oa_begin", begin},
+    {"oa_end", end},
+    {"oa_submit", submit},
+    {"oa_library_symbol", library_symbol},
+    {"oa_fail_enum", texts},
+    {"oa_fail_too_large", texts},
+    {"oa_fail_null", texts},
+};
+enum { TESTS = sizeof tests / sizeof *tests };
+
+int main(int count, char **arguments) {
+  static const char *const names[] = {"host", "sim:0"};
+  int run = 0;
+  for (is_sim = 0; is_sim < 2; is_sim++) {
+    CHECK_OK(oa_device_open(names[is_sim], &device));
+    set_up();
+    for (int i = 0; i < TESTS; i++) {
+      if (count > 1 && strcmp(tests[i].name, arguments[1]) != 0) continue;
+      function = tests[i].name;
+      tests[i].test();
+      run++;
+    }
+    close_region(region);
+    oa_counters left;
+    CHECK_OK(oa_device_get_counters(device, &left));
+    CHECK(left.regions == 0 && left.mappings == 0 && left.allocations == left.frees);
+  }
+  CHECK(run > 0);
+  return failures();
+}

@@ -1,0 +1,57 @@
+"""How things are shown to people: sizes and times in words, tables as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["html_table", "plural", "rate_text", "size_text", "text_table", "time_text"]
+
+
+def plural(word: str, count: int) -> str:
+    """Return the word as it stands after that number."""
+    if count == 1:
+        return word
+    return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
+
+
+def size_text(nbytes: int) -> str:
+    """Return bytes as "64 MiB"."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= factor:
+            return f"{float(f'{nbytes / factor:.3g}'):g} {unit}"
+    return f"{nbytes} {plural('byte', nbytes)}"
+
+
+def time_text(seconds: float) -> str:
+    """Return seconds as "12 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= factor:
+            return f"{float(f'{seconds / factor:.2g}'):g} {unit}"
+    return f"{float(f'{seconds * 1e6:.2g}'):g} µs"
+
+
+def rate_text(nbytes: int, seconds: float) -> str:
+    """Return " (3.4 GB/s)", or nothing where there is no rate."""
+    return f" ({float(f'{nbytes / seconds / 1e9:.2g}'):g} GB/s)" if seconds > 0 and nbytes else ""
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines whose columns are aligned; columns with nothing in them are left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    widths = [max(map(len, column)) for column in columns]
+    cells = zip(*columns, strict=True)
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+
+
+def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for notebooks. Everything given is text, and is escaped."""
+    from html import escape
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    head = f"<thead>{line('th', header)}</thead>" if header else ""
+    body = "".join(line("td", row) for row in rows)
+    return f"<table><caption>{escape(title)}</caption>{head}<tbody>{body}</tbody></table>"

@@ -1,0 +1,80 @@
+"""Ctrl-C at a chosen place of the package's own Python code."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import offload_args
+
+_PACKAGE = str(Path(offload_args.__file__).parent)
+
+
+class Sent:
+    """Whether Ctrl-C was sent."""
+
+    def __init__(self) -> None:
+        self.sent = False
+
+    def __bool__(self) -> bool:
+        return self.sent
+
+
+@contextmanager
+def ctrl_c(
+    at: int = 0, function: str | None = None, handler: Callable[..., Any] = signal.default_int_handler
+) -> Iterator[Sent]:
+    """Send Ctrl-C once in the block, when the package's code is called, comes to a line or returns.
+
+    at: how often it does so before. function: count what happens in functions of this name only. handler: of the
+    signal.
+    """
+    sent, left = Sent(), at
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            return None
+        if event != "exception" and function in (None, frame.f_code.co_name):
+            left -= 1
+        if left >= 0:
+            return trace
+        sys.settrace(None)
+        frame.f_trace = None
+        sent.sent = True
+        signal.raise_signal(signal.SIGINT)
+        return None
+
+    before = signal.signal(signal.SIGINT, handler)
+    sys.settrace(trace)
+    try:
+        yield sent
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, before)
+
+
+def at_every_place(block: Callable[[], object]) -> Iterator[int]:
+    """Call block with Ctrl-C at each place in turn, and at last without; it must be raised each time.
+
+    Yields how many places came before, after each call.
+    """
+    for at in itertools.count():
+        arrived = False
+        try:
+            with ctrl_c(at) as sent:
+                block()
+                for _ in range(1000):  # the lines of the user's that follow
+                    pass
+        except KeyboardInterrupt:
+            arrived = True
+        assert arrived == sent.sent, at
+        yield at
+        if not sent:
+            return

@@ -1,0 +1,690 @@
+"""The documented rules of regions as plain NumPy: what a step gives, what it refuses, what host arrays hold after it.
+
+A model of docs/, csrc/DESIGN.md and the docstrings: it has no streams, handles or copies. A `World` holds the contents
+of every host array and what is present on each device. Its methods are the steps that a program can take. Each returns
+an `Outcome`; or it raises `Refused` with the exceptions of which one must come, and then nothing has changed; or it
+raises `Unspecified` before it changes anything, where the documents promise nothing: a test must not go there.
+
+Elements are numbered as they lie in the memory of their base array. A set of them is an int with a bit for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Direction = Literal["by use", "In", "Out", "InOut", "Scratch"]
+End = Literal["well", "discard", "keep"]
+
+READS, OVERWRITES, READS_AND_WRITES = 1, 2, 3  # what a call does with an operand
+LARGEST = 2.0**48  # sums and products of whole numbers up to here are exact in any order
+
+
+class Refused(Exception):
+    """The step must raise one of these exceptions, named by their classes."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__(*errors)
+        self.errors = frozenset(errors)
+
+
+class Unspecified(Exception):
+    """The documents do not say what comes of this step."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must come of a step."""
+
+    errors: frozenset[str] = frozenset()  # one of these is raised; none is if it is empty
+    value: object = None
+    warnings: tuple[str, ...] = ()  # these come, in any order
+
+
+# -- parts of arrays -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lines:
+    """`count` runs of `width` elements, `pitch` apart: what is kept on a device as it lies on the host."""
+
+    width: int
+    pitch: int
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some elements of a base array, in the shape of a view of it."""
+
+    base: str
+    index: NDArray[np.intp]
+    elements: int
+    low: int  # from the first element
+    high: int  # to before the end
+    lines: Lines | None  # None: they are none, the part is irregular
+    packed: bool  # on its way, when it is lent alone
+
+    def meets(self, other: Part) -> bool:
+        """Tell whether their hulls overlap."""
+        return self.base == other.base and self.low < other.high and other.low < self.high
+
+
+@cache
+def whole(base: str, shape: tuple[int, ...], order: Literal["C", "F"] = "C") -> Part:
+    """Return all of a base array."""
+    return _part(base, np.arange(np.prod(shape)).reshape(shape, order=order))
+
+
+@cache
+def view(part: Part, key: str) -> Part:
+    """Return a view of a part, written as in Python: "[1:, ::2].T"; the same one each time.
+
+    Raises Unspecified if it has no elements.
+    """
+    return _part(part.base, eval(f"index{key}", {"index": part.index})) if key else part
+
+
+def _part(base: str, index: NDArray[np.intp]) -> Part:
+    if not index.size:
+        raise Unspecified
+    low, high = int(index.min()), int(index.max()) + 1
+    bits = np.zeros(high, bool)
+    bits[index] = True
+    elements = int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+    steps = [int(index.take(1, axis).flat[0] - index.flat[0]) if n > 1 else 1 for axis, n in enumerate(index.shape)]
+    lines = _lines(index.shape, steps)
+    named = lines is not None and (lines.count == 1 or (index.ndim > 1 and 1 in steps))
+    return Part(base, index, elements, low, high, lines, not named or min(steps) < 0)
+
+
+def _lines(shape: Sequence[int], steps: Sequence[int]) -> Lines | None:
+    width, pitch, count = 1, 1, 1
+    for step, extent in sorted((abs(step), extent) for step, extent in zip(steps, shape, strict=True) if extent > 1):
+        if count == 1 and step == width:
+            width *= extent
+        elif count == 1:
+            pitch, count = step, extent
+        elif step == pitch * count:
+            count *= extent
+        else:
+            return None
+    return Lines(width, pitch, count)
+
+
+def overlap(one: Part, other: Part) -> bool:
+    """Tell whether two parts share an element.
+
+    Raises Unspecified for interleaved parts of different pitch, which the core may take to be overlapping.
+    """
+    if not one.meets(other):
+        return False
+    if one.elements & other.elements:
+        return True
+    if one.lines is None or other.lines is None:
+        raise Unspecified
+    if one.lines.count > 1 and other.lines.count > 1 and one.lines.pitch != other.lines.pitch:
+        raise Unspecified
+    return False
+
+
+def contains(outer: Part, inner: Part) -> bool:
+    return outer.base == inner.base and not inner.elements & ~outer.elements
+
+
+# -- what is present ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Lent:
+    """A part that was lent, of a mapping: its rights are those of all arguments that were exactly this part."""
+
+    part: Part
+    writes: bool
+    goes_up: bool
+
+
+@dataclass(eq=False)
+class Group:
+    """Lent parts of a mapping that overlap; they have one state."""
+
+    lent: list[Lent]
+    elements: int = 0
+    valid: bool = False  # the device's contents are at least as new as the host's
+    dirty: bool = False  # the device wrote, and the host does not have it
+    written: bool = False  # somebody wrote it in this mapping's life
+    invalid: bool = False  # a failure left it undefined
+    escaped: bool = False  # an address by which it may be written was given away
+    writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
+    ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it at all, or were handed writes
+
+    @property
+    def goes_up(self) -> bool:
+        return any(lent.goes_up for lent in self.lent)
+
+    @property
+    def writable(self) -> bool:
+        return any(lent.writes for lent in self.lent)
+
+
+@dataclass(eq=False)
+class Mapping:
+    """An interval of a base array that is present on a device; or device memory alone, of Scratch."""
+
+    device: str
+    base: str
+    low: int
+    high: int
+    packed: bool
+    groups: list[Group]
+    contents: Array  # by position, as the base array's; NaN where nobody knows
+    scratch: bool = False
+    holders: set[int] = field(default_factory=set)  # regions that are open
+
+    def meets(self, part: Part) -> bool:
+        return not self.scratch and self.base == part.base and self.low < part.high and part.low < self.high
+
+    def holds(self, part: Part) -> bool:
+        return not self.scratch and self.base == part.base and self.low <= part.low and part.high <= self.high
+
+    @property
+    def dirty(self) -> bool:
+        return any(group.dirty for group in self.groups)
+
+    @property
+    def newer(self) -> bool:
+        """The device has, or may have at any time, what the host and other devices have not."""
+        return self.dirty or any(group.escaped for group in self.groups)
+
+    def state(self) -> tuple[object, ...]:
+        groups = [
+            (g.valid, g.dirty, g.written, g.invalid, g.escaped, frozenset(g.writers), frozenset(g.ever_wrote))
+            for g in self.groups
+        ]
+        lent = [(lent.part, lent.writes, lent.goes_up) for _, lent in self.lent()]
+        return self.device, self.contents.tobytes(), frozenset(self.holders), *groups, *lent
+
+    def lent(self) -> Iterator[tuple[Group, Lent]]:
+        return ((group, lent) for group in self.groups for lent in group.lent)
+
+    def names(self, lent: Part, part: Part) -> bool:
+        """Tell whether a part's bytes can be named in what was lent, for sure: else an update may be refused."""
+        if lent is part or not lent.meets(part):
+            return True
+        if self.packed or lent.lines is None:
+            return part.lines is not None and part.lines.count == 1 and part.low <= lent.low and lent.high <= part.high
+        if contains(lent, part) or lent.lines.count == 1:
+            return True
+        if part.lines is None:
+            return False
+        same = part.lines.pitch == lent.lines.pitch and not part.elements & lent.elements
+        return same or contains(part, lent) or part.lines.count == 1
+
+
+@dataclass(eq=False)
+class Pointer:
+    """What a region gives for one argument."""
+
+    part: Part
+    mapping: Mapping
+    group: Group
+    writes: bool
+    out: bool  # readable only once it was written
+    owed: bool  # lent as Out: somebody should write it
+
+
+@dataclass(eq=False)
+class Region:
+    device: str
+    thread: int
+    pointers: list[Pointer]
+    lent_whole: frozenset[str]  # base arrays that are arguments themselves, and so read-only
+
+    def lends(self, group: Group) -> bool:
+        return any(pointer.group is group for pointer in self.pointers)
+
+    def state(self) -> tuple[object, ...]:
+        return self.device, self.thread, *((p.part, p.writes, p.out) for p in self.pointers)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a region; the part of a Scratch has a base of its own."""
+
+    direction: Direction
+    part: Part
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A pointer of a region, what it was sliced to, and that as Python."""
+
+    region: int
+    argument: int
+    part: Part
+    text: str
+
+
+Compute = Callable[..., tuple[tuple[Array, ...], object]]  # operands' values -> (those of written ones, result)
+
+
+class World:
+    """Host arrays, and what is present on which device."""
+
+    def __init__(self) -> None:
+        self.bases: dict[str, Part] = {}
+        self.hosts: dict[str, Array] = {}  # in the order of their memory
+        self.mappings: list[Mapping] = []
+        self.regions: dict[int, Region] = {}  # that are open; of one thread, younger ones have higher numbers
+        self.thread = 0  # that makes the next step
+
+    def make(self, base: Part, contents: Array) -> Outcome:
+        """Make a host array, or another one of that name if nothing of it is lent."""
+        if any(mapping.base == base.base for mapping in self.mappings):
+            raise Unspecified
+        self.bases[base.base] = base
+        self.hosts[base.base] = contents.copy()
+        return Outcome()
+
+    def copy(self) -> World:
+        world = World()
+        world.bases = self.bases.copy()
+        world.hosts = {base: host.copy() for base, host in self.hosts.items()}
+        mappings, groups = {}, {}
+        for m in self.mappings:
+            for g in m.groups:
+                groups[g] = replace(g, writers=g.writers.copy(), ever_wrote=g.ever_wrote.copy())
+            mappings[m] = replace(
+                m, groups=[groups[g] for g in m.groups], contents=m.contents.copy(), holders=m.holders.copy()
+            )
+        world.mappings = list(mappings.values())
+        for number, region in self.regions.items():
+            pointers = [replace(p, mapping=mappings[p.mapping], group=groups[p.group]) for p in region.pointers]
+            world.regions[number] = replace(region, pointers=pointers)
+        return world
+
+    def state(self) -> tuple[object, ...]:
+        """Return what tells it from other worlds."""
+        return (
+            tuple(host.tobytes() for host in self.hosts.values()),
+            tuple(mapping.state() for mapping in self.mappings),
+            tuple((number, *region.state()) for number, region in self.regions.items()),
+        )
+
+    def read_only(self, base: str) -> bool:
+        return any(base in region.lent_whole for region in self.regions.values())
+
+    def lent(self, part: Part) -> bool:
+        """Tell whether some of it is lent anywhere."""
+        return any(
+            m.base == part.base and lent.part.elements & part.elements for m in self.mappings for _, lent in m.lent()
+        )
+
+    # -- entering ----------------------------------------------------------------------------------------------------
+
+    def enter(self, number: int, device: str, arguments: Sequence[Argument]) -> Outcome:
+        """Lend arrays; arguments whose hulls overlap are one mapping."""
+        clusters: list[list[int]] = []
+        for i in sorted(range(len(arguments)), key=lambda i: (arguments[i].part.base, arguments[i].part.low)):
+            if clusters and any(arguments[i].part.meets(arguments[j].part) for j in clusters[-1]):
+                clusters[-1].append(i)
+            else:
+                clusters.append([i])
+        pointers: dict[int, Pointer] = {}
+        errors: set[str] = set()
+        made: list[Mapping] = []
+        for cluster in clusters:
+            members = [arguments[i] for i in cluster]
+            try:
+                mapping = self._place(device, members)
+                if mapping is None:
+                    mapping = self._map(device, members)
+                    made.append(mapping)
+                for i in cluster:
+                    pointers[i] = self._share(mapping, arguments[i], fresh=mapping in made)
+            except Refused as refused:
+                errors |= refused.errors
+        if errors:
+            raise Refused(*errors)
+        self.mappings += made
+        for pointer in pointers.values():
+            pointer.mapping.holders.add(number)
+        bases = frozenset(a.part.base for a in arguments if a.part is self.bases.get(a.part.base))
+        ordered = [pointers[i] for i in range(len(arguments))]
+        self.regions[number] = Region(device, self.thread, ordered, bases)
+        return Outcome(warnings=("PerformanceWarning",) * sum(pointer.mapping.packed for pointer in ordered))
+
+    def _place(self, device: str, members: list[Argument]) -> Mapping | None:
+        """Return the mapping that holds a cluster already."""
+        hull = _hull(members)
+        if members[0].direction == "Scratch":
+            return None
+        for elsewhere in self.mappings:
+            if elsewhere.device != device and elsewhere.meets(hull):
+                if any(group.dirty and group.invalid for group in elsewhere.groups):
+                    raise Unspecified
+                if elsewhere.newer or any(member.direction in ("Out", "InOut") for member in members):
+                    raise Refused("DirectionError")
+        here = [mapping for mapping in self.mappings if mapping.device == device and mapping.meets(hull)]
+        if here and not here[0].holds(hull):
+            raise Refused("PresentError")
+        return here[0] if here else None
+
+    def _map(self, device: str, members: list[Argument]) -> Mapping:
+        hull = _hull(members)
+        packed = len(members) == 1 and members[0].part.packed
+        if not packed and any(member.part.lines is None for member in members):
+            if all(member.part is members[0].part for member in members):
+                raise Unspecified  # the same array twice, but irregular
+            raise Refused("PresentError")
+        parts: list[Lent] = []
+        for member in members:
+            lent = next((one for one in parts if one.part.elements == member.part.elements), None)
+            if lent is None:
+                lent = Lent(member.part, False, False)
+                parts.append(lent)
+            lent.writes |= member.direction != "In"
+            lent.goes_up |= member.direction != "Out"
+        groups: list[Group] = []
+        for lent in parts:
+            joined = [group for group in groups if any(overlap(lent.part, other.part) for other in group.lent)]
+            groups = [group for group in groups if group not in joined]
+            groups.append(Group([lent, *(other for group in joined for other in group.lent)]))
+        for group in groups:
+            for lent in group.lent:
+                group.elements |= lent.part.elements
+        scratch = members[0].direction == "Scratch"
+        if scratch:
+            groups[0].valid = True
+        size = hull.high if scratch else len(self.hosts[hull.base])
+        return Mapping(device, hull.base, hull.low, hull.high, packed, groups, np.full(size, np.nan), scratch)
+
+    def _share(self, mapping: Mapping, argument: Argument, *, fresh: bool) -> Pointer:
+        """Return a pointer with the rights of the part that holds the argument, or fewer."""
+        part, direction = argument.part, argument.direction
+        if mapping.packed:
+            found = [(g, lent) for g, lent in mapping.lent() if lent.part is part]
+        elif part.lines is None:
+            found = []
+        else:
+            found = [(g, lent) for g, lent in mapping.lent() if contains(lent.part, part)]
+        if not found:
+            raise Refused("PresentError")
+        if fresh:
+            group = next(g for g, lent in found if lent.part.elements == part.elements)
+            return Pointer(part, mapping, group, direction != "In", direction == "Out", direction == "Out")
+        group, _ = found[0]
+        rights = {(lent.writes, lent.goes_up or group.goes_up) for _, lent in found}
+        writes, goes_up = max(rights, key=sum)
+        if len([r for r in rights if sum(r) == writes + goes_up]) > 1:
+            raise Unspecified
+        if direction in ("Out", "InOut") and not writes or direction == "InOut" and not goes_up:
+            raise Refused("DirectionError")
+        out = direction == "Out" or not goes_up
+        return Pointer(part, mapping, group, writes and direction != "In", out, direction == "Out")
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, operands: Sequence[tuple[Operand, int]], compute: Compute, *, stays: bool = False) -> Outcome:
+        """Call a routine: nothing moves and nothing is marked before everything is checked.
+
+        stays: what is on the host only is read there.
+        """
+        pointers = self._check(operands)
+        values = []
+        for (operand, access), pointer in zip(operands, pointers, strict=True):
+            source = pointer.mapping.contents
+            if not pointer.group.valid and pointer.group.goes_up:
+                source = self.hosts[operand.part.base]
+            value = source[operand.part.index]
+            if access & READS and np.isnan(value).any():
+                raise Unspecified  # of a Scratch that nothing wrote
+            values.append(value)
+        written, result = compute(*values)
+        sizes = [*written, np.array(result)] if isinstance(result, float) else written
+        if any(np.abs(value).max() > LARGEST for value in sizes):
+            raise Unspecified
+        new = iter(written)
+        for (operand, access), pointer in zip(operands, pointers, strict=True):
+            covers = access == OVERWRITES and operand.part.elements == pointer.group.elements
+            there = stays and not (pointer.out or pointer.group.dirty or self._elsewhere(pointer.mapping))
+            if not covers and not there:
+                self._bring_up(pointer)
+            if access & OVERWRITES:
+                pointer.mapping.contents[operand.part.index] = next(new)
+                self._mark_written(pointer, operand.region, covers)
+        return Outcome(value=result)
+
+    def _check(self, operands: Sequence[tuple[Operand, int]]) -> list[Pointer]:
+        """Return the pointers of operands that may be used so."""
+        if any(operand.region not in self.regions for operand, _ in operands):
+            raise Refused("StalePointerError")
+        pointers = [self.regions[operand.region].pointers[operand.argument] for operand, _ in operands]
+        errors = {
+            error for (o, access), p in zip(operands, pointers, strict=True) for error in self._faults(o, access, p)
+        }
+        if len({pointer.mapping.device for pointer in pointers}) > 1:
+            errors.add("WrongDeviceError")
+        for i, j in combinations(range(len(operands)), 2):
+            if pointers[i].mapping is pointers[j].mapping and (operands[i][1] | operands[j][1]) & OVERWRITES:
+                one, other = operands[i][0].part, operands[j][0].part
+                if one.elements == other.elements:
+                    raise Unspecified  # some routines work in place
+                if pointers[i].mapping.packed and not one.elements & other.elements:
+                    raise Unspecified  # they lie otherwise on the device
+                if overlap(one, other):
+                    errors.add("AliasError")
+        if errors:
+            raise Refused(*errors)
+        return pointers
+
+    def _faults(self, operand: Operand, access: int, pointer: Pointer) -> Iterator[str]:
+        group = pointer.group
+        covers = access == OVERWRITES and operand.part.elements == group.elements
+        if access & OVERWRITES and not pointer.writes:
+            yield "DirectionError"
+        if group.invalid and not covers:
+            yield "InvalidDataError"
+        own = access == OVERWRITES and operand.part.elements == pointer.part.elements and group.goes_up
+        if pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid):
+            yield "DirectionError"
+        for elsewhere in self._elsewhere(pointer.mapping):
+            if access & OVERWRITES or elsewhere.newer:
+                yield "DirectionError"
+
+    def _elsewhere(self, mapping: Mapping) -> list[Mapping]:
+        """Return the mappings of other devices that hold some of this one's interval."""
+        return [
+            other
+            for other in self.mappings
+            if other.device != mapping.device and other.base == mapping.base and not mapping.scratch
+            if other.low < mapping.high and mapping.low < other.high
+        ]
+
+    def _bring_up(self, pointer: Pointer) -> None:
+        group, mapping = pointer.group, pointer.mapping
+        if not group.valid:
+            for lent in group.lent:
+                mapping.contents[lent.part.index] = self.hosts[mapping.base][lent.part.index]
+            group.valid = True
+
+    def _mark_written(self, pointer: Pointer, region: int, covers: bool) -> None:
+        group = pointer.group
+        if covers:
+            group.valid, group.invalid = True, False
+            group.writers.clear()
+        group.written = group.dirty = True
+        group.writers.add(region)
+        group.ever_wrote.add(region)
+
+    def undefine(self, operands: Sequence[tuple[Operand, int]]) -> None:
+        """A call failed on the device: what it writes counts as undefined."""
+        for operand, access in operands:
+            if access & OVERWRITES:
+                pointer = self.regions[operand.region].pointers[operand.argument]
+                self._mark_written(pointer, operand.region, False)
+                pointer.group.invalid = True
+
+    def address(self, operand: Operand) -> Outcome:
+        """Give an address away: what may be read is brought up, an Out that nothing wrote becomes zeros."""
+        if operand.region not in self.regions:
+            raise Refused("StalePointerError")
+        pointer = self.regions[operand.region].pointers[operand.argument]
+        group, mapping = pointer.group, pointer.mapping
+        if mapping.scratch:
+            raise Unspecified
+        errors = {"DirectionError" for other in self._elsewhere(mapping) if pointer.writes or other.newer}
+        if group.invalid:
+            errors.add("InvalidDataError")
+        if errors:
+            raise Refused(*errors)
+        if pointer.out and not group.goes_up and not group.valid:
+            if not pointer.writes:
+                raise Refused("DirectionError")
+            for lent in group.lent:
+                mapping.contents[lent.part.index] = 0.0
+            self._mark_written(pointer, operand.region, True)
+        if group.invalid:
+            raise Refused("InvalidDataError")
+        self._bring_up(pointer)
+        group.escaped |= pointer.writes
+        return Outcome()
+
+    # -- the host, while arrays are lent -----------------------------------------------------------------------------
+
+    def update(self, part: Part, device: str | None = None) -> list[tuple[World, Outcome]]:
+        """Bring exactly what devices wrote of an array to the host; that stays, whatever the regions do later.
+
+        Returns what may come of it: what can't be named in what is present is brought too, or nothing is.
+        """
+        news = self._news(part, device)
+        refused = [] if all(m.names(lent.part, part) for m, _, lent in news) else [self._refused()]
+        if not any(group.invalid and group.elements & part.elements for _, group, _ in news):
+            self._bring_down(part, news)
+            return [(self, Outcome()), *refused]
+        error = Outcome(errors=frozenset({"InvalidDataError"}))
+        return [(self, error), *refused]
+
+    def _refused(self) -> tuple[World, Outcome]:
+        return self.copy(), Outcome(errors=frozenset({"PresentError"}))
+
+    def _news(self, part: Part, device: str | None = None) -> list[tuple[Mapping, Group, Lent]]:
+        """Return what was lent near an array, of groups that devices have newer than the host."""
+        holders = [m for m in self.mappings if m.meets(part) and device in (None, m.device)]
+        if not any(m.holds(part) for m in holders):
+            raise Refused("PresentError")
+        return [
+            (m, group, lent)
+            for m in holders
+            for group, lent in m.lent()
+            if group.dirty
+            or (group.escaped and group.valid and lent.writes)
+            or (group.invalid and not m.holders)  # its last region is being left
+        ]
+
+    def _bring_down(self, part: Part, news: Sequence[tuple[Mapping, Group, Lent]]) -> None:
+        for mapping, group, lent in news:
+            self._copy(part, lent, mapping.contents, self.hosts[part.base])
+            if not group.elements & ~part.elements:
+                group.dirty = False
+                group.writers.clear()
+
+    @staticmethod
+    def _copy(part: Part, lent: Lent, source: Array, target: Array) -> None:
+        """Copy the elements that a part and what was lent have in common."""
+        inside = np.intersect1d(part.index, lent.part.index)
+        target[inside] = source[inside]
+
+    def write_lent(self, part: Part, value: float) -> list[tuple[World, Outcome]]:
+        """`with update(x): x[...] = value`: every device that has some of x gets it, or the step is refused before."""
+        ends = self.update(part)
+        if ends[0][1].errors:
+            return ends
+        held = [(m, lent) for m in self.mappings for g, lent in m.lent() if m.meets(part) and g.valid]
+        if not all(m.names(lent.part, part) for m, lent in held):
+            ends.append(self._refused())
+        self.hosts[part.base][part.index] = value
+        for mapping, lent in held:
+            self._copy(part, lent, self.hosts[part.base], mapping.contents)
+        return ends
+
+    def write_host(self, part: Part, value: float) -> Outcome:
+        """Write to what is not lent."""
+        if self.lent(part) or self.read_only(part.base):
+            raise Unspecified
+        self.hosts[part.base][part.index] = value
+        return Outcome()
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    def leave(self, number: int, end: End, *, copied: bool = True) -> Outcome:
+        """Leave a region: well, or by an exception with on_error "discard" or "keep". Then forget() what was its own.
+
+        copied: False if what was to come down could not; it is lost, all of it.
+        """
+        region = self.regions[number]
+        mappings = list(dict.fromkeys(pointer.mapping for pointer in region.pointers))
+        fates = [(m, g, self._fate(number, end, m, g)) for m in mappings for g in m.groups if not m.scratch]
+        told_invalid = False
+        for mapping, group, fate in fates:
+            if fate == "spoil":
+                group.invalid = True
+            if end != "discard":
+                self._hand_on(number, group)
+            if len(mapping.holders) == 1 and group.invalid and group.writable and end == "well":
+                told_invalid = True
+            if fate == "come down" and copied:
+                for lent in group.lent:
+                    if lent.writes:
+                        self.hosts[mapping.base][lent.part.index] = mapping.contents[lent.part.index]
+        owed = [p.group for p in region.pointers if p.owed and not p.group.written and not p.group.invalid]
+        unwritten = [group for group in owed if not group.escaped]
+        for mapping in mappings:
+            mapping.holders.discard(number)
+            for group in mapping.groups:
+                group.writers.discard(number)
+                group.ever_wrote.discard(number)
+                if not mapping.holders:
+                    group.dirty = False
+        del self.regions[number]
+        if end == "discard":
+            return Outcome(value="spoil" in [fate for _, _, fate in fates])
+        if told_invalid:
+            return Outcome(errors=frozenset({"InvalidDataError"}))
+        return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
+
+    def _hand_on(self, number: int, group: Group) -> None:
+        """Hand what a region wrote to the one around it: the youngest older one of its thread that lends some of it."""
+        thread = self.regions[number].thread
+        around = [n for n, r in self.regions.items() if n < number and r.thread == thread and r.lends(group)]
+        for wrote in (group.writers, group.ever_wrote):
+            if number in wrote and around:
+                wrote.add(max(around))
+
+    def forget(self) -> None:
+        """End what is present of regions that were left: until then another one may still share it."""
+        self.mappings = [mapping for mapping in self.mappings if mapping.holders]
+
+    def _fate(self, number: int, end: End, mapping: Mapping, group: Group) -> Literal["stay", "come down", "spoil"]:
+        """What becomes of a group when one of its regions is left."""
+        last = len(mapping.holders) == 1
+        news = group.dirty or (group.escaped and group.valid and end != "discard")
+        if group.invalid or not news:
+            return "stay"
+        if end == "discard" and number in group.ever_wrote:
+            if number not in group.writers:
+                raise Unspecified  # what it wrote was brought down or overwritten, but others wrote since
+            return "spoil"
+        return "come down" if last else "stay"
+
+
+def _hull(members: Sequence[Argument]) -> Part:
+    low, high = min(m.part.low for m in members), max(m.part.high for m in members)
+    return Part(members[0].part.base, np.arange(low, high), 0, low, high, None, False)
