@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import cffi
 import numpy as np
 
-from offload_args import Device, blas, cblas, cublas, library, offload_args
+from offload_args import Device, blas, cblas, cublas, libraries, offload_args
 from offload_args.errors import DeviceUnavailableError
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -96,7 +96,7 @@ def square(n: int) -> tuple[Any, Any, Any]:
 
 
 def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
-    found = library.load("cblas")
+    found = libraries.load("cblas")
     prefix = "scipy_" if "libscipy_" in Path(found.path).name else ""
     if bare.lib.bare_open_cblas(found.path.encode(), f"{prefix}cblas_sgemv".encode()):
         raise SystemExit(f"{found.path} has no {prefix}cblas_sgemv")
@@ -130,7 +130,7 @@ def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
 
 def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
     device = Device("cuda:0")
-    if bare.lib.bare_open_cublas(library.load("cublas").path.encode()):
+    if bare.lib.bare_open_cublas(libraries.load("cublas").path.encode()):
         raise SystemExit("the bare calls can't open cuBLAS")
     bare.lib.bare_current(0)
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from offload_args import Device, DevicePtr, In, Out, Scratch, blas, library, offload_args, testing
+from offload_args import Device, DevicePtr, In, Out, Scratch, blas, libraries, offload_args, testing
 
 Array = np.ndarray[Any, Any]
 Loop = Callable[[int], float]  # does its work so many times, and returns the seconds it took
@@ -204,7 +204,7 @@ class Plain:
         command = [nvcc, "-O2", "-shared", "-Xcompiler", "-fPIC", str(SOURCE), "-o", str(built)]
         done = subprocess.run([*command, "-lcublas"], capture_output=True, text=True)
         if done.returncode:
-            cublas = library.load("cublas").path
+            cublas = libraries.load("cublas").path
             done = subprocess.run([*command, "-Xlinker", cublas], capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"nvcc: {done.stderr[-300:]}")

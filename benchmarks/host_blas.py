@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from offload_args import In, blas, library, offload_args
+from offload_args import In, blas, libraries, offload_args
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 RATIO, MORE = 1.2, 1.0  # ours may take this many times what NumPy takes, and as many microseconds more
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON, too")
     options = parser.parse_args()
-    found = library.load("cblas")
+    found = libraries.load("cblas")
     print(f"{len(os.sched_getaffinity(0))} CPUs, {platform.machine()}, Python {platform.python_version()}, ", end="")
     print(f"NumPy {np.__version__}\n\ncblas: {found.path}, {found.version}, found by {found.found}\n")
     print("| routine | dtype | n | NumPy alone, µs | NumPy beside ours | ours beside NumPy | ours / alone | goal |")

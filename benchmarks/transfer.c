@@ -9,10 +9,10 @@
  *   cmake -B build/c -DOA_TESTS=ON && cmake --build build/c --target core_archive
  *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a -lcudart -lcublas
  *     -lpthread -ldl -lm */
-#include "../csrc/transfer.h"
-#include "../csrc/staging.h"
-#include "../csrc/stream.h"
-#include "../csrc/threads.h"
+#include "transfer/transfer.h"
+#include "device/staging.h"
+#include "device/stream.h"
+#include "base/threads.h"
 #include "offload_args_cublas.h"
 
 #include <cublas_v2.h>

@@ -1,6 +1,6 @@
 """Writes what the build compiles and installs: C shims, their header, cffi sources, Python functions and their stubs.
 
-A generated Python module holds, for each function, a *record* that offload_args/library.py parses when an argument is
+A generated Python module holds, for each function, a *record* that offload_args/libraries.py parses when an argument is
 wrong or a scalar is on the device: tokens `kind:name[:dtype[:count]]` in the order of the C parameters, which is that
 of the Python ones. Kinds: `enum`, `size` (ld and increments too), `in` `out` `inout` (device arrays), `scalar` (a
 number by value; with a count a sequence), `result` (last; a host pointer in C, the `result=` keyword in Python),
@@ -511,7 +511,7 @@ def shims(library: Library) -> str:
     index = {name: position for position, name in enumerate(names)}
     label = f"oa_library_{library.name}"
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
-    lines += ['#include "error.h"', "", "#include <stdarg.h>", "#include <string.h>", ""]
+    lines += ['#include "base/error.h"', "", "#include <stdarg.h>", "#include <string.h>", ""]
     lines += ["static oa_symbol symbols[] = {", *(f'    {{"{name}", NULL}},' for name in names), "};", ""]
     lines += ["static const oa_code_name codes[] = {"]
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
@@ -754,7 +754,7 @@ def python_module(library: Library) -> str:
     lines = [f'"""Calls {library.title} on lent arrays: one function each, arguments in the vendor\'s order.', ""]
     lines += [*textwrap.wrap(made_from(library), 104), '"""', ""]
     lines += ["from functools import partial", ""]
-    lines += [f"from ._{name} import ffi, lib", "from .errors import raise_status", "from .library import Binding", ""]
+    lines += [f"from ._{name} import ffi, lib", "from .errors import raise_status", "from .libraries import Binding", ""]
     lines += [f"{constant} = {value}" for constant, value in library.constants.items()] + [""]
     lines += ["_RECORDS = {", *(f'    "{one.name}": "{record(one)}",' for one in library.functions), "}"]
     lines += [f'_binding = Binding("{name}", ffi, lib, _RECORDS)']
@@ -783,7 +783,7 @@ def _annotation(one: Parameter, on_device: bool | None = None) -> str:
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
     lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Final, overload", "", "import numpy as np", "", "from .pointer import DevicePtr", ""]
+    lines += ["from typing import Final, overload", "", "import numpy as np", "", "from .pointers import DevicePtr", ""]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + [""]
     handle = ["handle: object = None"] if library.handle else []
     for function in library.functions:

@@ -15,17 +15,17 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import _array, errors, library
+from . import _core, errors, libraries
 from .arguments import In, InOut, Out, Scratch
-from .device import Device, empty
+from .devices import Device, empty
 from .errors import *  # noqa: F403
-from .pointer import DevicePtr
-from .region import call, offload_args, trace, update
+from .pointers import DevicePtr
+from .regions import call, offload_args, trace, update
 
 if TYPE_CHECKING:
     from . import blas, cblas, cublas, testing
 
-__version__: str = _array.VERSION
+__version__: str = _core.VERSION
 
 _LAZY = ("blas", "cblas", "cublas", "testing")
 
@@ -42,7 +42,7 @@ __all__ = [
     "cublas",
     "empty",
     "errors",
-    "library",
+    "libraries",
     "offload_args",
     "testing",
     "trace",
@@ -54,6 +54,8 @@ __all__ += errors.__all__
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "library":  # its name in 0.1
+        return libraries
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import Device, __version__, library
+from . import Device, __version__, libraries
 from .errors import LibraryError, OffloadError
 
 
@@ -27,7 +27,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 def _library(name: str) -> dict[str, Any]:
     try:
-        found = library.load(name)
+        found = libraries.load(name)
     except LibraryError as error:
         return {"name": name, "error": str(error)}
     return {"name": name, "path": found.path, "version": found.version, "found": found.found}

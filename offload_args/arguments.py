@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from .device import Device, by_number, check_shape
+from .devices import Device, by_number, check_shape
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -18,7 +18,7 @@ from .errors import (
     StalePointerError,
     WrongDeviceError,
 )
-from .pointer import DevicePtr, c_strides, code_of
+from .pointers import DevicePtr, c_strides, code_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray

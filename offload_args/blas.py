@@ -24,9 +24,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
 
-from . import _array
+from . import _core
 from .errors import ArgumentError, DTypeError, HostPointerError
-from .pointer import DTYPE_NAMES, DevicePtr
+from .pointers import DTYPE_NAMES, DevicePtr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ _ITEMSIZES: Final = dict(zip(_DTYPES, (4, 8, 8, 16), strict=True))
 # What the operands and options that _explain tells of raise: no DevicePtr, a dtype, an option, dimensions.
 _WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
-_HOST_CALLS: Final = 4  # in _array.device_info: whether a device's libraries run on the CPU
+_HOST_CALLS: Final = 4  # in _core.device_info: whether a device's libraries run on the CPU
 
 _OPTIONS: Final = {
     "trans": ("N", "T", "C"),
@@ -124,7 +124,7 @@ class _Routine(dict[tuple[int, int], _Entry]):
 
     def _bind(self, device: int, code: int) -> tuple[Any, _Enums]:
         name = self.functions[code]
-        if _array.device_info(device)[_HOST_CALLS]:
+        if _core.device_info(device)[_HOST_CALLS]:
             from . import cblas
 
             call = getattr(cblas, name, None)  # it has no symv for complex dtypes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, NoReturn
 
-from . import _array
+from . import _core
 
 __all__ = [
     "AliasError",
@@ -202,9 +202,9 @@ def raise_status(status: int) -> NoReturn:
 
     status is its oa_status, other than OA_OK. If Ctrl-C came where the core had called back, that is raised instead.
     """
-    if (interrupt := _array.take_postponed()) is not None:
+    if (interrupt := _core.take_postponed()) is not None:
         raise interrupt
-    text = _array.last_error()
+    text = _core.last_error()
     text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
     if 0 < status <= len(_BY_STATUS):
         raise _BY_STATUS[status - 1](text)

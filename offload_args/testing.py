@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from . import _array
-from .device import Counters, Device, opened
+from . import _core
+from .devices import Counters, Device, opened
 from .errors import ArgumentError
 
 __all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "residency", "sim_device"]
@@ -26,7 +26,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     for name, value in (("capacity", capacity), ("delay_us", delay_us)):
         if not 0 <= value < 2**63:
             raise ArgumentError(f"sim_device: {name} needs 0 to {2**63 - 1}, got {value!r}")
-    _array.sim_configure(device.number, capacity, 0, delay_us)
+    _core.sim_configure(device.number, capacity, 0, delay_us)
     _settings[device.number] = (capacity, delay_us)
     return device
 
@@ -36,12 +36,12 @@ def fail_call(device: Device, k: int) -> None:
     if not 0 <= k < 2**63:
         raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
     capacity, delay_us = _settings.get(device.number, (0, 0))
-    _array.sim_configure(device.number, capacity, k, delay_us)
+    _core.sim_configure(device.number, capacity, k, delay_us)
 
 
 def backend_calls(device: Device) -> int:
     """Return how many backend calls a simulated device has seen."""
-    return _array.sim_backend_calls(device.number)
+    return _core.sim_backend_calls(device.number)
 
 
 @contextmanager
@@ -54,11 +54,11 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
     modes = ("off", "explicit", "auto")
     if mode is not None and mode not in modes:
         raise ArgumentError(f'residency: mode needs "off", "explicit", "auto" or None, got {mode!r}')
-    _array.residency_configure(-1 if mode is None else modes.index(mode), tracking)
+    _core.residency_configure(-1 if mode is None else modes.index(mode), tracking)
     try:
         yield
     finally:
-        _array.residency_configure(-1, True)
+        _core.residency_configure(-1, True)
 
 
 def no_mappings_left() -> None:

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol
 
-from . import _array, region
+from . import _core, regions
 from .arguments import In, InOut, Out, Scratch
-from .device import by_number, opened
+from .devices import by_number, opened
 from .display import plural, rate_text, size_text, time_text
 from .errors import ArgumentError, ForkedError
 from .source import Place, names_as_written
@@ -38,7 +38,7 @@ _NAME_BYTES = 23  # what the core keeps of an array's name
 _DEPTH = 8  # callers noted of a region
 _LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
 _INTERVAL = 0.02  # seconds
-_NOT_THE_USERS = (region.__file__, contextlib.__file__)
+_NOT_THE_USERS = (regions.__file__, contextlib.__file__)
 
 
 class _Site(NamedTuple):
@@ -115,7 +115,7 @@ class _Collector:
             if not rest[listener]:
                 del rest[listener]
             if not rest:
-                _array.trace_set(0, self._entering, self._left)
+                _core.trace_set(0, self._entering, self._left)
             self.collect()
             self._listeners = rest
             if rest:
@@ -136,7 +136,7 @@ class _Collector:
 
     def _exclusively(self, function: Callable[[], object]) -> None:
         """Call what one thread at a time may call, unless this thread, or a signal handler on it, is in it already."""
-        while self._inside != threading.get_ident() and not _array.trace_exclusively(function):
+        while self._inside != threading.get_ident() and not _core.trace_exclusively(function):
             time.sleep(1e-4)
 
     def forget(self) -> None:
@@ -147,13 +147,13 @@ class _Collector:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(_INTERVAL):
-            _array.trace_exclusively(self._collect)
+            _core.trace_exclusively(self._collect)
 
     def _set_flags(self) -> None:
         flags = 0
         for listener in self._listeners:
             flags |= listener.flags
-        _array.trace_set(flags, self._entering, self._left)
+        _core.trace_set(flags, self._entering, self._left)
 
     # Exclusively: it may be asked for by a garbage collection on a thread that is in it already.
     def _collect(self) -> None:
@@ -164,7 +164,7 @@ class _Collector:
             self._inside = None
 
     def _hand_on(self) -> None:
-        events, self.lost = _array.trace_read()
+        events, self.lost = _core.trace_read()
         if self._listeners:
             self._unread.extend(events)
         while self._unread:
@@ -184,7 +184,7 @@ class _Collector:
 
     # What regions call: on any thread, while any exception is on its way.
 
-    def _entering(self, entered: _array.Region) -> tuple[int, tuple[bytes, ...]]:
+    def _entering(self, entered: _core.Region) -> tuple[int, tuple[bytes, ...]]:
         tag = next(self._tags)
         site = _site(entered, sys._getframe(1))
         self._sites[tag] = site
@@ -196,7 +196,7 @@ class _Collector:
         for listener in self._listeners:
             listener.left(tag)
         self._left_tags.append(tag)
-        _array.trace_exclusively(self._collect)
+        _core.trace_exclusively(self._collect)
 
 
 def _short(name: str) -> bytes:
@@ -207,7 +207,7 @@ def _short(name: str) -> bytes:
     return encoded
 
 
-def _site(entered: _array.Region, caller: FrameType | None) -> _Site:
+def _site(entered: _core.Region, caller: FrameType | None) -> _Site:
     frame = caller
     while frame is not None and frame.f_code.co_filename in _NOT_THE_USERS and frame.f_back is not None:
         frame = frame.f_back
@@ -422,7 +422,7 @@ def _watched() -> tuple[int, float]:
 def _failure(raw: _Raw) -> str:
     if not raw.status:
         return ""
-    return f"status {raw.status}" if raw.kind == _CALL else _array.status_name(raw.status)
+    return f"status {raw.status}" if raw.kind == _CALL else _core.status_name(raw.status)
 
 
 # -- the timeline --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "error.h"
+#include "base/error.h"
 #include "offload_args_cublas.h"
 #define EXPECT(test)                                     \
   do {                                                   \

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from offload_args import library
+from offload_args import libraries
 from offload_args.errors import LibraryError
 
 CALL = """
 import numpy as np
-from offload_args import offload_args, {name}, library
+from offload_args import offload_args, {name}, libraries
 try:
     with offload_args(np.ones(4, np.float32), device="host") as (dx,):
         {name}.sscal(4, 2.0, dx, 1)
         {name}.sscal(4, 2.0, dx, 1)
-    print("loaded", library.loaded("{name}"))
+    print("loaded", libraries.loaded("{name}"))
 except Exception as error:
     print(type(error).__name__, str(error))
 """
@@ -47,7 +47,7 @@ def run(folder: Path, name: str = "cblas", code: str = CALL, **environment: str)
 
 @pytest.fixture(scope="module")
 def openblas() -> str:
-    return library.load("cblas").path
+    return libraries.load("cblas").path
 
 
 def build(folder: Path, name: str, source: str, *options: str | Path) -> Path:
@@ -80,11 +80,11 @@ def expected_finder() -> str:
 
 
 def test_a_library_says_where_it_is_and_how_it_was_found() -> None:
-    found = library.load("cblas")
+    found = libraries.load("cblas")
     assert os.path.isabs(found.path)
     assert "OpenBLAS" in found.version
     assert found.found == expected_finder() or os.environ.get("OFFLOAD_ARGS_CBLAS")
-    assert library.loaded("cblas") == found
+    assert libraries.loaded("cblas") == found
 
 
 def test_no_second_blas_is_loaded_beside_numpys_own(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def found():
     names = {{os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps") if "/lib" in line}}
     return {{name for name in names if name.split("/")[-1].startswith(("libopenblas", "libscipy_", "libmkl"))}}
 before = found()
-from offload_args import blas, library, offload_args
+from offload_args import blas, libraries, offload_args
 A, x, y = np.ones((300, 400)), np.ones(400), np.zeros(300)
 with offload_args(A, x, y, device="host") as (dA, dx, dy):
     blas.gemv(1.0, dA, dx, 0.0, dy)
@@ -114,15 +114,15 @@ def test_a_blas_of_numpys_that_lacks_a_function_is_passed_over(tmp_path: Path) -
     core = build(tmp_path, "core.so", LINKED, blas)
     code = f"""
 import ctypes, sys, types
-from offload_args import library
+from offload_args import libraries
 core = sys.modules["numpy._core._multiarray_umath"] = types.ModuleType("core")
 core.__file__ = {str(core)!r}
 ctypes.CDLL(core.__file__)
-elsewhere = library._in_scipy_openblas, library._in_system
-library._in_scipy_openblas = library._in_system = lambda *_: iter(())
-print(library.find_and_open("cblas"))
-library._in_scipy_openblas, library._in_system = elsewhere
-print(library.load("cblas").found)
+elsewhere = libraries._in_scipy_openblas, libraries._in_system
+libraries._in_scipy_openblas = libraries._in_system = lambda *_: iter(())
+print(libraries.find_and_open("cblas"))
+libraries._in_scipy_openblas, libraries._in_system = elsewhere
+print(libraries.load("cblas").found)
 """
     failure, found = run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="").splitlines()
     assert f"{core} (NumPy's own): cblas: {blas} has no symbol cblas_ccopy: it is another library" in failure
@@ -132,9 +132,9 @@ print(library.load("cblas").found)
 def test_a_numpy_whose_extension_has_no_file_is_passed_over(tmp_path: Path) -> None:
     code = """
 import sys
-from offload_args import library
+from offload_args import libraries
 sys.modules["numpy._core._multiarray_umath"] = sys.modules["numpy.core._multiarray_umath"] = None
-print("loaded", library.load("{name}").found)
+print("loaded", libraries.load("{name}").found)
 """
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == "loaded scipy-openblas32\n"
 
@@ -164,7 +164,7 @@ def test_two_threads_that_need_the_library_first_share_one(tmp_path: Path) -> No
     code = """
 import numpy as np
 from threading import Barrier, Thread
-from offload_args import blas, library, offload_args
+from offload_args import blas, libraries, offload_args
 count = 8
 barrier, arrays = Barrier(count), [np.ones(3) for _ in range(count)]
 def double(x):
@@ -174,7 +174,7 @@ def double(x):
 threads = [Thread(target=double, args=(x,)) for x in arrays]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-print(np.sum(arrays), library.loaded("{name}").found)
+print(np.sum(arrays), libraries.loaded("{name}").found)
 """
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == f"48.0 {expected_finder()}\n"
 
@@ -195,7 +195,7 @@ def test_an_override_with_32_bit_integers_gives_the_same_results() -> None:
 
 WIDE = """
 import numpy as np
-from offload_args import {name} as cblas, library, offload_args
+from offload_args import {name} as cblas, libraries, offload_args
 A, x, y = np.arange(3.0), np.ones(1), np.zeros(3)
 index = np.zeros(1, np.int32)
 with offload_args(A, x, y, index, device="host") as (dA, dx, dy, di):
@@ -305,8 +305,8 @@ def test_t39_a_library_planted_in_the_working_directory_is_not_loaded(tmp_path: 
     for name in ("libcublas.so.13", "libcublas.so.12", "libcublas.so", "libcublasLt.so.13", "libcublasLt.so.12"):
         build(tmp_path, name, planted)
     code = """
-from offload_args import library
-try: print("loaded", library.load("{name}").path)
+from offload_args import libraries
+try: print("loaded", libraries.load("{name}").path)
 except Exception as error: print(type(error).__name__, str(error))
 """
     text = run(tmp_path, "cublas", code)
@@ -318,9 +318,9 @@ def test_t39_every_place_tried_is_listed(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["cuda.pathfinder"] = None
-from offload_args import library
-library._in_system = lambda names, tried: tried.append("the system's linker: knows no " + ", ".join(names)) or iter(())
-try: print("loaded", library.load("{name}"))
+from offload_args import libraries
+libraries._in_system = lambda names, tried: tried.append("the system's linker: knows no " + ", ".join(names)) or iter(())
+try: print("loaded", libraries.load("{name}"))
 except Exception as error: print(type(error).__name__, str(error))
 """
     text = run(tmp_path, "cublas", code)
@@ -333,13 +333,13 @@ except Exception as error: print(type(error).__name__, str(error))
 def test_t24_ctrl_c_while_a_library_is_loaded_is_raised_and_the_next_call_loads_it() -> None:
     code = """
 import numpy as np
-from offload_args import blas, library, offload_args
-candidates = library._candidates
+from offload_args import blas, libraries, offload_args
+candidates = libraries._candidates
 def interrupted(name, tried):
-    library._candidates = candidates
+    libraries._candidates = candidates
     raise KeyboardInterrupt
     yield
-library._candidates = interrupted
+libraries._candidates = interrupted
 x = np.ones(3)
 try:
     with offload_args(x, device="host") as (dx,):
@@ -359,7 +359,7 @@ import os, sys
 sys.path.insert(0, {tests!r})
 import numpy as np
 from interrupts import ctrl_c
-from offload_args import blas, library, offload_args
+from offload_args import blas, libraries, offload_args
 
 def lend_and_scale(x):
     with offload_args(x, device="host") as (dx,):
@@ -380,7 +380,7 @@ def attempt(at):
         return 2
     if x[0] == 1:
         lend_and_scale(x)
-    return 0 if arrived and x.tolist() == [2, 2, 2] and library.loaded("cblas").found.startswith("env") else 1
+    return 0 if arrived and x.tolist() == [2, 2, 2] and libraries.loaded("cblas").found.startswith("env") else 1
 
 for at in range(1000):
     child = os.fork()  # each loads it for the first time
@@ -408,5 +408,5 @@ def test_t58_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Pa
 @pytest.mark.parametrize("name", ["cblas\0x", "mkl", "", " cblas", "CBLAS", None, 3, b"cblas"])
 def test_t60_a_library_is_known_by_its_exact_name_only(openblas: str, name: Any) -> None:
     with pytest.raises(LibraryError, match=re.escape(repr(name)) + ".*there are cublas, cblas"):
-        library.load(name)
-    assert library.loaded(name) is None
+        libraries.load(name)
+    assert libraries.loaded(name) is None

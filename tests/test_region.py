@@ -657,10 +657,10 @@ def test_showing_a_region_never_raises_and_escapes_what_it_shows() -> None:
     html = offload_args(strange, [1, 2], None)._repr_html_()
     assert html is not None and "&lt;script&gt;" in html and "<script>" not in html
     assert "list" in repr(offload_args([1, 2]))
-    assert repr(offload_args(Awkward())).startswith("<offload_args.region.offload_args object at 0x")
+    assert repr(offload_args(Awkward())).startswith("<offload_args.regions.offload_args object at 0x")
     assert offload_args(Awkward())._repr_html_() is None
     bare = offload_args.__new__(offload_args)
-    assert repr(bare).startswith("<offload_args.region.offload_args object at 0x")
+    assert repr(bare).startswith("<offload_args.regions.offload_args object at 0x")
 
 
 def test_showing_moves_nothing_and_asks_no_device() -> None:

@@ -21,7 +21,7 @@ from interrupts import at_every_place
 from numpy.typing import NDArray
 
 from offload_args import Device, In, InOut, Out, Scratch, blas, empty, offload_args, testing
-from offload_args.device import Residency
+from offload_args.devices import Residency
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -543,11 +543,11 @@ def test_where_the_kernel_refuses_everything_is_sent_again(device: str) -> None:
 
 
 def test_a_kernel_that_begins_to_refuse(device: str) -> None:
-    from offload_args import _array
+    from offload_args import _core
 
     x = ramp()
     sent(x, device, resident=True)
-    _array.residency_configure(1, 0)
+    _core.residency_configure(1, 0)
     assert [sent(x, device, resident=True) for _ in range(2)] == [x.nbytes] * 2
 
 

@@ -22,7 +22,7 @@ import pytest
 from interrupts import ctrl_c
 
 import offload_args as package
-from offload_args import Device, In, Out, Scratch, _array, blas, call, offload_args, testing, trace, tracing, update
+from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, tracing, update
 
 LOOP = """\
 import numpy as np
@@ -337,7 +337,7 @@ def test_off_leaves_no_events(device: str) -> None:
         pass
     solve(device, *data())
     assert made.events == [] and made.summary.copies_up == 0
-    assert _array.trace_read()[0] == []
+    assert _core.trace_read()[0] == []
     assert "offload_args trace" not in {thread.name for thread in threading.enumerate() if not thread.daemon}
 
 

@@ -1,6 +1,6 @@
 /* The host as a device: memory of its own that bytes are really copied to, and libraries that run on the CPU. Every
  * operation is complete when it returns, so a stream is nothing but NULL. */
-#include "../device.h"
+#include "device/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>

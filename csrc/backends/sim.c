@@ -8,7 +8,7 @@
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
  * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
-#include "../device.h"
+#include "device/device.h"
 
 #include <errno.h>
 #include <inttypes.h>

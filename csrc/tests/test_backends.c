@@ -1,6 +1,6 @@
 /* The backends through their tables: what each must do, then how strict sim is. */
 #include "check.h"
-#include "device.h"
+#include "device/device.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

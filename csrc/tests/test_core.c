@@ -1,5 +1,5 @@
 /* Regions, mappings and calls through the public header, on host and sim. */
-#include "../device.h"
+#include "device/device.h"
 #include "check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Extents against sets of elements that are made one by one from their definition. */
-#include "../extent.h"
+#include "call/extent.h"
 #include "check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Libraries that have handles and not all of what cuBLAS has for them. */
-#include "../device.h"
+#include "device/device.h"
 #include "check.h"
 
 #include <string.h>

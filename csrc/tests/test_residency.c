@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* mremap, memfd_create */
 #include "check.h"
 #include "offload_args.h"
-#include "pages.h"
+#include "region/pages.h"
 
 #include <pthread.h>
 #include <stdbool.h>

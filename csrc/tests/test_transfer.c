@@ -1,10 +1,10 @@
 /* The transfer engine: every way that bytes travel, every size around the seams, every failing call, on host and sim (and
  * on cuda where there is one). */
-#include "../library.h"
-#include "../region.h"
-#include "../staging.h"
-#include "../stream.h"
-#include "../transfer.h"
+#include "library/library.h"
+#include "region/region.h"
+#include "device/staging.h"
+#include "device/stream.h"
+#include "transfer/transfer.h"
 #include "check.h"
 
 #include <stdlib.h>

@@ -1,0 +1,113 @@
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char last_error[1024];
+static _Thread_local char last_warning[1024];
+
+/* Formats aside first: an argument may be the text that is being replaced. */
+static void set_text(char *to, const char *format, va_list arguments) {
+  char text[1024];
+  vsnprintf(text, sizeof text, format, arguments);
+  memcpy(to, text, strlen(text) + 1);
+}
+
+int oa_fail(int status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  set_text(last_error, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+int oa_fail_in(int status, const char *format, ...) {
+  char asker[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  set_text(asker, format, arguments);
+  va_end(arguments);
+  return oa_fail(status, "%s: %s", asker, last_error);
+}
+
+void oa_warn(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  set_text(last_warning, format, arguments);
+  va_end(arguments);
+}
+
+/* The first warning of its kind is the one told; there is one kind so far. */
+static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char process_warning[1024];
+static atomic_int process_state; /* 0: none yet, 1: to be told, 2: told */
+
+void oa_warn_process(const char *format, ...) {
+  va_list arguments;
+  if (atomic_load(&process_state)) return;
+  va_start(arguments, format);
+  pthread_mutex_lock(&process_mutex);
+  if (!process_state) {
+    set_text(process_warning, format, arguments);
+    atomic_store(&process_state, 1);
+  }
+  pthread_mutex_unlock(&process_mutex);
+  va_end(arguments);
+}
+
+const char *oa_take_warning(void) {
+  int telling = 1;
+  if (__builtin_expect(atomic_load_explicit(&process_state, memory_order_relaxed) != 1, 1)) return NULL;
+  return atomic_compare_exchange_strong(&process_state, &telling, 2) ? process_warning : NULL;
+}
+
+void oa_error_save(oa_saved_error *saved) { memcpy(saved->text, last_error, sizeof last_error); }
+void oa_error_restore(const oa_saved_error *saved) { memcpy(last_error, saved->text, sizeof last_error); }
+
+const char *oa_last_error(void) { return last_error; }
+const char *oa_last_warning(void) { return last_warning; }
+
+const char *oa_status_name(int status) {
+#define NAME(status) \
+  case status:       \
+    return #status
+  switch (status) {
+    NAME(OA_OK);
+    NAME(OA_ERROR_ARGUMENT);
+    NAME(OA_ERROR_TYPE);
+    NAME(OA_ERROR_NOT_HANDLE);
+    NAME(OA_ERROR_STALE);
+    NAME(OA_ERROR_EXTENT);
+    NAME(OA_ERROR_OVERFLOW);
+    NAME(OA_ERROR_DEVICE);
+    NAME(OA_ERROR_DIRECTION);
+    NAME(OA_ERROR_ALIAS);
+    NAME(OA_ERROR_PRESENT);
+    NAME(OA_ERROR_INVALID);
+    NAME(OA_ERROR_MEMORY);
+    NAME(OA_ERROR_BACKEND);
+    NAME(OA_ERROR_LIBRARY);
+    NAME(OA_ERROR_UNAVAILABLE);
+    NAME(OA_ERROR_LOST);
+    NAME(OA_ERROR_CAPTURE);
+    NAME(OA_ERROR_FORKED);
+    NAME(OA_ERROR_TORN);
+    default:
+      return "unknown status";
+  }
+#undef NAME
+}
+
+int oa_version(void) { return OA_VERSION; }
+
+int64_t oa_itemsize(int dtype) {
+  static const signed char sizes[OA_DTYPE_COUNT] = {
+      [OA_ANY] = 0, [OA_BOOL] = 1, [OA_I8] = 1,  [OA_I16] = 2,   [OA_I32] = 4, [OA_I64] = 8,
+      [OA_U8] = 1,  [OA_U16] = 2,  [OA_U32] = 4, [OA_U64] = 8,   [OA_F16] = 2, [OA_BF16] = 2,
+      [OA_F32] = 4, [OA_F64] = 8,  [OA_C64] = 8, [OA_C128] = 16,
+  };
+  return dtype >= 0 && dtype < OA_DTYPE_COUNT ? sizes[dtype] : 0;
+}

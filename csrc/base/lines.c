@@ -1,0 +1,211 @@
+#include "base/lines.h"
+
+#include <string.h>
+
+oa_lines oa_lines_simplest(oa_lines a) {
+  if (a.width == 0 || a.count == 0) return (oa_lines){a.start, 0, 0, 0};
+  if (a.count == 1) return (oa_lines){a.start, a.width, a.width, 1};
+  if (a.pitch == a.width) return (oa_lines){a.start, a.width * a.count, a.width * a.count, 1};
+  return a;
+}
+
+bool oa_lines_contain(oa_lines outer, oa_lines inner) {
+  outer = oa_lines_simplest(outer);
+  inner = oa_lines_simplest(inner);
+  if (inner.count == 0) return true;
+  const int64_t first = inner.start - outer.start;
+  if (first < 0 || first + oa_lines_span(inner) > oa_lines_span(outer)) return false;
+  if (outer.count == 1) return true;
+  if (inner.count == 1 || inner.pitch % outer.pitch == 0) return first % outer.pitch + inner.width <= outer.width;
+  for (int64_t i = 0; i < inner.count; i++)
+    if ((first + i * inner.pitch) % outer.pitch + inner.width > outer.width) return false;
+  return true;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+bool oa_lines_disjoint(oa_lines a, oa_lines b) {
+  a = oa_lines_simplest(a);
+  b = oa_lines_simplest(b);
+  if (a.count == 0 || b.count == 0) return true;
+  if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
+  if (a.count == 1 && b.count == 1) return false;
+  /* Both begin at fixed places within any divisor of both pitches. A single line has the other's pitch, if it fits
+   * between two starts. */
+  const int64_t pitch = a.count == 1 ? b.pitch : b.count == 1 ? a.pitch : common_divisor(a.pitch, b.pitch);
+  if (a.width > pitch || b.width > pitch) return false;
+  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* of b's lines behind a's */
+  return gap >= a.width && gap + b.width <= pitch;
+}
+
+typedef struct axis {
+  int64_t size, stride;
+} axis;
+
+/* Keeps the axes in the order of their strides. */
+static void insert_axis(axis *axes, int count, axis next) {
+  int at = count;
+  for (; at > 0 && axes[at - 1].stride > next.stride; at--) axes[at] = axes[at - 1];
+  axes[at] = next;
+}
+
+/* Grows a line while it stays contiguous, then the number of lines; false if the axis fits neither way. */
+static bool grow_lines(oa_lines *lines, axis next) {
+  if (lines->count == 1 && next.stride == lines->width) {
+    lines->width *= next.size;
+  } else if (lines->count == 1) {
+    lines->pitch = next.stride;
+    lines->count = next.size;
+  } else if (next.stride == lines->pitch * lines->count) {
+    lines->count *= next.size;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout) {
+  axis axes[OA_MAX_DIMENSIONS];
+  int count = 0;
+  int64_t reach = 0; /* from the lowest element to the highest */
+  if (ndim < 0 || ndim > OA_MAX_DIMENSIONS) return OA_ERROR_ARGUMENT;
+  *layout = (oa_layout){.size = 1};
+  bool empty = false;
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] < 0) return OA_ERROR_ARGUMENT;
+    empty |= shape[i] == 0;
+  }
+  if (empty) {
+    layout->size = 0;
+    layout->regular = true;
+    return OA_OK;
+  }
+  for (int i = 0; i < ndim; i++) {
+    int64_t extent, stride = strides[i];
+    if (__builtin_mul_overflow(layout->size, shape[i], &layout->size)) return OA_ERROR_OVERFLOW;
+    if (shape[i] == 1) continue;
+    if (stride == INT64_MIN || __builtin_mul_overflow(shape[i] - 1, stride, &extent)) return OA_ERROR_OVERFLOW;
+    const bool back = stride < 0;
+    if (back) {
+      stride = -stride;
+      extent = -extent;
+    }
+    if (__builtin_add_overflow(reach, extent, &reach)) return OA_ERROR_OVERFLOW;
+    if (back) {
+      layout->reversed = true;
+      layout->low -= extent; /* within reach */
+    }
+    insert_axis(axes, count++, (axis){shape[i], stride});
+  }
+  int64_t bytes;
+  if (__builtin_mul_overflow(layout->size, itemsize, &bytes) || __builtin_add_overflow(reach, itemsize, &layout->span))
+    return OA_ERROR_OVERFLOW;
+  oa_lines lines = {layout->low, itemsize, itemsize, 1};
+  int64_t inner = itemsize; /* bytes spanned by the axes so far */
+  bool regular = true;
+  for (int i = 0; i < count; i++) {
+    layout->overlapping |= axes[i].stride < inner;
+    regular &= axes[i].stride % itemsize == 0; /* else most elements would be where devices can't read them */
+    regular &= grow_lines(&lines, axes[i]);
+    inner += axes[i].stride * (axes[i].size - 1);
+  }
+  layout->regular = regular && !layout->overlapping;
+  layout->lines = oa_lines_simplest(lines);
+  return OA_OK;
+}
+
+void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
+  axis axes[OA_MAX_DIMENSIONS];
+  int count = 0;
+  *pieces = (oa_pieces){.lines = {0, itemsize, itemsize, 1}, .count = 1};
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] == 0) pieces->count = 0;
+    if (shape[i] <= 1 || strides[i] == 0) continue; /* the same elements again */
+    if (strides[i] < 0) pieces->lines.start += (shape[i] - 1) * strides[i];
+    insert_axis(axes, count++, (axis){shape[i], strides[i] < 0 ? -strides[i] : strides[i]});
+  }
+  for (int i = 0; i < count; i++) {
+    if (axes[i].stride >= pieces->lines.width && grow_lines(&pieces->lines, axes[i])) continue;
+    pieces->size[pieces->axes] = axes[i].size;
+    pieces->stride[pieces->axes++] = axes[i].stride;
+    pieces->count *= axes[i].size;
+  }
+  pieces->left = pieces->count;
+}
+
+bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines) {
+  if (pieces->left == 0) return false;
+  pieces->left--;
+  *lines = pieces->lines;
+  for (int i = 0; i < pieces->axes; i++) lines->start += pieces->index[i] * pieces->stride[i];
+  for (int i = 0; i < pieces->axes && ++pieces->index[i] == pieces->size[i]; i++) pieces->index[i] = 0;
+  return true;
+}
+
+/* count elements, step bytes apart in the array and next to each other packed. Constant sizes become plain moves. */
+static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
+#define RUN(size)                                                                                           \
+  case size:                                                                                                \
+    if (gather)                                                                                             \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(packed, element, size); \
+    else                                                                                                    \
+      for (int64_t j = 0; j < count; j++, packed += (size), element += step) memcpy(element, packed, size); \
+    break
+  if (step == itemsize) {
+    if (gather)
+      memcpy(packed, element, (size_t)(count * itemsize));
+    else
+      memcpy(element, packed, (size_t)(count * itemsize));
+    return;
+  }
+  switch (itemsize) { /* oa_itemsize gives no other */
+    RUN(1);
+    RUN(2);
+    RUN(4);
+    RUN(8);
+    RUN(16);
+  }
+#undef RUN
+}
+
+/* Walks the elements [first, first + count) in C order, a run of the last axis at a time. */
+static void walk(char *packed, char *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+                 int64_t first, int64_t count, bool gather) {
+  int64_t index[OA_MAX_DIMENSIONS] = {0};
+  const int64_t inner = ndim ? shape[ndim - 1] : 1, step = ndim ? strides[ndim - 1] : itemsize;
+  if (count == 0) return;
+  int64_t skipped = first % inner;
+  first /= inner;
+  for (int i = ndim - 2; i >= 0; i--) {
+    index[i] = first % shape[i];
+    first /= shape[i];
+  }
+  for (;;) {
+    char *element = data + skipped * step;
+    for (int i = 0; i < ndim - 1; i++) element += index[i] * strides[i];
+    const int64_t run = count < inner - skipped ? count : inner - skipped;
+    run_of(packed, element, step, itemsize, run, gather);
+    packed += run * itemsize;
+    skipped = 0;
+    if ((count -= run) == 0) return;
+    int axis = ndim - 2;
+    while (++index[axis] == shape[axis]) index[axis--] = 0; /* there are more: an axis is left that has room */
+  }
+}
+
+void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+               int64_t first, int64_t count) {
+  walk(packed, (char *)data, ndim, shape, strides, itemsize, first, count, true);
+}
+
+void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
+                int64_t itemsize, int64_t first, int64_t count) {
+  walk((char *)packed, data, ndim, shape, strides, itemsize, first, count, false);
+}

@@ -1,0 +1,648 @@
+/* The way of one call: everything is checked, then moved, then called, then marked. */
+#include "call/extent.h"
+#include "library/library.h"
+#include "region/region.h"
+#include "region/residency.h"
+#include "base/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const dtype_names[] = {"any",     "bool",    "int8",      "int16",     "int32",   "int64",
+                                          "uint8",   "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
+                                          "float32", "float64", "complex64", "complex128"};
+
+/* -- extents -- */
+
+static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                       const oa_touched *touched) {
+  char text[256];
+  const int64_t itemsize = touched->itemsize, span = oa_touched_span(touched);
+  oa_extent_text(&o->extent, text, sizeof text);
+  if (span > slot->nbytes)
+    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", call->function, o->name,
+                   (long long)(span / itemsize), text, (long long)(slot->nbytes / itemsize));
+  return oa_fail(OA_ERROR_EXTENT,
+                 "%s: %s (%s) would touch elements between the lines of its array, which has %lld elements a line, the "
+                 "starts %lld apart; pass its own leading dimension",
+                 call->function, o->name, text, (long long)(slot->inside.width / itemsize),
+                 (long long)(slot->inside.pitch / itemsize));
+}
+
+/* Of lines that go beyond the pointer's own: what is touched of them may not. */
+static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                        const oa_lines *lines) {
+  const oa_touched touched = {&o->extent, *lines, oa_itemsize(slot->dtype)};
+  if (oa_touched_span(&touched) <= slot->nbytes && oa_touched_within(&touched, slot->inside)) return OA_OK;
+  return fail_extent(call, o, slot, &touched);
+}
+
+/* -- checks -- */
+
+static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
+  if (status == OA_ERROR_STALE)
+    return oa_fail(status,
+                   "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
+                   call->function, o->name);
+  if (!o->pointer)
+    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function,
+                   o->name);
+  return oa_fail(status, "%s: %s needs a device pointer, got the host address %p; lend the array in a region first",
+                 call->function, o->name, o->pointer);
+}
+
+static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
+                                                       const oa_device *device) {
+  const oa_library *library = call->library;
+  if (library->backend)
+    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
+                   call->function, o->name, device->name, library->backend, library->backend);
+  return oa_fail(OA_ERROR_DEVICE,
+                 "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
+                 call->function, o->name, device->name, library->name);
+}
+
+static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
+  const oa_library *library = call->library;
+  if (!library) return OA_OK;
+  if (library->backend ? strcmp(library->backend, device->backend->name) == 0 : device->backend->flags & OA_HOST_CALLS)
+    return OA_OK;
+  return fail_device(call, o, device);
+}
+
+typedef struct other_device {
+  const oa_mapping *mapping;
+  const oa_mapping *present, *newer;
+} other_device;
+
+static int note_other(oa_present *element, void *data) {
+  other_device *o = data;
+  const oa_mapping *m = (const oa_mapping *)element;
+  if (m->device == o->mapping->device) return 0;
+  o->present = m;
+  if (oa_mapping_is_newer(m)) o->newer = m;
+  return 0;
+}
+
+/* An array may be on several devices for reading, or on one for writing. */
+static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping *mapping, bool writes) {
+  other_device other = {.mapping = mapping};
+  if (!mapping->listed) return OA_OK;
+  oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_other, &other);
+  if (!other.present) mapping->elsewhere = false;
+  const oa_mapping *conflict = writes ? other.present : other.newer;
+  if (!conflict) return OA_OK;
+  return oa_fail(
+      OA_ERROR_DIRECTION,
+      "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
+      "that region first",
+      call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
+}
+
+enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* of an operand between oa_begin and oa_end */
+
+static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
+  return a->start == b->start && a->width == b->width && a->count == b->count &&
+         (a->count == 1 || a->pitch == b->pitch);
+}
+
+/* Whether a call on another thread may be the first to give the pointer's group its bytes: what this one reads, sends or clears
+ * would not be ordered with it. */
+static inline bool is_being_filled(const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  return !mapping->groups[mapping->parts[slot->part].group].valid && mapping->writing &&
+         !pthread_equal(mapping->writer, pthread_self());
+}
+
+/* Rights and state. Sets *up if the group has to be brought up first, and what oa_end needs: whether all of it is
+ * overwritten. */
+static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
+                               bool *up) {
+  oa_mapping *mapping = slot->mapping;
+  const oa_part *part = &mapping->parts[slot->part];
+  const oa_group *group = &mapping->groups[part->group];
+  const bool address_only = o->access & OA_ADDRESS_ONLY;
+  if (__builtin_expect(address_only, 0)) /* where nothing may go up: zeros, so that no other array's bytes are seen */
+    o->access =
+        OA_ADDRESS_ONLY | (slot->out && !part->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
+  const bool writes = oa_writes(o->access);
+  bool whole = false, own = false; /* all of the group is overwritten; all that was lent, and the rest goes up */
+  if (writes) {
+    if (__builtin_expect(!slot->writes, 0))
+      return oa_fail(OA_ERROR_DIRECTION,
+                     "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
+                     call->function, o->name, part->name);
+    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && !slot->irregular && o->extent.kind != OA_EXTENT_TRIANGLE &&
+        o->extent.kind != OA_EXTENT_BAND && o->extent.kind != OA_EXTENT_PACKED) {
+      own = part->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      whole = group->cover >= 0 && same_lines(lines, &mapping->parts[group->cover].lines);
+    }
+    whole |= address_only; /* oa_address fills the group with zeros */
+  }
+  o->touched = whole ? OVERWRITTEN : TOUCHED;
+  *up = !whole && !group->valid;
+  if (__builtin_expect(!whole && group->invalid, 0))
+    return oa_fail(OA_ERROR_INVALID,
+                   "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
+                   call->function, o->name);
+  if (__builtin_expect(slot->out && !whole && !own && !group->written && !(group->escaped && group->valid), 0) &&
+      !address_only)
+    return oa_fail(OA_ERROR_DIRECTION,
+                   (o->access & OA_READ_WRITE) == OA_OVERWRITE
+                       ? "%s: %s was lent as Out, but this call does not write every element of %s; lend it as InOut"
+                       : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
+                   call->function, o->name, part->name);
+  if (__builtin_expect(mapping->elsewhere, 0)) { /* code that has the address may write at any time */
+    return check_elsewhere(call, o, mapping, writes || (address_only && slot->writes));
+  }
+  return OA_OK;
+}
+
+static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
+  const oa_operand *written = oa_writes(a->access) ? a : b, *other = written == a ? b : a;
+  return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
+                 written->name, other->name);
+}
+
+/* Whether two operands with the same lines have the same element at each place. */
+static bool same_elements(const oa_extent *a, const oa_extent *b) {
+  return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+}
+
+/* Two operands whose hulls meet. lines count from the mapping's address. */
+static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, int j, const oa_lines *lines) {
+  const oa_operand *a = &call->operands[i], *b = &call->operands[j];
+  const oa_slot *slot_a = a->slot, *slot_b = b->slot;
+  oa_touched x = {&a->extent, lines[i], oa_itemsize(slot_a->dtype)},
+             y = {&b->extent, lines[j], oa_itemsize(slot_b->dtype)};
+  x.lines.start += (int64_t)slot_a->mapping->address;
+  y.lines.start += (int64_t)slot_b->mapping->address;
+  const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
+  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
+  return fail_alias(call, a, b);
+}
+
+/* ends[i]: where operand i's last byte ends; its address if it touches none. */
+static inline int check_alias(const oa_call *call, const oa_lines *lines, const uintptr_t *ends) {
+  for (int i = 1; i < call->count; i++) {
+    const oa_operand *a = &call->operands[i];
+    for (int j = 0; j < i; j++) {
+      const oa_operand *b = &call->operands[j];
+      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !oa_writes(a->access | b->access))
+        continue;
+      const int status = check_overlap(call, i, j, lines);
+      if (status) return status;
+    }
+  }
+  return OA_OK;
+}
+
+/* -- begin -- */
+
+/* A group to bring up: which, and whose. */
+typedef struct arrival {
+  oa_mapping *mapping;
+  int group;
+} arrival;
+
+/* Why the group goes up: an operand reads it, or writes a part of it. */
+static const char *reason(const oa_call *call, const arrival *a) {
+  for (int i = 0; i < call->count; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    if (slot->mapping == a->mapping && a->mapping->parts[slot->part].group == a->group &&
+        (call->operands[i].access & OA_READ))
+      return "first read by";
+  }
+  return "written in part by";
+}
+
+/* Notes the reason with what brings the group up, if somebody wants to know; returns count. */
+static int with_reason(const oa_call *call, const arrival *a, oa_move *moves, int count) {
+  if (call->begun)
+    for (int m = 0; m < count; m++) moves[m].trace.why = reason(call, a);
+  return count;
+}
+
+static bool arrives(const arrival *arrivals, int count, const oa_mapping *mapping) {
+  for (int i = 0; i < count; i++)
+    if (arrivals[i].mapping == mapping) return true;
+  return false;
+}
+
+/* The region's mappings whose pages are to be looked at, all of them at the first call that needs one; marks them as moving,
+ * as those that arrive are. */
+static int gather_unseen(const oa_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
+  int found = 0;
+  for (int i = 0; i < region->mapping_count && found < OA_KEPT_LOOKS; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    const bool busy = (mapping->moving || mapping->leaving) && !arrives(arrivals, count, mapping);
+    if (busy || !oa_kept_is_unseen(mapping)) continue;
+    mapping->moving = true;
+    unseen[found++] = mapping;
+  }
+  return found;
+}
+
+/* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
+ * meanwhile. The mappings are pinned. */
+static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
+  oa_device *device = region->device;
+  int total = 0, moves = 0, status = OA_OK;
+  int64_t bytes = 0;
+  bool kept = false;
+  for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
+  for (int i = 0; i < count; i++) kept |= arrivals[i].mapping->kept != NULL;
+  oa_move *batch = malloc((size_t)total * sizeof *batch);
+  if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
+  for (int i = 0; i < count; i++) {
+    oa_move *own = batch + moves;
+    moves += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
+    arrivals[i].mapping->moving = true;
+  }
+  if (kept) {
+    oa_mapping *unseen[OA_KEPT_LOOKS];
+    const int looks = gather_unseen(region, arrivals, count, unseen);
+    oa_unlock();
+    if (looks) oa_kept_look(unseen, looks);
+    for (int i = 0; i < count; i++)
+      if (arrivals[i].mapping->kept) {
+        oa_move *own = batch + moves;
+        moves += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
+      }
+    oa_lock();
+    for (int i = 0; i < looks; i++)
+      if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
+  }
+  for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
+  if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
+    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+    if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+  }
+  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
+  oa_unlock();
+  if (!status) {
+    const int64_t begun = oa_trace_begin_up(batch, moves);
+    status = oa_transfer_up(device, stream->native, batch, moves);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, batch, moves, call->function, status);
+  }
+  oa_lock();
+  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
+  for (int i = 0; i < count; i++) {
+    oa_mapping *mapping = arrivals[i].mapping;
+    if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_add(&mapping->uses, stream, true);
+    if (!status) mapping->groups[arrivals[i].group].valid = true;
+    oa_kept_arrived(mapping, !status);
+    mapping->moving = false;
+  }
+  oa_announce_change();
+  free(batch);
+  return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
+}
+
+/* A stream of the caller's own as one of the region's foreign streams. */
+static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
+  oa_stream *s = region->foreign;
+  while (s && s->native != native) s = s->next;
+  if (!s) {
+    const int status = oa_stream_foreign(region->device, native, &s);
+    if (status) return status;
+    s->next = region->foreign;
+    region->foreign = s;
+  }
+  *stream = s;
+  return OA_OK;
+}
+
+static void unpin(oa_call *call) {
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    oa_slot_unpin(o->slot, o->touched && oa_writes(o->access));
+  }
+  oa_announce_change();
+}
+
+/* Puts a handle of the caller's into the wanted pointer mode; call->saved_mode: what it had, -1 if that is to stay. */
+static int use_mode(oa_call *call, int wanted) {
+  oa_library *library = call->library;
+  int mode = -1;
+  if (library->set_pointer_mode < 0) return OA_OK;
+  if (library->get_pointer_mode >= 0) {
+    const int status = oa_library_get_mode(library, call->handle, &mode);
+    if (status || mode == wanted) return status;
+  }
+  const int status = oa_library_set_mode(library, call->handle, wanted);
+  if (!status) call->saved_mode = mode;
+  return status;
+}
+
+/* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
+static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used) {
+  oa_library *library = call->library;
+  int status = OA_OK;
+  if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
+  call->saved_mode = -1;
+  if (library->create >= 0) {
+    const int wanted = call->device_scalars ? library->device_mode : library->host_mode;
+    if (used) {
+      call->handle = used;
+      status = use_mode(call, wanted);
+    } else {
+      call->handle = stream->handles[library->index];
+      if (!call->handle) status = oa_library_handle(library, stream, &call->handle);
+      if (!status && library->set_pointer_mode >= 0 && stream->modes[library->index] != wanted) {
+        status = oa_library_set_mode(library, call->handle, wanted);
+        if (!status) stream->modes[library->index] = wanted;
+      }
+    }
+  }
+  if (status && device->backend->leave) {
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    device->backend->leave(device, call->saved);
+    oa_error_restore(&saved);
+  }
+  return status;
+}
+
+int oa_begin(oa_call *call) {
+  enum { MOST = 8 };
+  oa_lines lines[MOST];
+  uintptr_t ends[MOST];
+  bool ups[MOST];
+  if (!call) return oa_fail_null("oa_begin", "call");
+  const int count = call->count;
+  int status = OA_OK;
+  call->open = 0;
+  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
+  call->begun = oa_trace_begin();
+  if (count < 1 || count > MOST)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
+  if ((status = oa_core_start())) return status;
+  void *used = call->library ? oa_library_used_handle(call->library) : NULL, *used_stream = NULL;
+  if (__builtin_expect(used != NULL, 0) && (status = oa_library_handle_stream(call->library, used, &used_stream)))
+    return status;
+  oa_lock();
+again:;
+  oa_state *region = NULL;
+  oa_device *device = NULL;
+  int arriving = 0;
+  for (int i = 0; i < count; i++) {
+    oa_operand *o = &call->operands[i];
+    if (__builtin_expect(
+            !o->name || o->access & ~(OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY) || !(o->access & OA_READ_WRITE),
+            0)) {
+      status = oa_fail_operand(call, o);
+      goto failed;
+    }
+    oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, &status);
+    if (__builtin_expect(!slot, 0)) {
+      fail_handle(call, o, status);
+      goto failed;
+    }
+    o->slot = slot;
+    if (__builtin_expect(o->dtype != slot->dtype && o->dtype != OA_ANY, 0)) {
+      status = (unsigned)o->dtype >= OA_DTYPE_COUNT
+                   ? oa_fail_operand(call, o)
+                   : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
+                             dtype_names[o->dtype], dtype_names[slot->dtype]);
+      goto failed;
+    }
+    oa_state *its = slot->region;
+    if (!region) {
+      device = its->device;
+      if ((status = check_device(call, o, device))) goto failed;
+      if (__builtin_expect(device->lost, 0) && (status = oa_device_usable(device))) goto failed;
+      region = its;
+    } else if (its != region) {
+      if (its->device != device) {
+        status =
+            oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+                    call->function, o->name, its->device->name, call->operands[0].name, device->name);
+        goto failed;
+      }
+      if (its->serial > region->serial) region = its;
+    }
+    oa_mapping *mapping = slot->mapping;
+    const bool all = o->extent.kind == OA_EXTENT_ALL;
+    if (all) {
+      lines[i] = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
+      if (!mapping) lines[i].count = 0;
+    } else {
+      if ((status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), &lines[i]))) goto failed;
+      lines[i].start = slot->offset;
+      if (!lines[i].width) lines[i].count = 0;
+    }
+    ups[i] = false;
+    if (!lines[i].count) {
+      o->touched = 0;
+      ends[i] = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+      o->address = (void *)ends[i];
+      continue;
+    }
+    const int64_t span = oa_lines_span(lines[i]);
+    if (!all &&
+        (__builtin_expect(span > slot->nbytes, 0) ||
+         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) &&
+        (status = check_bounds(call, o, slot, &lines[i])))
+      goto failed;
+    if (__builtin_expect(mapping->moving, 0)) {
+      oa_wait_change();
+      goto again;
+    }
+    if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
+      oa_region_complete(mapping->leaving);
+      goto again;
+    }
+    if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
+      goto again;
+    if (__builtin_expect(mapping->failed, 0)) {
+      status = oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
+                       call->function, o->name);
+      goto failed;
+    }
+    if (__builtin_expect(is_being_filled(slot), 0)) {
+      oa_wait_change();
+      goto again;
+    }
+    const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+    o->address = (void *)address;
+    ends[i] = address + (uintptr_t)span;
+    if ((status = check_access(call, o, slot, &lines[i], &ups[i]))) goto failed;
+    arriving += ups[i];
+  }
+  if (count > 1 && (status = check_alias(call, lines, ends))) goto failed;
+
+  oa_stream *stream = region->calls;
+  if (__builtin_expect(used != NULL, 0) && (status = foreign_stream(region, used_stream, &stream))) goto failed;
+  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
+  int capturing = 0;
+  if (__builtin_expect(stream->number < 0, 0)) {
+    if ((status = device->backend->stream_capturing(device, stream->native, &capturing))) goto failed;
+    if (capturing && arriving) {
+      status =
+          oa_fail(OA_ERROR_CAPTURE,
+                  "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
+                  "the capture begins",
+                  call->function);
+      goto failed;
+    }
+  }
+  for (int i = 0; i < count; i++) {
+    oa_operand *o = &call->operands[i];
+    oa_slot_pin(o->slot, o->touched && oa_writes(o->access));
+  }
+  if (__builtin_expect(arriving, 0)) {
+    arrival arrivals[MOST];
+    int groups = 0;
+    for (int i = 0; i < count; i++) {
+      if (!ups[i]) continue;
+      const oa_slot *slot = call->operands[i].slot;
+      const arrival a = {slot->mapping, slot->mapping->parts[slot->part].group};
+      int at = 0;
+      while (at < groups && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
+      arrivals[at] = a;
+      groups += at == groups;
+    }
+    if ((status = bring_up(call, region, stream, arrivals, groups))) goto unpinned;
+  }
+  if (!synchronous && !capturing) {
+    for (int i = 0; i < count; i++) {
+      const oa_slot *slot = call->operands[i].slot;
+      if (!lines[i].count) continue;
+      const oa_uses *uses = &slot->mapping->uses;
+      if (uses->count == 1 && uses->first.stream == stream) continue;
+      if ((status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access)))) goto unpinned;
+    }
+  }
+  call->device = device;
+  call->stream = stream;
+  call->region = region;
+  oa_unlock();
+  if (call->library && (status = prepare_library(call, device, stream, used))) {
+    oa_lock();
+    goto unpinned;
+  }
+  call->open = capturing ? OA_CALL_UNNOTED : OA_CALL_OPEN;
+  return OA_OK;
+
+unpinned:
+  unpin(call);
+failed:
+  oa_unlock();
+  return status;
+}
+
+/* Gives back what prepare_library took. */
+static int release_library(oa_call *call) {
+  const oa_device *device = call->device;
+  int status = OA_OK;
+  if (!call->library) return OA_OK;
+  if (__builtin_expect(call->saved_mode >= 0, 0))
+    status = oa_library_set_mode(call->library, call->handle, call->saved_mode);
+  if (device->backend->leave) {
+    const int left = device->backend->leave(call->device, call->saved);
+    if (!status) status = left;
+  }
+  return status;
+}
+
+void oa_call_abandon(oa_call *call) {
+  call->open = 0;
+  release_library(call);
+  oa_lock();
+  unpin(call);
+  oa_unlock();
+}
+
+static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) {
+  oa_use *use = &mapping->uses.first;
+  if (mapping->uses.count != 1 || use->stream != stream) return oa_uses_add(&mapping->uses, stream, writes);
+  *(writes ? &use->written : &use->read) = stream->ticket;
+  return OA_OK;
+}
+
+/* The graph may run at any time: leaving waits for the device. */
+static void escape_to_graph(const oa_slot *slot, bool writes) {
+  oa_mapping *mapping = slot->mapping;
+  mapping->escaped = true;
+  mapping->groups[mapping->parts[slot->part].group].escaped |= writes;
+}
+
+static inline void mark_written(const oa_operand *o, const oa_slot *slot, int vendor_status) {
+  const oa_mapping *mapping = slot->mapping;
+  oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  oa_slot_root(slot)->wrote = true;
+  group->written = group->dirty = true;
+  if (__builtin_expect(vendor_status != 0, 0)) {
+    group->invalid = true;
+  } else if (o->touched == OVERWRITTEN) { /* nothing else: another region's failure may have come since oa_begin */
+    group->valid = true;
+    group->invalid = false;
+  }
+}
+
+int oa_end(oa_call *call, int vendor_status) {
+  if (!call) return oa_fail_null("oa_end", "call");
+  if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
+  oa_device *device = call->device;
+  oa_stream *stream = call->stream;
+  const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
+  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
+  call->open = 0;
+  int status = release_library(call);
+  if (call->library) device->counts.calls++;
+  oa_lock();
+  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
+  if (!synchronous && !capturing) {
+    const int advanced = oa_stream_advance(stream);
+    if (!status) status = advanced;
+  }
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    oa_slot *slot = o->slot;
+    const bool writes = o->touched && oa_writes(o->access);
+    if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
+    if (o->touched && capturing) escape_to_graph(slot, writes);
+    if (writes) mark_written(o, slot, vendor_status);
+    oa_slot_unpin(slot, writes);
+  }
+  oa_announce_change();
+  oa_unlock();
+  if (__builtin_expect(serial != 0, 0))
+    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL,
+                  0, vendor_status);
+  if (vendor_status && call->library) {
+    char text[128];
+    oa_library_status_text(call->library, vendor_status, text, sizeof text);
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+                   call->function, text);
+  }
+  return status;
+}
+
+int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
+  if (!call) return oa_fail_null("oa_submit", "call");
+  if (!call->open)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_submit without an oa_begin that succeeded", call->function);
+  oa_device *device = call->device;
+  if (!run || (size && !arguments) || size > PTRDIFF_MAX / 2 || !device->backend->submit) {
+    oa_end(call, -1);
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "%s: oa_submit needs a function to run, its arguments, and a device that runs it, %s",
+                   call->function, device->name);
+  }
+  if (device->backend->flags & OA_SYNCHRONOUS) {
+    run(arguments);
+    return oa_end(call, 0);
+  }
+  void *native = ((oa_stream *)call->stream)->native;
+  int status = device->backend->submit(device, native, run, arguments, size);
+  if (!status && call->blocking)
+    status = oa_trace_synchronize(device, native, ((const oa_state *)call->region)->serial, call->function);
+  if (!status) return oa_end(call, 0);
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_end(call, -1);
+  oa_error_restore(&saved);
+  return oa_fail_in(status, "%s", call->function);
+}

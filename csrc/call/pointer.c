@@ -1,0 +1,476 @@
+/* Pointers: handles and their slots; slices; addresses for code outside. */
+#include "region/region.h"
+#include "base/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct oa_slots oa_slots;
+static oa_slot *free_slots;
+
+static int slots_status;
+static oa_saved_error slots_error;
+
+static int reserve(void) {
+  for (unsigned bits = 45; bits >= 32; bits--) {
+    void *range = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) continue;
+    oa_slots.base = (uintptr_t)range;
+    oa_slots.size = (uintptr_t)1 << bits;
+    oa_slots.bits = bits - 21 > 24 ? 24 : bits >= 41 ? bits - 21 : 16;
+    break;
+  }
+  if (!oa_slots.size)
+    return oa_fail(OA_ERROR_MEMORY, "no address space for handles: 4 GiB of it (no memory) are needed");
+  oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
+  oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
+  oa_slots.at = mmap(NULL, (size_t)oa_slots.limit * sizeof *oa_slots.at, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (oa_slots.at != MAP_FAILED) return OA_OK;
+  oa_slots.size = 0; /* nothing is a handle */
+  return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
+}
+
+static void start(void) {
+  slots_status = reserve();
+  oa_error_save(&slots_error);
+}
+
+int oa_slots_start(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+  if (slots_status) oa_error_restore(&slots_error);
+  return slots_status;
+}
+
+void *oa_slot_handle(const oa_slot *slot) {
+  return (void *)(oa_slots.base + ((uintptr_t)(slot - oa_slots.at) << oa_slots.bits) + slot->generation);
+}
+
+oa_slot *oa_slot_take(oa_state *region, int kind) {
+  oa_slot *slot = free_slots;
+  uint32_t generation;
+  if (slot) {
+    free_slots = slot->next;
+    generation = slot->generation;
+  } else if (oa_slots.count < oa_slots.limit) {
+    slot = &oa_slots.at[oa_slots.count++];
+    generation = 1;
+  } else {
+    oa_fail(OA_ERROR_MEMORY, "all %u handles are in use or used up; end regions you no longer need", oa_slots.limit);
+    return NULL;
+  }
+  *slot = (oa_slot){.generation = generation, .kind = (uint8_t)kind, .region = region};
+  slot->root = (uint32_t)(slot - oa_slots.at);
+  if (kind == OA_SLOT_POINTER) {
+    slot->next = region->slots;
+    if (slot->next) slot->next->previous = slot;
+    region->slots = slot;
+  }
+  return slot;
+}
+
+void oa_slot_release(oa_slot *slot) {
+  if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_RELEASED) {
+    if (slot->previous)
+      slot->previous->next = slot->next;
+    else
+      slot->region->slots = slot->next;
+    if (slot->next) slot->next->previous = slot->previous;
+  }
+  slot->kind = OA_SLOT_FREE;
+  if (slot->generation == oa_slots.last) return; /* used up: never taken again */
+  slot->generation++;
+  slot->next = free_slots;
+  free_slots = slot;
+}
+
+static bool is_staged(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_STAGED; }
+
+int oa_slot_free_released(oa_slot *slot) {
+  oa_mapping *staged = is_staged(slot) ? slot->mapping : NULL;
+  oa_state *region = slot->region;
+  oa_slot_release(slot);
+  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it as long as the region is open */
+  if (staged->views--) return OA_OK;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i] == staged) region->mappings[i] = region->mappings[--region->mapping_count];
+  return oa_mapping_free(staged, region->stream);
+}
+
+oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {
+  if ((*status = oa_core_start())) return NULL;
+  oa_lock();
+  oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, status);
+  if (slot) return slot;
+  oa_unlock();
+  if (*status == OA_ERROR_STALE)
+    oa_fail(*status, "%s: %s belongs to a region that has ended; use it inside its region", function, name);
+  else
+    oa_fail(*status, "%s: %s needs a device pointer, got the address %p; lend the array in a region first", function,
+            name, pointer);
+  return NULL;
+}
+
+int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
+                    oa_any **view) {
+  int status;
+  if (!view) return oa_fail_null("oa_pointer_view", "view");
+  if (ndim > 0 && (!shape || !strides)) return oa_fail_null("oa_pointer_view", shape ? "strides" : "shape");
+  oa_slot *slot = oa_slot_enter("oa_pointer_view", "pointer", pointer, &status);
+  if (!slot) return status;
+  oa_layout layout;
+  const int64_t itemsize = oa_itemsize(slot->dtype);
+  status = oa_layout_of(ndim, shape, strides, itemsize, &layout);
+  int64_t low = 0, end = 0;
+  if (status == OA_ERROR_ARGUMENT) {
+    oa_fail(status, "oa_pointer_view: shape has a negative extent, or more than %d dimensions", OA_MAX_DIMENSIONS);
+  } else if (status || __builtin_add_overflow(offset, layout.low, &low) ||
+             __builtin_add_overflow(low, layout.span, &end)) {
+    status = oa_fail(OA_ERROR_OVERFLOW, "oa_pointer_view: shape and strides reach further than 64 bits can say");
+  } else if (low < 0 || end > slot->nbytes) {
+    status = oa_fail(OA_ERROR_EXTENT, "oa_pointer_view: the view needs bytes %lld to %lld, the pointer has %lld",
+                     (long long)low, (long long)end, (long long)slot->nbytes);
+  } else {
+    oa_slot *made = oa_slot_take(slot->region, OA_SLOT_POINTER);
+    if (!made) {
+      status = OA_ERROR_MEMORY;
+    } else {
+      made->dtype = slot->dtype;
+      made->reads = slot->reads;
+      made->writes = slot->writes;
+      made->out = slot->out;
+      made->part = slot->part;
+      made->root = slot->root;
+      made->mapping = layout.span ? slot->mapping : NULL;
+      if (is_staged(made)) made->mapping->views++;
+      made->offset = slot->offset + low;
+      made->nbytes = layout.span;
+      made->inside = slot->inside;
+      const oa_lines lines = {made->offset, layout.lines.width, layout.lines.pitch, layout.lines.count};
+      made->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
+      if (!made->irregular) made->inside = lines;
+      *view = oa_slot_handle(made);
+    }
+  }
+  oa_unlock();
+  return status;
+}
+
+int oa_pointer_release(oa_any *view) {
+  int status = OA_OK;
+  if (atomic_load(&oa_forked)) return OA_OK;
+  oa_lock();
+  oa_slot *slot = oa_slot_of(view, OA_SLOT_POINTER, &status);
+  if (!slot) {
+    if (status == OA_ERROR_STALE)
+      status = OA_OK; /* its region released it */
+    else
+      oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
+  } else if (oa_slot_root(slot) == slot && !is_staged(slot)) {
+    status =
+        oa_fail(OA_ERROR_ARGUMENT,
+                "oa_pointer_release: view is a region's own pointer, which ends with its region; leave the region");
+  } else if (slot->calls) {
+    slot->kind = OA_SLOT_RELEASED;
+    status = OA_OK;
+  } else {
+    status = oa_slot_free_released(slot);
+  }
+  oa_unlock();
+  return status;
+}
+
+int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
+  int status;
+  if (!info) return oa_fail_null("oa_pointer_query", "info");
+  oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
+  if (!slot) return status;
+  const oa_mapping *mapping = slot->mapping;
+  const oa_group *group = mapping ? &mapping->groups[mapping->parts[slot->part].group] : NULL;
+  *info = (oa_pointer_info){.device = slot->region->device->number,
+                            .dtype = slot->dtype,
+                            .readable = slot->reads,
+                            .writable = slot->writes,
+                            .borrowed = mapping && mapping->kind == OA_MAPS_BORROWED,
+                            .escaped = mapping && mapping->escaped,
+                            .nbytes = slot->nbytes,
+                            .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
+                            .valid = group && group->valid && !group->invalid,
+                            .written = group && group->written};
+  oa_unlock();
+  return OA_OK;
+}
+
+/* Fills a group's bytes with zeros, before its first use. */
+static int clear(const oa_mapping *mapping, int group, void *stream) {
+  int status = OA_OK;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_lines lines = mapping->parts[i].lines;
+    if (mapping->parts[i].group != group) continue;
+    if (mapping->arena && mapping->arena->block) { /* memory of this process */
+      for (int64_t line = 0; line < lines.count; line++)
+        memset((char *)(uintptr_t)mapping->address + lines.start + line * lines.pitch, 0, (size_t)lines.width);
+      continue;
+    }
+    if (!status)
+      status = mapping->device->backend->fill(mapping->device, stream, mapping->address + (uint64_t)lines.start,
+                                              (size_t)lines.pitch, 0, 1, (size_t)lines.width, (size_t)lines.count);
+  }
+  return status;
+}
+
+/* Brings up what may be read and marks the mapping escaped; with keep, takes a share of the memory. */
+static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
+  int status;
+  if (!address) return oa_fail_null(function, "address");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
+  if (!slot) return status;
+  const bool empty = !slot->mapping;
+  oa_unlock();
+  if (empty) {
+    *address = 0;
+    return OA_OK;
+  }
+  oa_operand operand = {
+      .name = "pointer", .pointer = pointer, .access = OA_READ | OA_ADDRESS_ONLY, .extent = {.kind = OA_EXTENT_ALL}};
+  oa_call call = {.function = function, .operands = &operand, .count = 1};
+  if ((status = oa_begin(&call))) return status;
+  slot = operand.slot;
+  oa_mapping *mapping = slot->mapping;
+  oa_stream *stream = call.stream;
+  const bool blank = oa_writes(operand.access); /* oa_begin found that nothing may go up */
+  const bool in_place = mapping->arena && mapping->arena->block;
+  oa_lock();
+  const uint64_t ticket = stream->ticket;
+  const bool over = oa_uses_over(&mapping->uses, stream) && !((const oa_state *)call.region)->foreign;
+  const int group = mapping->parts[slot->part].group;
+  const bool fill = blank && !(mapping->zeros && !mapping->groups[group].written);
+  mapping->cleared |= blank;
+  oa_unlock();
+  if (fill) status = clear(mapping, group, stream->native);
+  const bool wait = !over || (fill && !in_place);
+  if (!status && wait) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
+  if (status) {
+    oa_call_abandon(&call);
+    return status;
+  }
+  call.open = OA_CALL_UNNOTED; /* what it issued was waited for */
+  oa_lock();
+  if (wait) oa_stream_waited(stream, ticket);
+  oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
+  if (share) {
+    share->mapping = mapping;
+    mapping->exports++;
+    *keep = oa_slot_handle(share);
+  }
+  mapping->escaped = true;
+  mapping->groups[mapping->parts[slot->part].group].escaped |= slot->writes;
+  *address = mapping->address + (uint64_t)slot->offset;
+  oa_unlock();
+  status = oa_end(&call, 0);
+  return keep && !share ? OA_ERROR_MEMORY : status;
+}
+
+int oa_address(const oa_any *pointer, uint64_t *address) { return escape("oa_address", pointer, address, NULL); }
+
+int oa_export(const oa_any *pointer, uint64_t *address, void **keep) {
+  if (!keep) return oa_fail_null("oa_export", "keep");
+  *keep = NULL;
+  return escape("oa_export", pointer, address, keep);
+}
+
+int oa_export_release(void *keep) {
+  if (!keep || atomic_load(&oa_forked)) return OA_OK;
+  int status = OA_OK;
+  oa_lock();
+  oa_slot *share = oa_slot_of(keep, OA_SLOT_EXPORT, &status);
+  if (!share) {
+    oa_unlock();
+    return oa_fail(status, "oa_export_release: keep needs what oa_export gave, once; got %p", keep);
+  }
+  oa_mapping *mapping = share->mapping;
+  oa_slot_release(share);
+  const bool last = --mapping->exports == 0 && mapping->references == 0;
+  oa_unlock();
+  if (!last) return OA_OK;
+  if (mapping->kind != OA_MAPS_BORROWED) status = mapping->device->backend->synchronize(mapping->device);
+  oa_lock();
+  oa_stream *stream = NULL;
+  if (oa_stream_borrow(mapping->device, &stream) == OA_OK) {
+    const int freed = oa_mapping_free(mapping, stream);
+    oa_stream_give_back(stream);
+    if (!status) status = freed;
+  }
+  oa_unlock();
+  return status;
+}
+
+/* Sends an image of an array, laid out as on the device, from which the elements are copied and no gap. */
+static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
+  enum { AT_ONCE = 64 };
+  oa_move moves[AT_ONCE];
+  const oa_slot *target = call->operands->slot;
+  oa_device *device = call->device;
+  void *stream = ((oa_stream *)call->stream)->native;
+  const int64_t low = pieces.lines.start;
+  int status = OA_OK, count = 0;
+  oa_lines lines;
+  do {
+    for (count = 0; count < AT_ONCE && oa_pieces_next(&pieces, &lines); count++)
+      moves[count] = (oa_move){.host = image + (lines.start - low),
+                               .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)(lines.start - low),
+                               .lines = {0, lines.width, lines.pitch, lines.count},
+                               .name = target->mapping->parts[target->part].name,
+                               .trace = {.why = "assign", .region = target->mapping->serial, .apart = true}};
+    const int64_t begun = oa_trace_begin_up(moves, count);
+    if (count) status = oa_transfer_up(device, stream, moves, count);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, count, NULL, status);
+  } while (count == AT_ONCE && !status);
+  return status;
+}
+
+/* Whether every piece is within the bytes of the array that the pointer is a part of. */
+static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
+  const int64_t low = pieces.lines.start;
+  oa_lines lines;
+  while (oa_pieces_next(&pieces, &lines)) {
+    lines.start += slot->offset - low;
+    if (!oa_lines_contain(slot->inside, lines)) return false;
+  }
+  return true;
+}
+
+int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides) {
+  const char *const function = "oa_pointer_assign";
+  int status;
+  if (!values) return oa_fail_null(function, "values");
+  if (ndim > 0 && (!shape || !strides)) return oa_fail_null(function, shape ? "strides" : "shape");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
+  if (!slot) return status;
+  const int64_t itemsize = oa_itemsize(slot->dtype), nbytes = slot->nbytes;
+  oa_unlock();
+  oa_layout layout;
+  if ((status = oa_layout_of(ndim, shape, strides, itemsize, &layout)))
+    return oa_fail(status, "%s: shape and strides are no array's", function);
+  if (layout.span > nbytes)
+    return oa_fail(OA_ERROR_EXTENT, "%s: the values need %lld bytes, the pointer has %lld", function,
+                   (long long)layout.span, (long long)nbytes);
+  if (layout.overlapping)
+    return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
+  if (layout.size == 0) return OA_OK;
+  oa_any *target;
+  if ((status = oa_pointer_view(pointer, -layout.low, ndim, shape, strides, &target))) return status;
+  char *image = malloc((size_t)layout.span);
+  if (!image) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)layout.span);
+  oa_operand operand = {
+      .name = "pointer", .pointer = target, .access = OA_OVERWRITE, .extent = {.kind = OA_EXTENT_ALL}};
+  oa_call call = {.function = function, .operands = &operand, .count = 1};
+  if (!status && !(status = oa_begin(&call))) {
+    oa_pieces pieces;
+    oa_pieces_start(&pieces, ndim, shape, strides, itemsize);
+    if (are_inside(operand.slot, pieces)) {
+      oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
+      if ((status = send_pieces(&call, image, pieces))) oa_fail_in(status, "%s: pointer", function);
+      const int ended = oa_end(&call, status);
+      if (!status) status = ended;
+    } else {
+      oa_call_abandon(&call);
+      status = oa_fail(OA_ERROR_EXTENT, "%s: shape and strides reach elements between the lines of the pointer's array",
+                       function);
+    }
+  }
+  free(image);
+  oa_pointer_release(target);
+  return status;
+}
+
+static bool is_zero(const void *value, int dtype) {
+  float f[2] = {0};
+  double d[2] = {0};
+  switch (dtype) {
+    case OA_F32:
+    case OA_C64:
+      memcpy(f, value, (size_t)oa_itemsize(dtype));
+      return f[0] == 0 && f[1] == 0;
+    case OA_F64:
+    case OA_C128:
+      memcpy(d, value, (size_t)oa_itemsize(dtype));
+      return d[0] == 0 && d[1] == 0;
+  }
+  return false;
+}
+
+int oa_is_host_zero(const void *pointer) {
+  int status;
+  if (oa_core_start()) return 0;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, &status);
+  const int zero = slot && slot->zero && !slot->wrote && !slot->mapping->escaped;
+  oa_unlock();
+  return zero;
+}
+
+int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged) {
+  const char *const function = "oa_stage";
+  const int64_t nbytes = oa_itemsize(dtype);
+  int status;
+  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is no oa_dtype", function, dtype);
+  if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
+  if (!slot) return status;
+  oa_state *region = slot->region;
+  oa_device *device = region->device;
+  oa_stream *stream = region->stream;
+  oa_mapping *mapping = oa_mapping_new(device, OA_MAPS_STAGED, nbytes);
+  oa_slot *made = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
+  if (!made || oa_region_attach(region, mapping)) {
+    if (made) oa_slot_release(made);
+    if (mapping) oa_mapping_free(mapping, stream);
+    oa_unlock();
+    return OA_ERROR_MEMORY;
+  }
+  made->dtype = (uint8_t)dtype;
+  made->reads = made->writes = true;
+  made->zero = is_zero(value, dtype);
+  made->mapping = mapping;
+  made->nbytes = nbytes;
+  made->inside = (oa_lines){0, nbytes, nbytes, 1};
+  mapping->groups[0].valid = true;
+  mapping->parts[0].lines = made->inside;
+  mapping->holders = mapping->references = 1;
+  *staged = oa_slot_handle(made);
+  oa_slot_pin(made, true); /* the region stays open until the value is on its way */
+  oa_unlock();
+  uint64_t address = 0;
+  status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
+  if (!status) {
+    oa_move move = {
+        .host = (void *)value,
+        .address = address,
+        .lines = made->inside,
+        .name = "a scalar",
+        .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .apart = true}};
+    const int64_t begun = oa_trace_begin_up(&move, 1);
+    status = oa_transfer_up(device, stream->native, &move, 1);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
+  }
+  oa_lock();
+  mapping->address = address;
+  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) {
+    status = oa_stream_advance(stream);
+    if (!status) status = oa_uses_add(&mapping->uses, stream, true);
+  }
+  oa_slot_unpin(made, true);
+  oa_announce_change();
+  oa_unlock();
+  if (status) {
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    oa_pointer_release(*staged);
+    oa_error_restore(&saved);
+  }
+  return status;
+}

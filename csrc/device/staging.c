@@ -1,0 +1,266 @@
+#include "device/staging.h"
+
+#include "base/settings.h"
+#include "base/threads.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/sysinfo.h>
+
+/* Idle blocks lie in front, busy ones behind in the order of their events. Under the mutex, a leaf. */
+struct oa_staging {
+  pthread_mutex_t mutex;
+  pthread_cond_t given;
+  _Atomic int64_t expected; /* bytes that were to travel in chunks so far */
+  struct shelf {
+    oa_block *first, **last;
+    int made, waiting;
+  } shelves[OA_BLOCK_KINDS];
+};
+
+/* -- pinned memory ------------------------------------------------------------------------------------------------ */
+
+/* All of this process, whatever the device. */
+static _Atomic int64_t pinned_bytes;
+
+/* Half of the machine's memory unless the environment says otherwise. */
+static int64_t pinned_limit(void) {
+  static _Atomic int64_t known; /* the limit + 1 */
+  int64_t limit = atomic_load_explicit(&known, memory_order_relaxed) - 1;
+  if (limit >= 0) return limit;
+  struct sysinfo info;
+  const int64_t total = sysinfo(&info) == 0 ? (int64_t)info.totalram * info.mem_unit : INT64_MAX - 1;
+  if (oa_settings_pinned_limit(total, &limit) || limit == INT64_MAX) limit = total / 2;
+  atomic_store_explicit(&known, limit + 1, memory_order_relaxed);
+  return limit;
+}
+
+static int pin(oa_device *device, size_t nbytes, void **memory) {
+  const int64_t limit = pinned_limit();
+  int64_t used = atomic_load(&pinned_bytes);
+  do {
+    if (nbytes > (size_t)INT64_MAX || used > limit - (int64_t)nbytes)
+      return oa_fail(OA_ERROR_MEMORY,
+                     "%s: %zu bytes of pinned memory requested, %" PRId64 " used, limit %" PRId64
+                     " (OFFLOAD_ARGS_PINNED_LIMIT)",
+                     device->name, nbytes, used, limit);
+  } while (!atomic_compare_exchange_weak(&pinned_bytes, &used, used + (int64_t)nbytes));
+  const int status = device->backend->pin(device, nbytes, memory);
+  if (status)
+    atomic_fetch_sub(&pinned_bytes, (int64_t)nbytes);
+  else
+    atomic_fetch_add(&device->counts.pinned_bytes, (int64_t)nbytes);
+  return status;
+}
+
+static int unpin(oa_device *device, void *memory, size_t nbytes) {
+  atomic_fetch_sub(&pinned_bytes, (int64_t)nbytes);
+  atomic_fetch_sub(&device->counts.pinned_bytes, (int64_t)nbytes);
+  return device->backend->unpin(device, memory, nbytes);
+}
+
+int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
+  int status = oa_core_start();
+  if (status) return status;
+  oa_device *device = oa_device_of(number);
+  if (!device || (status = oa_device_usable(device)))
+    return oa_fail_in(status ? status : OA_ERROR_ARGUMENT, "oa_pinned_allocate");
+  if (!nbytes || !memory)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
+  status = pin(device, nbytes, memory);
+  if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = pin(device, nbytes, memory);
+  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* the limit is the process's, and so are all idle blocks */
+    oa_saved_error first;
+    oa_error_save(&first);
+    oa_device *its = oa_device_of(other);
+    if (its && its != device && !oa_staging_trim(its)) status = pin(device, nbytes, memory);
+    if (status == OA_ERROR_MEMORY) oa_error_restore(&first);
+    if (!its) break;
+  }
+  return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
+}
+
+int oa_pinned_release(int number, void *memory, size_t nbytes) {
+  if (!memory || atomic_load(&oa_forked)) return OA_OK;
+  oa_device *device = oa_device_of(number);
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_pinned_release");
+  return unpin(device, memory, nbytes);
+}
+
+/* -- blocks ------------------------------------------------------------------------------------------------------- */
+
+int oa_staging_new(oa_device *device) {
+  struct oa_staging *staging = calloc(1, sizeof *staging);
+  if (!staging) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  pthread_mutex_init(&staging->mutex, NULL);
+  pthread_cond_init(&staging->given, NULL);
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) staging->shelves[kind].last = &staging->shelves[kind].first;
+  device->staging = staging;
+  return OA_OK;
+}
+
+static oa_block *block_new(oa_device *device, int kind) {
+  oa_block *block = calloc(1, sizeof *block);
+  if (!block) return NULL;
+  block->kind = kind;
+  block->nbytes = kind == OA_BLOCK_SMALL ? OA_SMALL_BYTES : OA_LARGE_BYTES;
+  oa_saved_error before;
+  oa_error_save(&before);
+  int status = device->backend->event_create(device, &block->event);
+  if (!status && (status = pin(device, block->nbytes, &block->memory)))
+    device->backend->event_destroy(device, block->event);
+  if (!status) return block;
+  free(block);
+  if (status != OA_ERROR_LOST)
+    oa_warn_process("%s; copies take the driver's slower way until it can be had", oa_last_error());
+  oa_error_restore(&before);
+  return NULL;
+}
+
+/* Under the mutex. */
+static void put(struct oa_staging *staging, oa_block *block) {
+  struct shelf *shelf = &staging->shelves[block->kind];
+  if (block->busy) {
+    block->next = NULL;
+    *shelf->last = block;
+    shelf->last = &block->next;
+  } else {
+    block->next = shelf->first;
+    if (!shelf->first) shelf->last = &block->next;
+    shelf->first = block;
+  }
+  if (shelf->waiting) pthread_cond_broadcast(&staging->given);
+}
+
+static oa_block *get(struct shelf *shelf) {
+  oa_block *block = shelf->first;
+  if (!block) return NULL;
+  shelf->first = block->next;
+  if (!shelf->first) shelf->last = &shelf->first;
+  return block;
+}
+
+static int large_blocks(const struct oa_staging *staging) {
+  enum { WORTH = 16 << 20 }; /* bytes that pay for one */
+  const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
+  const int most = 2 * oa_threads_count();
+  return paid >= most ? most : paid < 2 ? 2 : (int)paid;
+}
+
+int oa_staging_expect(oa_device *device, int64_t bytes) {
+  atomic_fetch_add_explicit(&device->staging->expected, bytes, memory_order_relaxed);
+  return large_blocks(device->staging);
+}
+
+oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
+  struct oa_staging *staging = device->staging;
+  struct shelf *shelf = &staging->shelves[kind];
+  const int most = kind == OA_BLOCK_SMALL ? 64 : large_blocks(staging);
+  oa_block *block = NULL;
+  bool none = false; /* no more can be made */
+  pthread_mutex_lock(&staging->mutex);
+  for (;;) {
+    block = get(shelf);
+    if (block && block->busy && shelf->made < most && !none) { /* a new one, unless its copies are through already */
+      int done = 0;
+      pthread_mutex_unlock(&staging->mutex);
+      if (device->backend->event_done(device, block->event, &done) == OA_OK && done) block->busy = false;
+      pthread_mutex_lock(&staging->mutex);
+    }
+    if (block && (!block->busy || shelf->made >= most || none)) break;
+    if (shelf->made < most && !none) {
+      shelf->made++;
+      pthread_mutex_unlock(&staging->mutex);
+      oa_block *fresh = block_new(device, kind);
+      pthread_mutex_lock(&staging->mutex);
+      if (fresh) {
+        if (block) put(staging, block);
+        block = fresh;
+        break;
+      }
+      shelf->made--;
+      if (shelf->waiting) pthread_cond_broadcast(&staging->given); /* there may be none to wait for any more */
+      none = true;
+      if (block) break;
+      continue;
+    }
+    if (wait == OA_BLOCK_NOW || !shelf->made) break;
+    shelf->waiting++;
+    pthread_cond_wait(&staging->given, &staging->mutex);
+    shelf->waiting--;
+  }
+  pthread_mutex_unlock(&staging->mutex);
+  if (block && block->busy) {
+    oa_saved_error before;
+    oa_error_save(&before);
+    if (oa_block_await(device, block)) { /* its copies may still be under way: it can't be used, nor thrown away */
+      pthread_mutex_lock(&staging->mutex);
+      put(staging, block);
+      pthread_mutex_unlock(&staging->mutex);
+      block = NULL;
+      oa_error_restore(&before);
+    }
+  }
+  return block;
+}
+
+int oa_staging_trim(oa_device *device) {
+  struct oa_staging *staging = device->staging;
+  int status = OA_OK;
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) {
+    struct shelf *shelf = &staging->shelves[kind];
+    pthread_mutex_lock(&staging->mutex);
+    oa_block *idle = shelf->first;
+    shelf->first = NULL;
+    shelf->last = &shelf->first;
+    pthread_mutex_unlock(&staging->mutex);
+    while (idle) { /* under way copies may use it still, and those who wait for one get it first */
+      oa_block *block = idle;
+      idle = block->next;
+      if (block->busy && !status) status = oa_block_await(device, block);
+      pthread_mutex_lock(&staging->mutex);
+      const bool keep = block->busy || shelf->waiting;
+      if (keep) put(staging, block);
+      if (!keep) shelf->made--;
+      pthread_mutex_unlock(&staging->mutex);
+      if (!keep) {
+        device->backend->event_destroy(device, block->event);
+        const int unpinned = unpin(device, block->memory, block->nbytes);
+        if (!status) status = unpinned;
+        free(block);
+      }
+    }
+  }
+  return status;
+}
+
+void oa_block_give(oa_device *device, oa_block *block) {
+  struct oa_staging *staging = device->staging;
+  pthread_mutex_lock(&staging->mutex);
+  put(staging, block);
+  pthread_mutex_unlock(&staging->mutex);
+}
+
+int oa_block_mark(oa_device *device, oa_block *block, void *stream) {
+  const int status = device->backend->event_record(device, block->event, stream);
+  block->busy = !status;
+  return status;
+}
+
+int oa_block_await(oa_device *device, oa_block *block) {
+  const int status = device->backend->event_synchronize(device, block->event);
+  if (!status) block->busy = false;
+  return status;
+}
+
+int oa_block_give_after(oa_device *device, oa_block *block, void *stream) {
+  const int status = oa_block_mark(device, block, stream);
+  if (status) { /* afterwards nothing touches it any more, whatever is returned */
+    oa_saved_error first;
+    oa_error_save(&first);
+    device->backend->stream_synchronize(device, stream);
+    oa_error_restore(&first);
+  }
+  oa_block_give(device, block);
+  return status;
+}

@@ -1,0 +1,41 @@
+/* Pinned blocks that host bytes pass through, kept by each device; the bound on pinned memory. */
+#ifndef OA_STAGING_H
+#define OA_STAGING_H
+
+#include "device/device.h"
+
+enum {
+  OA_BLOCK_SMALL, /* for what is packed together; the caller may hold it for as long as it likes */
+  OA_BLOCK_LARGE, /* a chunk; given back soon */
+  OA_BLOCK_KINDS
+};
+enum { OA_SMALL_BYTES = 256 << 10, OA_LARGE_BYTES = 4 << 20 };
+
+typedef struct oa_block {
+  void *memory;
+  size_t nbytes;
+  void *event;
+  int kind;
+  bool busy; /* the device may use it until the event has happened */
+  struct oa_block *next;
+} oa_block;
+
+/* How a block is taken when none is at hand: wait for one that somebody holds, or do without. */
+enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
+
+int oa_staging_new(oa_device *device);  /* when the device opens */
+int oa_staging_trim(oa_device *device); /* unpins the blocks that nobody uses */
+/* Tells that so many bytes are to travel in chunks, and answers through how many they may: pinning one costs as much time as
+ * some MiB gain, so there get to be more as more is moved. */
+int oa_staging_expect(oa_device *device, int64_t bytes);
+/* A block that is the caller's alone, or NULL (text not changed): no pinned memory, or with OA_BLOCK_NOW none free. The
+ * first time that the former happens the process is warned. */
+oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
+void oa_block_give(oa_device *device, oa_block *block);
+/* Gives it back with copies on stream under way; waits for them itself if they can't be marked by an event. */
+int oa_block_give_after(oa_device *device, oa_block *block, void *stream);
+/* Marks the copies that were issued on stream with the block, for the caller to wait for. */
+int oa_block_mark(oa_device *device, oa_block *block, void *stream);
+int oa_block_await(oa_device *device, oa_block *block);
+
+#endif

@@ -1,0 +1,142 @@
+#include "device/stream.h"
+
+#include <stdlib.h>
+
+int oa_stream_borrow(oa_device *device, oa_stream **stream) {
+  if (device->idle_streams) {
+    *stream = device->idle_streams;
+    device->idle_streams = (*stream)->next;
+    (*stream)->next = NULL;
+    return OA_OK;
+  }
+  oa_stream *made = calloc(1, sizeof *made);
+  if (!made) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
+  const int status = device->backend->stream_create(device, &made->native);
+  if (status) {
+    free(made);
+    return status;
+  }
+  made->device = device;
+  made->number = device->stream_count++;
+  for (int i = 0; i < OA_MAX_LIBRARIES; i++) made->modes[i] = -1;
+  made->next_made = device->streams;
+  device->streams = made;
+  *stream = made;
+  return OA_OK;
+}
+
+void oa_stream_give_back(oa_stream *stream) {
+  stream->next = stream->device->idle_streams;
+  stream->device->idle_streams = stream;
+}
+
+int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream) {
+  oa_stream *made = calloc(1, sizeof *made);
+  if (!made) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
+  made->device = device;
+  made->native = native;
+  made->number = -1;
+  for (int i = 0; i < OA_MAX_LIBRARIES; i++) made->modes[i] = -1;
+  *stream = made;
+  return OA_OK;
+}
+
+void oa_stream_forget(oa_stream *stream) {
+  if (stream->event) stream->device->backend->event_destroy(stream->device, stream->event);
+  free(stream->seen);
+  free(stream);
+}
+
+static int record(oa_stream *stream) {
+  const oa_backend *backend = stream->device->backend;
+  int status = OA_OK;
+  if (!stream->event) status = backend->event_create(stream->device, &stream->event);
+  if (!status) status = backend->event_record(stream->device, stream->event, stream->native);
+  if (!status) stream->covered = stream->ticket;
+  return status;
+}
+
+int oa_stream_mark(oa_stream *stream) { return record(stream); }
+
+int oa_stream_advance(oa_stream *stream) {
+  stream->ticket++;
+  return stream->number < 0 ? record(stream) : OA_OK;
+}
+
+void oa_stream_waited(oa_stream *stream, uint64_t ticket) {
+  if (stream->number >= 0 && ticket > stream->waited) stream->waited = ticket;
+}
+
+int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
+  if (stream == other || ticket == 0 || (stream->device->backend->flags & OA_SYNCHRONOUS)) return OA_OK;
+  const int number = other->number;
+  if (number >= 0 && number < stream->seen_count && stream->seen[number] >= ticket) return OA_OK;
+  int status = other->covered >= ticket ? OA_OK : record(other);
+  if (!status) status = stream->device->backend->stream_wait(stream->device, stream->native, other->event);
+  if (status || number < 0) return status;
+  if (number >= stream->seen_count) {
+    const int count = number + 8;
+    uint64_t *seen = realloc(stream->seen, (size_t)count * sizeof *seen);
+    if (!seen) return OA_OK; /* it only saves waiting twice */
+    for (int i = stream->seen_count; i < count; i++) seen[i] = 0;
+    stream->seen = seen;
+    stream->seen_count = count;
+  }
+  stream->seen[number] = other->covered;
+  return OA_OK;
+}
+
+static oa_use *use_at(const oa_uses *uses, int i) { return i == 0 ? (oa_use *)&uses->first : &uses->more[i - 1]; }
+
+int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes) {
+  for (int i = 0; i < uses->count; i++) {
+    const oa_use *use = use_at(uses, i);
+    if (use->stream == stream) continue;
+    const uint64_t ticket = writes && use->read > use->written ? use->read : use->written;
+    const int status = oa_stream_after(stream, use->stream, ticket);
+    if (status) return status;
+  }
+  return OA_OK;
+}
+
+int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes) {
+  oa_use *use = NULL;
+  for (int i = 0; i < uses->count && !use; i++)
+    if (use_at(uses, i)->stream == stream) use = use_at(uses, i);
+  if (!use) {
+    if (uses->count - 1 >= uses->capacity && uses->count > 0) {
+      const int capacity = uses->capacity ? 2 * uses->capacity : 4;
+      oa_use *more = realloc(uses->more, (size_t)capacity * sizeof *more);
+      if (!more) return oa_fail(OA_ERROR_MEMORY, "no host memory to note the use of a mapping");
+      uses->more = more;
+      uses->capacity = capacity;
+    }
+    use = use_at(uses, uses->count++);
+    *use = (oa_use){.stream = stream};
+  }
+  *(writes ? &use->written : &use->read) = stream->ticket;
+  return OA_OK;
+}
+
+void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir) {
+  for (int i = 0; i < uses->count; i++) {
+    oa_use *use = use_at(uses, i);
+    if (use->stream != foreign) continue;
+    use->stream = heir; /* two entries of one stream do no harm: both are looked at */
+    if (use->read) use->read = heir->ticket;
+    if (use->written) use->written = heir->ticket;
+  }
+}
+
+bool oa_uses_over(const oa_uses *uses, const oa_stream *stream) {
+  for (int i = 0; i < uses->count; i++) {
+    const oa_use *use = use_at(uses, i);
+    if (use->stream != stream || use->read > stream->waited || use->written > stream->waited) return false;
+  }
+  return true;
+}
+
+void oa_uses_clear(oa_uses *uses) {
+  free(uses->more);
+  *uses = (oa_uses){.count = 0};
+}

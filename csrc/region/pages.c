@@ -1,0 +1,377 @@
+#include "region/pages.h"
+
+#include "base/present.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* -- the kernel's interface, as its documentation gives it: system headers older than Linux 6.7 lack the newer half -- */
+
+struct range {
+  uint64_t start, length;
+};
+struct api {
+  uint64_t api, features, ioctls;
+};
+struct registration {
+  struct range range;
+  uint64_t mode, ioctls;
+};
+struct protection {
+  struct range range;
+  uint64_t mode;
+};
+struct region {
+  uint64_t start, end, categories;
+};
+struct scan {
+  uint64_t size, flags, start, end, walk_end, regions, region_count, max_pages;
+  uint64_t inverted, all_of, any_of, returned;
+};
+struct map_query {
+  uint64_t size, flags, address, start, end, vma_flags, page_size, offset, inode;
+  uint32_t device_major, device_minor, name_size, build_id_size;
+  uint64_t name, build_id;
+};
+
+#define USERFAULT_API _IOWR(0xAA, 0x3F, struct api)
+#define USERFAULT_REGISTER _IOWR(0xAA, 0x00, struct registration)
+#define USERFAULT_UNREGISTER _IOR(0xAA, 0x01, struct range)
+#define USERFAULT_PROTECT _IOWR(0xAA, 0x06, struct protection)
+#define PAGEMAP_SCAN _IOWR('f', 16, struct scan)
+#define MAP_QUERY _IOWR('f', 17, struct map_query)
+
+enum { USER_MODE_ONLY = 1, API = 0xAA, WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15, REGISTER_WP = 2, PROTECT_WP = 1 };
+enum { CHECK_WPASYNC = 2 };
+enum { IS_WPALLOWED = 1, IS_WRITTEN = 2, IS_PRESENT = 8, IS_SWAPPED = 16 };
+enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
+
+/* -- state: under `watching` ---------------------------------------------------------------------------------------- */
+
+enum {
+  MOST_WATCHES = 8192, /* each may cut the process's mappings in three, of which the kernel allows some 65,000 */
+  NEAR = 8,            /* pages: it is cheaper to send so many than to begin anew */
+  /* A sample's pages are armed alone, which splits the huge pages they lie in, and those are slow to look at afterwards: so
+   * they lie in few groups. */
+  GROUPS = 4,
+  APART = 8 /* pages, within a group, where the array is large enough */
+};
+
+struct oa_watch {
+  oa_present at;          /* first: whole pages */
+  int64_t count;          /* pages watched: all, or */
+  int64_t group, between; /* of a sample: so many together, */
+  int64_t step;           /* so many pages apart; the next group begins `between` pages behind. 0: all */
+  bool lost;              /* the kernel no longer watches some of it */
+  bool proven;            /* at the last look a claim could be made */
+  uint64_t *bits;         /* by page: it was written, or is not known */
+};
+
+static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
+static oa_present_table watches;
+static int watch_count;
+static atomic_int allowed = 1;
+static int userfault = -1, pagemap = -1, status = -1, maps = -1;
+static uintptr_t page;
+
+static int open_own(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
+
+static void start(void) {
+  page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  userfault = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
+  if (userfault < 0) return;
+  struct api api = {.api = API, .features = WP_ASYNC | WP_UNPOPULATED};
+  struct scan nothing = {.size = sizeof nothing, .flags = CHECK_WPASYNC, .all_of = IS_WRITTEN, .returned = IS_WRITTEN};
+  if (ioctl(userfault, USERFAULT_API, &api) == 0 && (pagemap = open_own("/proc/self/pagemap")) >= 0 &&
+      ioctl(pagemap, PAGEMAP_SCAN, &nothing) == 0 && (status = open_own("/proc/self/status")) >= 0 &&
+      (maps = open_own("/proc/self/maps")) >= 0)
+    return;
+  const int descriptors[] = {userfault, pagemap, status};
+  for (int i = 0; i < 3; i++)
+    if (descriptors[i] >= 0) close(descriptors[i]);
+  userfault = -1;
+}
+
+bool oa_pages_work(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+  return userfault >= 0 && atomic_load(&allowed);
+}
+
+void oa_pages_allow(int allow) { atomic_store(&allowed, allow); }
+
+/* Memory that is pinned for writing (io_uring's fixed buffers, RDMA) changes with no page being marked. Pinning marks, so
+ * that only what is pinned while pages are armed matters. */
+static bool nothing_pinned(void) {
+  char text[4096];
+  const ssize_t length = pread(status, text, sizeof text - 1, 0);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  const char *line = strstr(text, "\nVmPin:");
+  return line && strtol(line + 7, NULL, 10) == 0;
+}
+
+/* Private and anonymous: what this process alone writes, through page tables that are watched. */
+static bool is_own_memory(uintptr_t low, uintptr_t high) {
+  uintptr_t at = low;
+  while (at < high) {
+    struct map_query query = {.size = sizeof query, .flags = QUERY_COVERING_OR_NEXT, .address = at};
+    if (ioctl(maps, MAP_QUERY, &query) != 0) break;
+    if (query.start > at || query.vma_flags & QUERY_SHARED || query.inode) return false;
+    at = query.end;
+  }
+  if (at >= high) return true;
+  FILE *file = fopen("/proc/self/maps", "re"); /* Linux before 6.11 */
+  if (!file) return false;
+  unsigned long from, to, inode;
+  char rights[8], line[512];
+  bool foreign = false;
+  while (at < high && !foreign && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu", &from, &to, rights, &inode) != 4 || to <= at) continue;
+    foreign = from > at || rights[3] != 'p' || inode;
+    at = to;
+  }
+  fclose(file);
+  return at >= high && !foreign;
+}
+
+static uintptr_t page_at(const oa_watch *watch, int64_t i) {
+  if (watch->step) i = i / watch->group * watch->between + i % watch->group * watch->step;
+  return watch->at.low + (uintptr_t)i * page;
+}
+
+/* -- bits ----------------------------------------------------------------------------------------------------------- */
+
+static int64_t words_of(const oa_watch *watch) { return (watch->count + 63) / 64; }
+
+static void set_bits(oa_watch *watch, int64_t from, int64_t to) {
+  for (int64_t word = from / 64; word * 64 < to; word++) {
+    uint64_t mask = ~(uint64_t)0;
+    if (word * 64 < from) mask &= mask << (from - word * 64);
+    if (word * 64 + 64 > to) mask &= ~(uint64_t)0 >> (word * 64 + 64 - to);
+    watch->bits[word] |= mask;
+  }
+}
+
+static void clear_bits(oa_watch *watch) { memset(watch->bits, 0, (size_t)words_of(watch) * sizeof *watch->bits); }
+
+/* The first page from `at` on whose bit is as asked, or count. */
+static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
+  while (at < watch->count) {
+    const uint64_t word = (set ? watch->bits[at / 64] : ~watch->bits[at / 64]) >> (at % 64);
+    if (word) {
+      at += __builtin_ctzll(word);
+      break;
+    }
+    at = (at / 64 + 1) * 64;
+  }
+  return at < watch->count ? at : watch->count;
+}
+
+/* -- asking the kernel: under the lock ------------------------------------------------------------------------------ */
+
+static int note_written(oa_present *element, void *data) {
+  oa_watch *watch = (oa_watch *)element;
+  const oa_run *run = data;
+  if (watch->step) {
+    for (int64_t i = 0; i < watch->count; i++)
+      if (run->low <= page_at(watch, i) && page_at(watch, i) < run->high) set_bits(watch, i, i + 1);
+    return 0;
+  }
+  const uintptr_t low = run->low > watch->at.low ? run->low : watch->at.low;
+  const uintptr_t high = run->high < watch->at.high ? run->high : watch->at.high;
+  if (low < high) set_bits(watch, (int64_t)((low - watch->at.low) / page), (int64_t)((high - watch->at.low) / page));
+  return 0;
+}
+
+static bool protect(uintptr_t low, uintptr_t high, uint64_t mode) {
+  struct protection protection = {{low, high - low}, mode};
+  int result;
+  do result = ioctl(userfault, USERFAULT_PROTECT, &protection);
+  while (result != 0 && (errno == EAGAIN || errno == EINTR));
+  return result == 0;
+}
+
+/* Notes [low, high) as written in every watch that has some of it, then arms it. */
+static void found(oa_watch *watch, uintptr_t low, uintptr_t high) {
+  oa_run run = {low, high};
+  oa_present_visit(&watches, low, high, note_written, &run);
+  if (!watch->lost && !protect(low, high, PROTECT_WP)) watch->lost = true;
+}
+
+/* Finds what of [low, high) is not provably unchanged: a page is clean when it is there (in memory or swapped out) and not
+ * written; holes are not, nor is what can't be scanned. A mapping that was replaced or moved is not scanned any more, so
+ * that its kind need not be asked again. (Asking for written pages only is ten times faster, but before Linux 6.15 it
+ * takes some pages that are swapped out for clean.) */
+static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
+  enum { MOST = 256 };
+  struct region clean[MOST];
+  uintptr_t known = low;
+  uint64_t next = low;
+  while (next < high) {
+    struct scan scan = {.size = sizeof scan,
+                        .flags = CHECK_WPASYNC,
+                        .start = next,
+                        .end = high,
+                        .regions = (uintptr_t)clean,
+                        .region_count = MOST,
+                        .inverted = IS_WRITTEN,
+                        .all_of = IS_WRITTEN,
+                        .any_of = IS_PRESENT | IS_SWAPPED,
+                        .returned = IS_WPALLOWED};
+    const int count = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    for (int i = 0; i < count; i++) {
+      if (clean[i].start > known) found(watch, known, clean[i].start);
+      known = clean[i].end;
+    }
+    if (scan.walk_end <= next) break;
+    next = scan.walk_end;
+  }
+  if (known < high) found(watch, known, high);
+}
+
+static bool enlist(const oa_watch *watch) {
+  struct registration registration = {.range = {watch->at.low, watch->at.high - watch->at.low}, .mode = REGISTER_WP};
+  return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
+}
+
+/* Brings the bits up to date and arms the pages; what is pinned has to be asked afterwards. */
+static void refresh(oa_watch *watch) {
+  if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
+    watch->lost = false; /* it was mapped anew; nothing there is protected */
+    set_bits(watch, 0, watch->count);
+  }
+  if (watch->step)
+    for (int64_t i = 0; i < watch->count; i++) look(watch, page_at(watch, i), page_at(watch, i) + page);
+  else
+    look(watch, watch->at.low, watch->at.high);
+}
+
+/* Looks at several; of those of which no claim can be made all counts as written. */
+static void look_at(oa_watch *const *these, int count) {
+  for (int i = 0; i < count; i++) refresh(these[i]);
+  const bool sure = atomic_load(&allowed) && nothing_pinned();
+  for (int i = 0; i < count; i++) {
+    these[i]->proven = sure && !these[i]->lost;
+    if (!these[i]->proven) set_bits(these[i], 0, these[i]->count);
+  }
+}
+
+/* -- watches -------------------------------------------------------------------------------------------------------- */
+
+oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
+  if (!oa_pages_work()) return NULL;
+  oa_watch *watch = calloc(1, sizeof *watch);
+  if (!watch) return NULL;
+  watch->at.low = low / page * page;
+  watch->at.high = (high + page - 1) / page * page;
+  watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
+  if (samples && watch->count > samples) {
+    watch->group = samples / GROUPS;
+    watch->step = watch->count / samples < APART ? watch->count / samples : APART;
+    watch->between = (watch->count - watch->group * watch->step) / (GROUPS - 1);
+    watch->count = samples;
+  }
+  watch->bits = malloc((size_t)words_of(watch) * sizeof *watch->bits);
+  pthread_mutex_lock(&watching);
+  const bool works =
+      watch->bits && watch_count < MOST_WATCHES && is_own_memory(watch->at.low, watch->at.high) && enlist(watch);
+  if (works) {
+    clear_bits(watch);
+    set_bits(watch, 0, watch->count);
+    oa_present_insert(&watches, &watch->at);
+    watch_count++;
+  }
+  pthread_mutex_unlock(&watching);
+  if (works) return watch;
+  free(watch->bits);
+  free(watch);
+  return NULL;
+}
+
+static void delist(uintptr_t low, uintptr_t high) {
+  struct range range = {low, high - low};
+  if (low < high) ioctl(userfault, USERFAULT_UNREGISTER, &range); /* fails where the memory is gone: fine */
+}
+
+static int keep_others(oa_present *element, void *data) {
+  oa_run *rest = data;
+  delist(rest->low, element->low);
+  if (element->high > rest->low) rest->low = element->high;
+  return 0;
+}
+
+void oa_watch_free(oa_watch *watch) {
+  if (!watch) return;
+  pthread_mutex_lock(&watching);
+  oa_present_remove(&watches, &watch->at);
+  watch_count--;
+  oa_run rest = {watch->at.low, watch->at.high};
+  oa_present_visit(&watches, rest.low, rest.high, keep_others, &rest);
+  delist(rest.low, watch->at.high);
+  pthread_mutex_unlock(&watching);
+  free(watch->bits);
+  free(watch);
+}
+
+void oa_watches_look(oa_watch *const *these, int count) {
+  pthread_mutex_lock(&watching);
+  look_at(these, count);
+  pthread_mutex_unlock(&watching);
+}
+
+/* Under the lock. */
+static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+  int count = 0;
+  *pages = 0;
+  int64_t last = 0; /* the end of the last run */
+  for (int64_t from = next_bit(watch, 0, true); from < watch->count; from = next_bit(watch, last, true)) {
+    const int64_t to = next_bit(watch, from, false);
+    *pages += to - from;
+    if (!count || (from - last > NEAR && count < most)) runs[count++].low = page_at(watch, from);
+    runs[count - 1].high = page_at(watch, to - 1) + page;
+    last = to;
+  }
+  if (watch->proven) clear_bits(watch);
+  return count;
+}
+
+int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+  pthread_mutex_lock(&watching);
+  look_at(&watch, 1);
+  const int count = take(watch, runs, most, pages);
+  pthread_mutex_unlock(&watching);
+  return count;
+}
+
+int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
+  pthread_mutex_lock(&watching);
+  const int count = take(watch, runs, most, pages);
+  pthread_mutex_unlock(&watching);
+  return count;
+}
+
+void oa_watch_lift(oa_watch *watch) {
+  pthread_mutex_lock(&watching);
+  protect(watch->at.low, watch->at.high, 0);
+  pthread_mutex_unlock(&watching);
+}
+
+void oa_watch_agree(oa_watch *watch) {
+  pthread_mutex_lock(&watching);
+  look_at(&watch, 1);
+  if (watch->proven) clear_bits(watch);
+  pthread_mutex_unlock(&watching);
+}
+
+int64_t oa_watch_pages(const oa_watch *watch) { return watch->count; }

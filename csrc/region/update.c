@@ -1,0 +1,372 @@
+/* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
+#include "region/residency.h"
+
+#include "base/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One mapping that has some of the array's bytes, and what moves between it and the host. */
+typedef struct holder {
+  oa_mapping *mapping;
+  int first, count; /* of its moves */
+  int status;       /* of moving them */
+} holder;
+
+typedef struct plan {
+  const char *function;
+  const oa_entrant *array;
+  int device; /* -1: any */
+  bool from;
+  holder *holders;
+  int holder_count, holder_capacity;
+  oa_move *moves;
+  int move_count, move_capacity;
+} plan;
+
+enum { MOST_PIECES = 1 << 16 };
+
+/* Makes room for one more item; NULL with the text set. */
+static void *grown(void *items, int count, int *capacity, size_t size) {
+  if (count < *capacity) return items;
+  const int wanted = *capacity ? 2 * *capacity : 8;
+  void *more = realloc(items, (size_t)wanted * size);
+  if (!more) {
+    oa_fail(OA_ERROR_MEMORY, "update: no host memory");
+    return NULL;
+  }
+  *capacity = wanted;
+  return more;
+}
+
+/* -- finding --------------------------------------------------------------------------------------------------------- */
+
+static int note_holder(oa_present *element, void *data) {
+  plan *p = data;
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (p->device >= 0 && mapping->device->number != p->device) return 0;
+  holder *more = grown(p->holders, p->holder_count, &p->holder_capacity, sizeof *more);
+  if (!more) return OA_ERROR_MEMORY;
+  p->holders = more;
+  p->holders[p->holder_count++] = (holder){.mapping = mapping};
+  return OA_OK;
+}
+
+/* Finds the mappings and takes them all at once, when none is being moved or on its way down; then waits
+ * for the calls that use them. Frees the lock meanwhile. */
+static int seize_holders(plan *p) {
+  const oa_entrant *e = p->array;
+  for (bool again = true; again;) {
+    again = false;
+    p->holder_count = 0;
+    const int status = oa_present_visit(&oa_table, e->low, e->high, note_holder, p);
+    if (status) return status;
+    for (int i = 0; i < p->holder_count && !again; i++) {
+      const oa_mapping *mapping = p->holders[i].mapping;
+      again = mapping->leaving || mapping->moving;
+      if (mapping->leaving)
+        oa_region_complete(mapping->leaving);
+      else if (mapping->moving)
+        oa_wait_change();
+    }
+  }
+  for (int i = 0; i < p->holder_count; i++) p->holders[i].mapping->moving = true;
+  for (int i = 0; i < p->holder_count; i++)
+    while (p->holders[i].mapping->calls) oa_wait_change();
+  return OA_OK;
+}
+
+static void yield_holders(plan *p) {
+  for (int i = 0; i < p->holder_count; i++) {
+    oa_kept_unsee(p->holders[i].mapping);
+    oa_mapping_yield(p->holders[i].mapping);
+  }
+}
+
+/* -- planning -------------------------------------------------------------------------------------------------------- */
+
+static int add_move(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines) {
+  oa_move *more = grown(p->moves, p->move_count, &p->move_capacity, sizeof *more);
+  if (!more) return OA_ERROR_MEMORY;
+  p->moves = more;
+  oa_move *move = &p->moves[p->move_count++];
+  oa_part_move(mapping, part, move);
+  if (!part->shape) {
+    move->host = (void *)(mapping->at.low + (uintptr_t)lines.start);
+    move->address = mapping->address + (uint64_t)lines.start;
+    move->lines = lines;
+  }
+  move->padding = 0;
+  move->in_place = false; /* others may be using it: in the stream's order, then */
+  move->trace.why = "update";
+  return OA_OK;
+}
+
+/* Adds the bytes of lines that are in [low, high). */
+static int add_clipped(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines, int64_t low,
+                       int64_t high) {
+  lines = oa_lines_simplest(lines);
+  int64_t first = 0, end = lines.count; /* whole lines within */
+  int status = OA_OK;
+  if (low > lines.start) first = (low - lines.start + lines.pitch - 1) / lines.pitch;
+  if (high < lines.start + oa_lines_span(lines)) end = (high - lines.start - lines.width) / lines.pitch + 1;
+  if (high - lines.start < lines.width) end = 0;
+  const int64_t cut[] = {first - 1, end}; /* lines that may be within in part */
+  for (int i = 0; i < 2 && !status; i++) {
+    if (cut[i] < 0 || cut[i] >= lines.count || (i && cut[1] == cut[0])) continue;
+    int64_t from = lines.start + cut[i] * lines.pitch, to = from + lines.width;
+    if (from < low) from = low;
+    if (to > high) to = high;
+    if (from < to) status = add_move(p, mapping, part, (oa_lines){from, to - from, to - from, 1});
+  }
+  if (first < end && !status)
+    status = add_move(p, mapping, part,
+                      (oa_lines){lines.start + first * lines.pitch, lines.width, lines.pitch, end - first});
+  return status;
+}
+
+/* Adds the bytes that two arrays of many lines, all as far apart, have in common: each line of b meets at most two of a's. */
+static int add_met(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines a, oa_lines b) {
+  const int64_t pitch = a.pitch, behind = ((b.start - a.start) % pitch + pitch) % pitch;
+  const int64_t line = (b.start - a.start - behind) / pitch; /* of a's, that b's first begins in */
+  const int64_t cuts[2][2] = {{behind, behind + b.width}, {0, behind + b.width - pitch}};
+  int status = OA_OK;
+  for (int i = 0; i < 2 && !status; i++) {
+    const int64_t first = line + i > 0 ? line + i : 0,
+                  end = line + i + b.count < a.count ? line + i + b.count : a.count;
+    const int64_t from = cuts[i][0], to = cuts[i][1] < a.width ? cuts[i][1] : a.width;
+    if (first < end && from < to)
+      status = add_move(p, mapping, part, (oa_lines){a.start + first * pitch + from, to - from, pitch, end - first});
+  }
+  return status;
+}
+
+static int fail_unnamed(const plan *p, const oa_part *part) {
+  return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
+                 p->function, p->array->name, part->name);
+}
+
+/* Adds what the part and one piece of the array have in common. */
+static int add_common(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines piece) {
+  const oa_lines lines = part->lines;
+  if (oa_lines_disjoint(lines, piece)) return OA_OK;
+  if (oa_lines_contain(lines, piece)) return add_move(p, mapping, part, piece);
+  if (oa_lines_contain(piece, lines)) return add_move(p, mapping, part, lines);
+  const oa_lines one = oa_lines_simplest(piece), other = oa_lines_simplest(lines);
+  if (one.count == 1) return add_clipped(p, mapping, part, lines, one.start, one.start + one.width);
+  if (other.count == 1) return add_clipped(p, mapping, part, piece, other.start, other.start + other.width);
+  return one.pitch == other.pitch ? add_met(p, mapping, part, other, one) : fail_unnamed(p, part);
+}
+
+/* Whether the group has something to move: down, what the device wrote; up, what it has a copy of. */
+static bool matters(const plan *p, const oa_mapping *mapping, const oa_part *part) {
+  const oa_group *group = &mapping->groups[part->group];
+  if (!p->from) return group->valid; /* else it will fetch the host's bytes when it needs them */
+  return group->dirty || (group->escaped && group->valid);
+}
+
+/* Whether the array has every byte of the part. */
+static bool covers(const plan *p, const oa_mapping *mapping, const oa_part *part) {
+  const oa_entrant *e = p->array;
+  if (part->shape && oa_part_is(part, e->array)) return true;
+  if (!e->layout.regular) return false;
+  oa_lines lines = e->lines;
+  lines.start = (int64_t)(e->low - mapping->at.low);
+  const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
+  return oa_lines_contain(lines, part->shape ? (oa_lines){0, hull, hull, 1} : part->lines);
+}
+
+static int plan_part(plan *p, const oa_mapping *mapping, const oa_part *part) {
+  const oa_entrant *e = p->array;
+  const int before = p->move_count;
+  int status = OA_OK;
+  if (covers(p, mapping, part)) {
+    status = add_move(p, mapping, part, part->lines);
+  } else if (part->shape) {
+    status = fail_unnamed(p, part);
+  } else {
+    oa_pieces pieces;
+    oa_lines piece;
+    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, oa_itemsize(e->array->dtype));
+    if (pieces.count > MOST_PIECES) return fail_unnamed(p, part);
+    while (!status && oa_pieces_next(&pieces, &piece)) {
+      piece.start += (int64_t)((uintptr_t)e->array->data - mapping->at.low);
+      status = add_common(p, mapping, part, piece);
+    }
+  }
+  if (!status && p->from && p->move_count > before && mapping->groups[part->group].invalid)
+    return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
+                   p->function, e->name);
+  return status;
+}
+
+/* Adds the moves of one mapping: of each group the part that has all of it, else every part. */
+static int plan_holder(plan *p, holder *h) {
+  const oa_mapping *mapping = h->mapping;
+  int status = OA_OK;
+  h->first = p->move_count;
+  for (int i = 0; i < mapping->part_count && !status; i++) {
+    const oa_part *part = &mapping->parts[i];
+    const int cover = mapping->groups[part->group].cover;
+    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, part))
+      status = plan_part(p, mapping, part);
+  }
+  h->count = p->move_count - h->first;
+  return status;
+}
+
+/* Whether the mapping spans the whole array. */
+static bool has_all(const plan *p, const oa_mapping *mapping) {
+  return mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
+}
+
+/* Finds what has to move, everywhere; refuses before anything does. The holders are seized if it succeeds. */
+static int make_plan(plan *p) {
+  int status = seize_holders(p);
+  if (status) return status;
+  bool whole = false;
+  for (int i = 0; i < p->holder_count; i++) whole |= has_all(p, p->holders[i].mapping);
+  if (!whole) {
+    yield_holders(p);
+    return oa_fail(OA_ERROR_PRESENT,
+                   p->holder_count ? "%s: %s is present only in part; update the array that was lent"
+                                   : "%s: %s is not present on the device; call it inside a region that lends it",
+                   p->function, p->array->name);
+  }
+  for (int i = 0; i < p->holder_count && !status; i++) status = plan_holder(p, &p->holders[i]);
+  if (status) yield_holders(p);
+  return status;
+}
+
+static void free_plan(plan *p) {
+  free(p->holders);
+  free(p->moves);
+}
+
+/* -- moving ---------------------------------------------------------------------------------------------------------- */
+
+/* Moves what was planned of one mapping, and waits for it. Without the lock. */
+static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped) {
+  oa_mapping *mapping = h->mapping;
+  oa_device *device = mapping->device;
+  oa_move *moves = p->moves + h->first;
+  const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
+  void *native = stream->native;
+  int status = OA_OK;
+  if (escaped) status = oa_trace_synchronize_device(device, mapping->serial, "whoever has an array's address");
+  if (status) return status;
+  int64_t begun = p->from ? oa_trace_begin() : oa_trace_begin_up(moves, h->count);
+  if (begun && order) {
+    status = oa_trace_synchronize(device, native, mapping->serial, "calls, before an update");
+    begun = oa_trace_now();
+  }
+  if (!status)
+    status =
+        p->from ? oa_transfer_down(device, native, moves, h->count) : oa_transfer_up(device, native, moves, h->count);
+  const int waited = order ? device->backend->stream_synchronize(device, native) : OA_OK;
+  if (!status) status = waited;
+  if (p->from && !status) status = oa_transfer_settle(device, native, moves, h->count);
+  if (begun) oa_trace_copies(p->from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, device, moves, h->count, NULL, status);
+  oa_transfer_abandon(device, moves, h->count);
+  return status;
+}
+
+/* Moves with the lock, which it frees meanwhile. */
+static int move_holder(const plan *p, const holder *h) {
+  oa_mapping *mapping = h->mapping;
+  oa_stream *stream;
+  int status = oa_stream_borrow(mapping->device, &stream);
+  if (status) return status;
+  if (!(mapping->device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_order(&mapping->uses, stream, !p->from);
+  const bool escaped = mapping->escaped;
+  oa_unlock();
+  if (!status) status = move(p, h, stream, escaped);
+  oa_lock();
+  oa_stream_give_back(stream);
+  return status;
+}
+
+/* Whether the array has every byte of the group. */
+static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
+  for (int i = 0; i < mapping->part_count; i++)
+    if (mapping->parts[i].group == group && !covers(p, mapping, &mapping->parts[i])) return false;
+  return true;
+}
+
+/* Marks what the host and the device have now. */
+static void mark_holder(const plan *p, const holder *h) {
+  oa_mapping *mapping = h->mapping;
+  if (p->from && h->status) return;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    oa_group *group = &mapping->groups[part->group];
+    if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, part)) continue;
+    if (h->status && !group->dirty && part->goes_up) {
+      group->valid = false; /* the host's bytes go up when they are needed */
+    } else if (h->status) {
+      group->invalid = true;
+    } else if (covers_group(p, mapping, part->group)) {
+      group->dirty = group->committed = false;
+      if (!p->from) group->invalid = false;
+    }
+  }
+}
+
+static int update(const char *function, const oa_array *array, int device, bool from, bool only_check) {
+  int status = oa_core_start();
+  if (status) return status;
+  if (!array) return oa_fail_null(function, "array");
+  oa_entrant e = {.array = (oa_array *)array};
+  if ((status = oa_entrant_check(&e, 0))) return oa_fail_in(status, "%s", function);
+  if (!e.layout.size) return OA_OK;
+  plan p = {.function = function, .array = &e, .device = device, .from = from};
+  oa_lock();
+  status = make_plan(&p);
+  if (!status) {
+    oa_saved_error first;
+    for (int i = 0; i < p.holder_count && !only_check; i++) { /* each is tried; the first failure is told */
+      holder *h = &p.holders[i];
+      if (!h->count || (from && status)) continue;
+      h->status = move_holder(&p, h);
+      if (h->status && !status) {
+        status = h->status;
+        oa_error_save(&first);
+      }
+      mark_holder(&p, h);
+    }
+    yield_holders(&p);
+    if (status) oa_error_restore(&first);
+    if (status) oa_fail_in(status, "%s: %s", function, e.name);
+  }
+  oa_unlock();
+  free_plan(&p);
+  return status;
+}
+
+/* -- public ---------------------------------------------------------------------------------------------------------- */
+
+int oa_update_from(const oa_array *array, int device) { return update("update", array, device, true, false); }
+
+int oa_update_to(const oa_array *array, int device) { return update("update", array, device, false, false); }
+
+int oa_update_check(const oa_array *array, int device) { return update("update", array, device, false, true); }
+
+typedef struct search {
+  int device;
+  uintptr_t low, high;
+} search;
+
+static int note_present(oa_present *element, void *data) {
+  const search *s = data;
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  return (s->device < 0 || mapping->device->number == s->device) && element->low <= s->low && s->high <= element->high;
+}
+
+int oa_is_present(const void *data, int64_t nbytes, int device) {
+  if (oa_core_start() || nbytes <= 0) return 0;
+  search s = {.device = device, .low = (uintptr_t)data, .high = (uintptr_t)data + (uintptr_t)nbytes};
+  oa_lock();
+  const int present = oa_present_visit(&oa_table, s.low, s.high, note_present, &s);
+  oa_unlock();
+  return present;
+}

@@ -1,0 +1,323 @@
+"""The devices of this process: where arrays can be lent to.
+
+`host` is always there and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
+
+import numpy as np
+
+from . import _core
+from .display import html_table, plural, size_text
+from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Counters", "Device", "Memory", "Residency", "empty"]
+
+_MAX_SIZE = 2**63 - 1
+_MAX_DIMENSIONS = 64
+_MODES: tuple[Literal["off"], Literal["explicit"], Literal["auto"]] = ("off", "explicit", "auto")
+
+
+class Memory(NamedTuple):
+    """A device's memory in bytes."""
+
+    free: int
+    total: int
+
+
+class Counters(NamedTuple):
+    """What a device has done so far in this process, and what is live on it now."""
+
+    copies_up: int  #: host to device, one for each array or part of one
+    bytes_up: int
+    copies_down: int  #: device to host
+    bytes_down: int
+    allocations: int
+    frees: int
+    mappings: int  #: live entries of the present table
+    regions: int  #: live regions
+    calls: int  #: vendor calls
+    memory_used: int  #: bytes of the device in use now
+    memory_peak: int  #: the most there ever were
+    pinned_bytes: int  #: of host memory pinned for the device
+
+
+class Residency(NamedTuple):
+    """What stays on a device between regions, and what that saved and cost so far in this process."""
+
+    mode: Literal["off", "explicit", "auto"]  #: OFFLOAD_ARGS_RESIDENCY
+    tracking: bool  #: whether writes to host memory can be known here; where not, what stays is sent again
+    kept: int  #: arrays that stay, and are not lent now
+    kept_bytes: int
+    returns: int  #: how often one was lent again and read
+    bytes_spared: int  #: not sent, because the host's were unchanged
+    bytes_resent: int  #: sent again, because they were written or might have been
+    pages_armed: int  #: whose next write is slow
+    pages_written: int  #: armed pages that were written
+    dropped: int  #: arrays given up for want of device memory
+    promoted: int  #: arrays that mode "auto" began to keep
+    demoted: int  #: and gave up, because they were written
+
+    @property
+    def estimated_cost(self) -> float:
+        """Seconds that writes to armed pages have cost the program, at 1.3 microseconds each."""
+        return self.pages_written * 1.3e-6
+
+
+@final
+class Device:
+    """Name one device: "host", "cuda:0" or "sim:0".
+
+    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for what is no
+    name, such as "sim:01".
+    """
+
+    __slots__ = ("_model", "name", "number")
+
+    name: str
+    number: int  #: what the core calls it; valid in this process
+    _model: str
+
+    _opened: ClassVar[dict[int, Device]] = {}
+
+    def __new__(cls, name: str) -> Device:
+        number = _core.device_open(name)
+        known = cls._opened.get(number)
+        if known is not None:
+            return known
+        device = object.__new__(cls)
+        info = _core.device_info(number)
+        object.__setattr__(device, "name", info[0])
+        object.__setattr__(device, "_model", info[2])
+        object.__setattr__(device, "number", number)
+        return cls._opened.setdefault(number, device)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Device: {name} can't be set")
+
+    @classmethod
+    def all(cls) -> tuple[Device, ...]:
+        """List the devices of this machine, GPUs first, the host last; not those for testing."""
+        return (*(cls(f"cuda:{i}") for i in range(_core.device_count("cuda"))), cls("host"))
+
+    @classmethod
+    def default(cls) -> Device:
+        """Return the first GPU, or the host where there is none."""
+        return cls("cuda:0" if _core.device_count("cuda") else "host")
+
+    @classmethod
+    def host(cls) -> Device:
+        """Return the host as a device; its memory is not that of the arrays lent to it."""
+        return cls("host")
+
+    @classmethod
+    def from_index(cls, index: int) -> Device:
+        """Return the GPU of that index.
+
+        Raises DeviceUnavailableError if there are not so many.
+        """
+        return cls(f"cuda:{index}")
+
+    @property
+    def backend(self) -> str:
+        """The part of the name before the colon."""
+        return _core.device_info(self.number)[1]
+
+    @property
+    def model(self) -> str:
+        """What its maker calls it, such as "NVIDIA H200"."""
+        return self._model
+
+    @property
+    def index(self) -> int:
+        """Its number within its backend."""
+        return _core.device_info(self.number)[3]
+
+    @property
+    def memory(self) -> Memory:
+        """Its free and total memory now, in bytes."""
+        return Memory(*_core.device_info(self.number)[5:7])
+
+    @property
+    def driver_version(self) -> int:
+        """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
+        return _core.device_info(self.number)[7]
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """Major and minor version of a GPU's instruction set; (0, 0) for others."""
+        return _core.device_info(self.number)[8:10]
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far."""
+        return Counters(*_core.device_counters(self.number))
+
+    @property
+    def residency(self) -> Residency:
+        """What stays on it between regions.
+
+        Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is none of "auto", "explicit", "off".
+        """
+        mode, tracking, *figures = _core.device_residency(self.number)
+        return Residency(_MODES[mode], bool(tracking), *figures)
+
+    def keep(self, array: NDArray[Any]) -> None:
+        """Let the device memory of an array stay when the regions that lend it end, until release() or its owner's end.
+
+        array: exactly as it will be lent. Nothing moves now. When it is lent again and read, only what was written on
+        the host since is sent, where that is known (docs/residency.md), else all of it. Under want of device memory
+        it is given up, and kept again when it is next lent. Pointers end with their regions all the same.
+
+        Raises DTypeError for an array that can't be lent, ArgumentTypeError for what is no array.
+        """
+        _core.keep(_checked("keep", array), self.number)
+
+    def release(self, array: NDArray[Any]) -> None:
+        """Undo keep(), or resident=True: the memory goes now, or with the regions that use it.
+
+        An array that is not kept is left alone. Raises ArgumentTypeError for what is no array.
+        """
+        _core.release(_checked("release", array), self.number)
+
+    def synchronize(self) -> None:
+        """Wait for all its work, also that of others in this process."""
+        _core.device_synchronize(self.number)
+
+    def trim(self) -> None:
+        """Give idle memory back, once all its work is done: the device's own, and what past copies had pinned.
+
+        Nobody needs to, for want of memory does it too: it is for other programs on the same machine. What stays on
+        the device (keep) stays.
+        """
+        _core.device_trim(self.number)
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
+        return Device, (self.name,)
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, Device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        """Say what it is and what is lent to it."""
+        try:
+            now = self.counters
+        except OffloadError:  # in a forked child
+            return f'Device("{self.name}")'
+        return (
+            f'Device("{self.name}", {self._model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
+            f"{plural('region', now.regions)}, {size_text(now.memory_used)} in use)"
+        )
+
+    def _repr_html_(self) -> str | None:
+        try:
+            now = self.counters
+        except OffloadError:
+            return None
+        rows = [
+            ("model", self._model),
+            ("regions", f"{now.regions}"),
+            ("arrays in them", f"{now.mappings}"),
+            ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),
+            ("copied up", f"{now.copies_up} {plural('copy', now.copies_up)}, {size_text(now.bytes_up)}"),
+            ("copied down", f"{now.copies_down} {plural('copy', now.copies_down)}, {size_text(now.bytes_down)}"),
+            ("calls", f"{now.calls}"),
+        ]
+        return html_table(f'Device("{self.name}")', (), rows)
+
+
+def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(f"Device.{function}: array needs a NumPy array, got {type(array).__name__}")
+    return array
+
+
+def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise the ArgumentError or SizeOverflowError of a shape that no array can have; extents of 0 count as 1."""
+    if any(extent < 0 for extent in shape):
+        raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shape}")
+    if len(shape) > _MAX_DIMENSIONS:
+        raise ArgumentError(f"{function}: shape needs at most {_MAX_DIMENSIONS} extents, got {len(shape)}")
+    nbytes = dtype.itemsize * math.prod(max(extent, 1) for extent in shape)
+    if nbytes > _MAX_SIZE or max(shape, default=0) > _MAX_SIZE:
+        raise SizeOverflowError(
+            f"{function}: shape {shape} of {dtype} needs {nbytes} bytes, which do not fit 64 bits; use less"
+        )
+
+
+def opened() -> tuple[Device, ...]:
+    """List the devices that were used in this process."""
+    return tuple(Device._opened.copy().values())
+
+
+def by_number(number: int) -> Device:
+    """Return the open device of that number."""
+    known = Device._opened.get(number)
+    return known if known is not None else Device(_core.device_info(number)[0])
+
+
+def as_device(device: Device | str) -> Device:
+    """Return the Device that `device=` means.
+
+    Raises DeviceUnavailableError, and ArgumentError for what is neither a Device nor a name.
+    """
+    if isinstance(device, Device):
+        return device
+    return Device(device)
+
+
+def default_number() -> int:
+    """Return the number of the default device; asked once a process."""
+    return Device.default().number
+
+
+def empty(
+    shape: int | Sequence[int],
+    dtype: DTypeLike = np.float64,
+    *,
+    order: Literal["C", "F"] = "C",
+    device: Device | str | None = None,
+) -> NDArray[Any]:
+    """Make an uninitialised NumPy array in pinned memory: copies to and from the device go directly, at its full speed.
+
+    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the
+    host and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again.
+    Bounded by OFFLOAD_ARGS_PINNED_LIMIT.
+
+    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had, and what
+    numpy.dtype raises of what is no dtype.
+    """
+    extents: tuple[int, ...]
+    try:
+        extents = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        try:
+            extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
+        except TypeError:
+            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
+    check_shape("empty", extents, kind)
+    if order not in ("C", "F"):
+        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
+    nbytes = kind.itemsize * math.prod(extents)
+    if nbytes == 0:
+        return np.empty(extents, kind, order)
+    memory = _core.pinned(default_number() if device is None else as_device(device).number, nbytes)
+    return np.frombuffer(memory, kind).reshape(extents, order=order)

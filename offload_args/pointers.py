@@ -1,0 +1,623 @@
+"""DevicePtr: what a region gives for an array. It can be passed to device libraries and nothing else."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
+
+import numpy as np
+
+from . import _core
+from .devices import Device, by_number
+from .display import html_table, size_text
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ExtentError,
+    HostAccessError,
+    HostAttributeError,
+    HostPointerError,
+    OffloadError,
+    SizeOverflowError,
+    StalePointerError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["DevicePtr"]
+
+T_co = TypeVar("T_co", bound=np.generic, covariant=True)
+
+# By oa_dtype.
+DTYPE_NAMES: Final = (
+    "any",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+_MAX_STRIDE: Final = 2**63 - 1
+_BFLOAT16: Final = DTYPE_NAMES.index("bfloat16")
+# DLPack's type codes, by NumPy's kind; bfloat16 has its own.
+_DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_DLPACK_BFLOAT: Final = 4
+_DLPACK_CUDA: Final = 2
+# What a Python number may become without losing anything but precision: kinds in rising order.
+_RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
+
+_DTYPES: dict[int, np.dtype[Any]] = {
+    code: np.dtype(name) for code, name in enumerate(DTYPE_NAMES) if code not in (0, _BFLOAT16)
+}
+
+
+def dtype_of(code: int) -> np.dtype[Any]:
+    """Return the NumPy dtype of an oa_dtype."""
+    dtype = _DTYPES.get(code)
+    if dtype is None:
+        import ml_dtypes  # only who has it can have made such an array
+
+        dtype = _DTYPES[code] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
+
+
+def code_of(dtype: np.dtype[Any]) -> int:
+    """Return the oa_dtype of a NumPy dtype, or -1 if devices can't hold it."""
+    if dtype.isnative and dtype.name in DTYPE_NAMES:
+        return DTYPE_NAMES.index(dtype.name)
+    return -1
+
+
+def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides in bytes of a C-order array with no gaps."""
+    strides: list[int] = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+class DevicePtr(_core.Pointer, Generic[T_co]):
+    """Point to an array, or a part of one, on a device.
+
+    Regions make them; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
+    what would need one raises HostAccessError. After their region everything but `repr`, `live` and what describes
+    them raises StalePointerError. Two are equal if they are the same object.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *arguments: object, **keywords: object) -> Self:
+        raise HostAccessError(
+            "DevicePtr: pointers are made by regions: with offload_args(x) as (dx,), or Scratch(shape, dtype)"
+        )
+
+    # -- what it points to -----------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype[T_co]:
+        """The NumPy dtype of its elements."""
+        return dtype_of(self._code)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents, in elements."""
+        return self._shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances between neighbours in bytes, as they are on the device."""
+        return self._strides
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements, without gaps between them."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def device(self) -> Device:
+        """The device it is on."""
+        return by_number(self._device)
+
+    @property
+    def live(self) -> bool:
+        """Whether its region is still open."""
+        return _core.alive(self)
+
+    @property
+    def ld(self) -> int:
+        """The leading dimension of a matrix, in elements.
+
+        It is the distance between columns of a matrix in Fortran order, and between rows of one in C order, which a
+        column-major library reads as the columns of its transpose. Of a single row or column it is the distance between
+        its elements, which is right for either order: the functions of this package raise it to the number of rows for
+        a matrix that has one column as it is passed. A function from elsewhere may need max(ld, rows) there.
+
+        Raises ArgumentError, a ValueError, if it has not two dimensions or neither order.
+        """
+        if len(self._shape) != 2:
+            raise ArgumentError(
+                f"DevicePtr.ld: needs 2 dimensions, has {len(self._shape)}"
+                + ("; a vector has an increment: strides[0] // dtype.itemsize" if len(self._shape) == 1 else "")
+            )
+        itemsize = self.dtype.itemsize
+        (rows, columns), (down, across) = self._shape, self._strides
+        if rows == columns == 1:
+            return 1
+        if rows and columns and (rows == 1 or columns == 1):
+            step = across if rows == 1 else down
+            if step > 0 and step % itemsize == 0:
+                return step // itemsize
+        elif across == itemsize and down % itemsize == 0 and down // itemsize >= max(columns, 1):
+            return down // itemsize
+        elif down == itemsize and across % itemsize == 0 and across // itemsize >= max(rows, 1):
+            return across // itemsize
+        elif not rows or not columns:  # NumPy may give it strides of 0; this is enough in either order
+            return max(rows, columns, 1)
+        raise ArgumentError(
+            f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
+            "lend np.ascontiguousarray of the array"
+        )
+
+    @property
+    def T(self) -> DevicePtr[T_co]:
+        """The transpose, of the same memory."""
+        return self._view(0, self._shape[::-1], self._strides[::-1])
+
+    # -- parts of it -----------------------------------------------------------------------------------------
+
+    def _view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DevicePtr[T_co]:
+        # offset counts from the first element; the core's from the lowest byte, which differs along reversed axes.
+        if 0 not in shape:
+            reversed_axes = ((n, step) for n, step in zip(self._shape, self._strides, strict=True) if step < 0)
+            offset += sum((1 - n) * step for n, step in reversed_axes)
+        pointer: DevicePtr[T_co] = _core.view(self, offset, shape, strides)
+        return pointer
+
+    def __getitem__(self, key: Any) -> DevicePtr[T_co]:
+        """Point to a part, with bounds of its own: slices, `...`, np.newaxis, and integers that leave a dimension.
+
+        Raises HostAccessError for a key that asks for an element or a copy, IndexError beyond the end.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        for item in keys:
+            if item is not None and item is not Ellipsis and not isinstance(item, slice):
+                if isinstance(item, (bool, np.bool_)) or not isinstance(item, (int, np.integer)):
+                    raise HostAccessError(
+                        f"DevicePtr: can't be indexed with {type(item).__name__}: slices and integers only, for there "
+                        "is no copy; index the host array before lending it"
+                    )
+        taken = sum(item is not None and item is not Ellipsis for item in keys)
+        if taken > len(self._shape) or sum(item is Ellipsis for item in keys) > 1:
+            raise IndexError(f"DevicePtr: {taken} indices for {len(self._shape)} dimensions")
+        if Ellipsis not in keys:
+            keys = (*keys, Ellipsis)
+        offset, axis = 0, 0
+        shape: list[int] = []
+        strides: list[int] = []
+        for item in keys:
+            if item is None:
+                shape.append(1)
+                strides.append(0)
+            elif item is Ellipsis:
+                rest = len(self._shape) - taken
+                shape += self._shape[axis : axis + rest]
+                strides += self._strides[axis : axis + rest]
+                axis += rest
+            else:
+                extent, stride = self._shape[axis], self._strides[axis]
+                if isinstance(item, slice):
+                    start, stop, step = item.indices(extent)
+                    shape.append(len(range(start, stop, step)))
+                    # A step of any size is fine where it leads nowhere, and its product fits 64 bits then.
+                    most = _MAX_STRIDE // max(abs(stride), 1)
+                    strides.append(stride * max(-most, min(step, most)))
+                    offset += start * stride
+                else:
+                    index = int(item)
+                    if not -extent <= index < extent:
+                        raise IndexError(
+                            f"DevicePtr: index {index} is out of bounds for axis {axis} of {extent} elements"
+                        )
+                    offset += (index + extent if index < 0 else index) * stride
+                axis += 1
+        if not shape and (self._shape or key == ()):
+            raise HostAccessError(
+                "DevicePtr: an element can't be read on the host; slice (dx[i:i+1]) to point to it, or use to_host()"
+            )
+        return self._view(offset if 0 not in shape else 0, tuple(shape), tuple(strides))
+
+    def offset(self, n: int) -> DevicePtr[T_co]:
+        """Point to what lies n elements further on, as `p + n` does in C: one dimension, to the end of the memory.
+
+        Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative,
+        ArgumentTypeError if n is no integer.
+        """
+        itemsize = self.dtype.itemsize
+        try:
+            n = operator.index(n)
+        except TypeError:
+            raise ArgumentTypeError(f"DevicePtr.offset: n needs a whole number of elements, got {n!r}") from None
+        if any(stride < 0 for stride in self._strides):
+            raise ArgumentError("DevicePtr.offset: a stride is negative; slice instead")
+        count = _core.query(self)[4] // itemsize
+        if not 0 <= n <= count:
+            raise ExtentError(f"DevicePtr.offset: n needs 0 to {count}, the elements there are, got {n}")
+        return self._view(n * itemsize, (count - n,), (itemsize,))
+
+    def reshape(self, *shape: int | Sequence[int]) -> DevicePtr[T_co]:
+        """Point to the same elements in another shape, in C order: numbers, or one tuple of them; one may be -1.
+
+        Nothing is copied. Raises ArgumentError if the sizes differ, or if the elements don't lie so that strides can
+        name them; ArgumentTypeError for what is no whole number.
+        """
+        new = _extents("DevicePtr.reshape", shape, self._shape)
+        strides = _strides_without_copy(self._shape, self._strides, new, self.dtype.itemsize)
+        if strides is None:
+            raise ArgumentError(
+                f"DevicePtr.reshape: shape {self._shape} with strides {self._strides} can't be had as {new} with no "
+                f"copy: make one, Scratch({self._shape}, np.{self.dtype.name}) and copy_from, and reshape that"
+            )
+        return self._view(0, new, strides)
+
+    # -- what is in it ---------------------------------------------------------------------------------------
+
+    def assign(self, values: object) -> None:
+        """Write host values to the device now.
+
+        values: an array of the same dtype, or a Python number that fits it; broadcast to the pointer's shape. Nothing
+        else is converted.
+
+        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ValueError for a shape that does not
+        fit, DirectionError if it may not be written.
+        """
+        if isinstance(values, DevicePtr):
+            raise HostAccessError("DevicePtr.assign: values are on a device already; use copy_from")
+        array = _values("DevicePtr.assign: values", values, self.dtype)
+        if array.shape != self._shape:
+            array = np.broadcast_to(array, self._shape)
+        _core.assign(self, np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"]))
+
+    def fill(self, value: object) -> None:
+        """Set every element to a number; nothing but the number goes to the device.
+
+        value: a Python number that fits the dtype, or a NumPy scalar of it. It takes its turn as a call does: what was
+        called before sees the old elements.
+
+        Raises DTypeError, ArgumentError for a number beyond the dtype's range, DirectionError if it may not be written.
+        """
+        if isinstance(value, DevicePtr):
+            raise HostAccessError("DevicePtr.fill: value is on a device; use copy_from, or value.to_host()[()]")
+        number = _values("DevicePtr.fill: value", value, self.dtype)
+        if number.shape != ():
+            raise ArgumentError(f"DevicePtr.fill: value needs one number, got shape {number.shape}; use assign(values)")
+        _core.fill(self, number)
+
+    def copy_from(self, source: DevicePtr[Any]) -> None:
+        """Copy another pointer's elements here, on the device.
+
+        source: a pointer of the same dtype, shape and device, with no element in common. It takes its turn as a call
+        does.
+
+        Raises DTypeError, ArgumentError for another shape, WrongDeviceError, AliasError if the two overlap,
+        DirectionError if one may not be read or the other not be written. Slices with steps along two axes count with
+        all that lies between their elements.
+        """
+        if not isinstance(source, DevicePtr):
+            raise HostPointerError(
+                f"DevicePtr.copy_from: source needs a DevicePtr, got {type(source).__name__}; assign(values) writes "
+                "host values"
+            )
+        if source._shape != self._shape:
+            raise ArgumentError(
+                f"DevicePtr.copy_from: source needs shape {self._shape}, got {source._shape}; slice or reshape it"
+            )
+        _core.copy(self, source)
+
+    def to_host(self) -> NDArray[T_co]:
+        """Return the elements as they are on the device now, as a new NumPy array in C order.
+
+        It waits for the calls before. Nothing else changes: the array that was lent keeps its bytes, and what was
+        written still comes down when the region is left.
+
+        Raises DirectionError for an Out that nothing wrote yet, InvalidDataError if a failed call left it undefined.
+        """
+        values: NDArray[T_co] = np.empty(self._shape, self.dtype)
+        _core.read(self, values)
+        return values
+
+    # -- for code outside ------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> int:
+        """The true device address, for code outside: what it does there is not checked.
+
+        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array
+        counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.
+
+        Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed
+        call left it undefined, an Out too.
+        """
+        return _core.address(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self._need_gpu("__cuda_array_interface__")
+        writable = _core.query(self)[1]
+        dtype = self.dtype
+        packed = self._strides == c_strides(self._shape, dtype.itemsize)
+        return {
+            "version": 3,
+            "shape": self._shape,
+            "typestr": dtype.str,
+            "data": (_core.export(self), not writable),
+            "strides": None if packed else self._strides,
+            "stream": None,  # exporting has waited
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's (device type, index)."""
+        self._need_gpu("__dlpack_device__")
+        return _DLPACK_CUDA, self.device.index
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export the memory as a DLPack capsule; it outlives the region.
+
+        The data is there whatever stream the consumer uses. Raises BufferError for what can't be exported: a copy,
+        another device, a read-only pointer to a consumer that does not know of such.
+        """
+        kind, index = self.__dlpack_device__()
+        writable = _core.query(self)[1]
+        versioned = max_version is not None and max_version[0] >= 1
+        if copy:
+            raise BufferError("DevicePtr.__dlpack__: a pointer is exported as it is, never copied")
+        if dl_device is not None and tuple(dl_device) != (kind, index):
+            raise BufferError(f"DevicePtr.__dlpack__: it is on {self.device}, not on DLPack device {dl_device}")
+        if not writable and not versioned:
+            raise BufferError("DevicePtr.__dlpack__: it is read-only, which needs max_version=(1, 0) or later")
+        dtype = self.dtype
+        code = _DLPACK_BFLOAT if self._code == _BFLOAT16 else _DLPACK_CODES[dtype.kind]
+        return _core.dlpack(self, versioned, not writable, kind, index, code, 8 * dtype.itemsize)
+
+    def _need_gpu(self, name: str) -> None:
+        if not self.live:
+            raise StalePointerError(f"DevicePtr.{name}: the pointer belongs to a region that has ended")
+        if self.device.backend != "cuda":
+            raise HostAttributeError(
+                f"DevicePtr.{name}: the pointer is on {self.device}; only memory of GPUs can be exported. Leave the "
+                "region and use the host array"
+            )
+
+    # -- what only the host could do -------------------------------------------------------------------------
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        raise HostAccessError(
+            "DevicePtr: elements can't be written on the host; use assign(values) or fill(value) on a slice, or "
+            "`with update(x):` on the host array"
+        )
+
+    def __array__(self, *arguments: object, **keywords: object) -> NoReturn:
+        raise HostAccessError(
+            "DevicePtr: device memory is no host array; use to_host(), or the array that was lent, after its region"
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **keywords: object) -> NoReturn:
+        raise HostAccessError(
+            f"DevicePtr: np.{ufunc.__name__} runs on the host; use the functions of blas or a vendor's library, or "
+            "to_host()"
+        )
+
+    def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
+        raise HostAccessError(
+            f"DevicePtr: np.{function.__name__} runs on the host; use the functions of blas or a vendor's library, or "
+            "to_host()"
+        )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise HostAccessError(
+            "DevicePtr: can't be pickled or copied: it is valid in its region and process only; copy the host array"
+        )
+
+    def _state(self) -> str:
+        """Say what may be done with it and what became of it: "read-only, sent"; "dead" after its region."""
+        try:
+            _, writable, borrowed, _, _, scratch, valid, written = _core.query(self)
+        except OffloadError:
+            return "dead"
+        state = ("written" if valid else "undefined") if written else "sent" if valid and not scratch else "untouched"
+        if borrowed and not written:
+            state = "borrowed"
+        return state if writable else f"read-only, {state}"
+
+    def _layout(self) -> str:
+        if len(self._shape) != 2:
+            return ""
+        try:
+            return f"ld={self.ld}"
+        except ArgumentError:
+            return f"strides={self._strides}"
+
+    def __repr__(self) -> str:
+        """Say what it points to, where that is and what became of it, or that it is dead."""
+        state = self._state()
+        where = [state] if state == "dead" else [str(self.device), state]
+        parts = [DTYPE_NAMES[self._code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
+        return f"DevicePtr({', '.join(filter(None, parts))})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("dtype", DTYPE_NAMES[self._code]),
+            ("shape", f"{self._shape}"),
+            ("strides", f"{self._strides}"),
+            ("size", size_text(self.nbytes)),
+            ("device", str(self.device)),
+            ("state", self._state()),
+        ]
+        return html_table("DevicePtr", (), rows)
+
+    if not TYPE_CHECKING:  # static checkers see none of these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(np.ndarray, name):
+                raise AttributeError(f"DevicePtr has no attribute {name!r}")
+            remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
+            raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
+
+
+_SUM: Final = "to_host().{} works on a NumPy array of what is there now; blas has asum, nrm2, iamax and dot"
+# What is meant by names that arrays have, where it is not the same name of to_host().
+_INSTEAD: Final = {
+    **{name: _SUM.format(f"{name}()") for name in "sum mean max min std var prod any all argmax argmin".split()},
+    "copy": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
+    "tolist": "to_host().tolist() has the numbers that are there now",
+    "item": "to_host().item() has the number that is there now",
+    "astype": "lend x.astype(dtype), or use to_host().astype(dtype): nothing is converted on a device",
+    "view": "lend x.view(dtype): nothing is reinterpreted on a device",
+    "flatten": "reshape(-1) points to the same elements, to_host().flatten() copies them to the host",
+    "ravel": "reshape(-1) points to the same elements, to_host().ravel() copies them to the host",
+    "flat": "reshape(-1) points to the same elements",
+    "squeeze": "use reshape, or an index of 0 for an axis",
+    "transpose": "use T",
+    "swapaxes": "use T for two axes",
+    "dot": "use blas.dot, blas.gemv or blas.gemm",
+    "resize": "use reshape, or lend an array of that size",
+    "put": "use assign on a slice",
+    "setfield": "use assign on a slice",
+    "itemsize": "use dtype.itemsize",
+    "data": "use address, for code outside",
+    "ctypes": "use address, for code outside",
+}
+
+
+def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return host values as an array of the dtype; nothing but a Python number that fits is converted."""
+    if not isinstance(values, (bool, int, float, complex)):
+        array: NDArray[Any] = np.asarray(values)
+        if array.dtype != dtype:
+            raise DTypeError(
+                f"{what} needs {dtype.name}, got {array.dtype.name}; convert it first: np.asarray(values, "
+                f"dtype=np.{dtype.name})"
+            )
+        return array
+    rank = 0 if isinstance(values, bool) else 1 if isinstance(values, int) else 2 if isinstance(values, float) else 3
+    if rank > _RANKS[dtype.kind]:
+        raise DTypeError(f"{what} needs {dtype.name}, got {type(values).__name__} {values!r}")
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= values <= limits.max:  # type: ignore[operator]
+            raise SizeOverflowError(f"{what} needs {limits.min} to {limits.max} for {dtype.name}, got {values!r}")
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, dtype)
+        overflowed = np.isfinite(complex(values)) and not np.isfinite(array)
+    except OverflowError:  # an int
+        overflowed = True
+    if overflowed:
+        raise SizeOverflowError(f"{what} needs a number that {dtype.name} can hold, got {values!r}")
+    return array
+
+
+def _extents(what: str, given: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the extents that the arguments of reshape mean, of as many elements as shape."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = tuple(given[0])
+    try:
+        new = [operator.index(extent) for extent in given]
+    except TypeError:
+        raise ArgumentTypeError(f"{what}: shape needs whole numbers, got {given!r}") from None
+    size = math.prod(shape)
+    if new.count(-1) == 1 and min(new) == -1:
+        rest = -math.prod(new)
+        if rest and size % rest == 0:
+            new[new.index(-1)] = size // rest
+    if any(extent < 0 for extent in new) or math.prod(new) != size:
+        raise ArgumentError(f"{what}: shape {shape} has {size} elements, which {tuple(given)} can't have")
+    return tuple(new)
+
+
+def _strides_without_copy(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...], itemsize: int
+) -> tuple[int, ...] | None:
+    """Return the strides of the same elements in another shape; None where no strides name them.
+
+    Axes are taken from the left on both sides until as many elements are in each; those of the old one must be one run.
+    """
+    if 0 in new:
+        return c_strides(new, itemsize)
+    old = [(extent, step) for extent, step in zip(shape, strides, strict=True) if extent != 1]
+    found: list[int] = []
+    at = 0
+    while at < len(old):
+        count, step = old[at]
+        at += 1
+        made, first = 1, len(found)
+        while made != count:
+            if made < count and len(found) < len(new):
+                made *= new[len(found)]
+                found.append(0)
+            else:
+                extent, inner = old[at]
+                if step != extent * inner:
+                    return None
+                count, step, at = count * extent, inner, at + 1
+        for axis in reversed(range(first, len(found))):
+            found[axis] = step
+            step *= new[axis]
+    return (*found, *(itemsize for _ in new[len(found) :]))  # what is left are axes of 1
+
+
+def _refuse(name: str, remedy: str) -> None:
+    def refusing(self: DevicePtr[Any], *arguments: object) -> NoReturn:
+        raise HostAccessError(f"DevicePtr: {name} needs the values on the host; {remedy}")
+
+    refusing.__name__ = name
+    refusing.__qualname__ = f"DevicePtr.{name}"
+    setattr(DevicePtr, name, refusing)
+
+
+# Static checkers see none of these, and say so of every use.
+for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
+    for _prefix in ("", "r", "i"):
+        if _prefix + _name != "idivmod":
+            _refuse(f"__{_prefix}{_name}__", "use the functions of blas or a vendor's library, or offset(n)")
+for _name in "lt le gt ge neg pos abs invert round".split():
+    _refuse(f"__{_name}__", "use the functions of blas or a vendor's library")
+for _name in "len iter contains reversed".split():
+    _refuse(f"__{_name}__", "use shape and size, slices, or to_host()")
+for _name in "float int complex index bool".split():
+    _refuse(f"__{_name}__", "use to_host(), or leave the region and read the host array")
+for _name in "copy deepcopy".split():
+    _refuse(f"__{_name}__", "use copy_from into a Scratch, or to_host()")

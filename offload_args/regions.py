@@ -1,0 +1,302 @@
+"""Regions: arrays lent to a device for the duration of a block or of one call."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import math
+import operator
+import os
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from . import _core
+from .arguments import In, InOut, Out, Scratch, dtype_code, is_array, refuse, resolve
+from .devices import Device, as_device, by_number, default_number, empty
+from .display import html_table, size_text, text_table
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    HostAttributeError,
+    PerformanceWarning,
+    RegionError,
+    SizeOverflowError,
+    UnwrittenWarning,
+    raise_status,
+)
+from .libraries import find_and_open, pointer_types
+from .pointers import DevicePtr
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from .tracing import Trace
+
+__all__ = ["Stream", "call", "offload_args", "trace", "update"]
+
+
+def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
+    """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
+
+    The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
+    checksums: also find what went up unchanged, which reads what is copied once more. limit: events kept at most.
+    """
+    from .tracing import Trace
+
+    return Trace(checksums=checksums, limit=limit)
+
+
+def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
+    """Bring what the device wrote of an array to the host now, as OpenMP's `target update from` does.
+
+    array: the array that was lent, or a part of it. device: where it is present, if that is not the only place. What
+    was brought stays, whatever the region does later. The result can be entered to write the array:
+    `with update(x): x[0] = 1` sends it to the device at the end of the block, unless that raises.
+
+    Raises PresentError if no device has the array whole, or one that has some of it can't be sent exactly that; then
+    nothing moves. Raises InvalidDataError if a failed call left it undefined.
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
+    number = -1 if device is None else as_device(device).number
+    _core.update_from(array, number)
+    return Update(array, number)
+
+
+class Update:
+    """An array brought to the host; as a context manager it may be written there, and is sent at the end."""
+
+    __slots__ = ("_core", "_device", "_opened")
+
+    def __init__(self, array: NDArray[Any], device: int) -> None:
+        self._core = array
+        self._device = device
+        self._opened: list[NDArray[Any]] = []
+
+    def __enter__(self) -> NDArray[Any]:
+        _core.update_check(self._core, self._device)  # before the host writes what can't be sent
+        chain: list[NDArray[Any]] = []
+        array: object = self._core
+        while isinstance(array, np.ndarray):
+            chain.append(array)
+            array = array.base
+        if _core.is_lent(self._core):
+            # A view can only follow what it is a view of.
+            for one in reversed(chain):
+                if not one.flags.writeable:
+                    one.setflags(write=True)
+                    self._opened.append(one)
+        return self._core
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                _core.update_to(self._core, self._device)
+        finally:
+            while self._opened:
+                self._opened.pop().setflags(write=False)
+
+
+def call(
+    function: Any,
+    /,
+    *arguments: Any,
+    device: Device | str | None = None,
+    stream: object = None,
+    on_error: Literal["discard", "keep"] = "discard",
+    **keywords: Any,
+) -> Any:
+    """Lend every array among the arguments, call function with pointers in their place, copy back, return its value.
+
+    Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error
+    are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, which is
+    faster for a function that uses each once, and slower for one that does so again and again: open a region for that.
+    Raises what the region and the function raise.
+    """
+    region = offload_args(device=device, stream=stream, on_error=on_error)
+    return region._call(function, arguments, keywords)
+
+
+class offload_args(_core.Region):
+    """Lend arrays to a device for the duration of a block.
+
+        with offload_args(A, x, Out(y)) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+
+    arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
+    `__cuda_array_interface__`, or In, Out, InOut, Scratch of them; a plain array goes up when it is first read, and
+    comes down if it was written. `as` binds a tuple of one DevicePtr an argument, also for a single one. The arrays
+    are read-only on the host meanwhile. A read-only array is never written. But NumPy does not tell a view that was
+    made read-only from a view of an array that is lent already. So inside a region that lends its memory a read-only
+    view may be written, unless that region lends the view too: lend it as In there.
+    device: a Device or its name; None: where the first borrowed argument is, else the first GPU, else the host.
+    stream: an object with `__cuda_stream__` to which the calls go; None: one of the package's own.
+    on_error: if the block raises, "discard" leaves the host arrays as they were, "keep" copies down what is valid.
+    resident: the device memory of these arrays stays when the block ends, as with Device.keep: when one is lent again,
+    only what was written to it on the host since then is sent.
+
+    Where no block fits, such as in the cells of a notebook, open() enters it and returns the tuple, close() leaves it,
+    discard() leaves it as a block does that raises.
+
+    Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
+    `errors`; nothing is lent then.
+    """
+
+    __slots__ = ()
+
+    call = staticmethod(call)
+    trace = staticmethod(trace)
+    empty = staticmethod(empty)
+    update = staticmethod(update)
+
+    def __init__(
+        self,
+        *arrays: Any,
+        device: Device | str | None = None,
+        stream: object = None,
+        on_error: Literal["discard", "keep"] = "discard",
+        resident: bool = False,
+    ) -> None:
+        if on_error not in ("discard", "keep"):
+            raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
+        number = -1 if device is None else as_device(device).number
+        handle = None if stream is None else _stream_handle(stream)
+        self._prepare(arrays, number, handle, on_error == "keep", bool(resident))
+
+    @property
+    def stream(self) -> Stream:
+        """The stream to which the region's calls go, on a GPU: work of other packages is ordered on it.
+
+        Raises RegionError unless the region is open, HostAttributeError on other devices.
+        """
+        self._calls_to()
+        device = self._open_on()
+        if device is not None and device.backend != "cuda":
+            raise HostAttributeError(
+                f"offload_args.stream: the region is on {device}; only GPUs have streams that other packages know"
+            )
+        return Stream(self)
+
+    def _open_on(self) -> Device | None:
+        """Return the device of an open region; None if it is not open."""
+        pointers = self._pointers()
+        if pointers is None:
+            return None
+        number = pointers[0]._device if pointers else self._device
+        return by_number(number if number >= 0 else default_number())
+
+    def _title(self) -> str:
+        device = self._open_on()
+        if device is not None:
+            return f"offload_args on {device}, open"
+        return f"offload_args{f' on {by_number(self._device)}' if self._device >= 0 else ''}, not open"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        arguments = self._arguments
+        pointers: tuple[DevicePtr[Any] | None, ...] = self._pointers() or (None,) * len(arguments)
+        return [
+            (str(position), *_described(argument), pointer._state() if pointer is not None else "")
+            for position, (argument, pointer) in enumerate(zip(arguments, pointers, strict=False), 1)
+        ]
+
+    def __repr__(self) -> str:
+        """Say what is lent, where, how big, in what direction and what became of it."""
+        try:
+            return "\n".join([self._title(), *text_table(self._rows())])
+        except Exception:  # of an argument's own making; a repr never raises
+            return object.__repr__(self)
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return html_table(self._title(), ("", "dtype", "shape", "size", "direction", "state"), self._rows())
+        except Exception:
+            return None
+
+
+@final
+class Stream:
+    """The stream of an open region, as packages take streams that speak `__cuda_stream__`."""
+
+    __slots__ = ("_region",)
+
+    def __init__(self, region: offload_args) -> None:
+        self._region = region
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the protocol's version, 0, and the handle, a cudaStream_t.
+
+        Raises RegionError once the region has ended.
+        """
+        return 0, self._region._calls_to()
+
+    @property
+    def handle(self) -> int:
+        """The handle alone, for those who don't know the protocol: torch.cuda.ExternalStream(region.stream.handle)."""
+        return self._region._calls_to()
+
+    def __repr__(self) -> str:
+        device = self._region._open_on()
+        return f"Stream({'ended' if device is None else device})"
+
+
+def _described(argument: Any) -> tuple[str, str, str, str]:
+    """Return dtype, shape, size and direction of an argument in words."""
+    direction = "by use"
+    if isinstance(argument, (In, Out, InOut)):
+        direction, argument = type(argument).__name__, argument.array
+    elif isinstance(argument, Scratch):
+        direction = "Scratch"
+    dtype, shape = getattr(argument, "dtype", None), getattr(argument, "shape", None)
+    if dtype is None or shape is None:
+        return type(argument).__name__, "", "", direction
+    itemsize = getattr(dtype, "itemsize", 0)
+    size = size_text(math.prod(shape) * itemsize) if itemsize else ""
+    return str(dtype), str(tuple(shape)), size, direction
+
+
+def _stream_handle(stream: object) -> int:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is None:
+        raise ArgumentTypeError(
+            f"offload_args: stream needs an object with __cuda_stream__, got {type(stream).__name__}"
+        )
+    answer = protocol() if callable(protocol) else protocol
+    try:
+        version, handle = map(operator.index, answer)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"offload_args: __cuda_stream__ needs to give two integers, got {answer!r}") from None
+    if version != 0:
+        raise ArgumentError(f"offload_args: stream speaks version {version} of __cuda_stream__, 0 is known")
+    if not 0 <= handle < 2**64:
+        raise SizeOverflowError(f"offload_args: stream needs a handle of 64 bits, got {handle}")
+    return handle
+
+
+_core.setup(
+    ndarray=np.ndarray,
+    pointer=DevicePtr,
+    declared=(In, Out, InOut, Scratch),
+    ctypes=pointer_types(),
+    resolve=resolve,
+    refuse=refuse,
+    dtype_code=dtype_code,
+    raise_status=raise_status,
+    default_device=default_number,
+    packed_warning=PerformanceWarning,
+    unwritten_warning=UnwrittenWarning,
+    entered_error=RegionError,
+    argument_error=ArgumentError,
+    collect=gc.collect,
+    is_array=is_array,
+    load=find_and_open,
+)
+os.register_at_fork(after_in_child=_core.after_fork)
+atexit.register(_core.at_exit)
