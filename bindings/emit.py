@@ -754,7 +754,12 @@ def python_module(library: Library) -> str:
     lines = [f'"""Calls {library.title} on lent arrays: one function each, arguments in the vendor\'s order.', ""]
     lines += [*textwrap.wrap(made_from(library), 104), '"""', ""]
     lines += ["from functools import partial", ""]
-    lines += [f"from ._{name} import ffi, lib", "from .errors import raise_status", "from .libraries import Binding", ""]
+    lines += [
+        f"from ._{name} import ffi, lib",
+        "from .errors import raise_status",
+        "from .libraries import Binding",
+        "",
+    ]
     lines += [f"{constant} = {value}" for constant, value in library.constants.items()] + [""]
     lines += ["_RECORDS = {", *(f'    "{one.name}": "{record(one)}",' for one in library.functions), "}"]
     lines += [f'_binding = Binding("{name}", ffi, lib, _RECORDS)']
