@@ -319,7 +319,10 @@ def test_t39_every_place_tried_is_listed(tmp_path: Path) -> None:
 import sys
 sys.modules["cuda.pathfinder"] = None
 from offload_args import libraries
-libraries._in_system = lambda names, tried: tried.append("the system's linker: knows no " + ", ".join(names)) or iter(())
+def nothing(names, tried):
+    tried.append("the system's linker: knows no " + ", ".join(names))
+    return iter(())
+libraries._in_system = nothing
 try: print("loaded", libraries.load("{name}"))
 except Exception as error: print(type(error).__name__, str(error))
 """
