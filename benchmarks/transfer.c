@@ -10,9 +10,9 @@
  *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a -lcudart -lcublas
  *     -lpthread -ldl -lm */
 #include "transfer/transfer.h"
+#include "base/threads.h"
 #include "device/staging.h"
 #include "device/stream.h"
-#include "base/threads.h"
 #include "offload_args_cublas.h"
 
 #include <cublas_v2.h>

@@ -1,9 +1,9 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
+#include "base/trace.h"
 #include "call/extent.h"
 #include "library/library.h"
 #include "region/region.h"
 #include "region/residency.h"
-#include "base/trace.h"
 
 #include <stdlib.h>
 #include <string.h>

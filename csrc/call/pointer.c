@@ -1,6 +1,6 @@
 /* Pointers: handles and their slots; slices; addresses for code outside. */
-#include "region/region.h"
 #include "base/trace.h"
+#include "region/region.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include "device/device.h"
 
 #include "base/settings.h"
+#include "base/trace.h"
 #include "device/staging.h"
 #include "device/stream.h"
-#include "base/trace.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
 /* Regions: what enters, what is shared, what comes down. */
 #include "region/region.h"
 
+#include "base/trace.h"
+#include "device/staging.h"
 #include "library/library.h"
 #include "region/residency.h"
-#include "device/staging.h"
-#include "base/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Regions, mappings and calls through the public header, on host and sim. */
-#include "device/device.h"
 #include "check.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Libraries that have handles and not all of what cuBLAS has for them. */
-#include "device/device.h"
 #include "check.h"
+#include "device/device.h"
 
 #include <string.h>
 

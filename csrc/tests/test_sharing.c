@@ -1,7 +1,7 @@
 /* Arrays shared by devices, regions and threads: whatever the order of events, no result is lost and no byte that never
  * came up goes down. sim's delay keeps copies on their way; what two threads would do is done in a fixed order. */
-#include "device/device.h"
 #include "check.h"
+#include "device/device.h"
 
 #include <pthread.h>
 #include <stdbool.h>

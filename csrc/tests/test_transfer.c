@@ -1,11 +1,11 @@
 /* The transfer engine: every way that bytes travel, every size around the seams, every failing call, on host and sim (and
  * on cuda where there is one). */
-#include "library/library.h"
-#include "region/region.h"
+#include "check.h"
 #include "device/staging.h"
 #include "device/stream.h"
+#include "library/library.h"
+#include "region/region.h"
 #include "transfer/transfer.h"
-#include "check.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>

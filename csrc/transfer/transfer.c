@@ -1,7 +1,7 @@
 #include "transfer/transfer.h"
 
-#include "device/staging.h"
 #include "base/threads.h"
+#include "device/staging.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

@@ -8,8 +8,8 @@
 #ifndef OA_TRANSFER_H
 #define OA_TRANSFER_H
 
-#include "device/device.h"
 #include "base/lines.h"
+#include "device/device.h"
 
 struct oa_block;
 
