@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import scipy.linalg
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.vendor import Vendor
 from offload_args import InOut, Out, blas, offload_args
 from offload_args.errors import AliasError, ExtentError
 
-Array = NDArray[Any]
 Places = dict[tuple[int, int], int]  # of a matrix's elements (i, j), counted from its pointer
 
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.vendor import DTYPES, REAL, Vendor
 from offload_args import Out, Scratch, blas, offload_args
 from offload_args.errors import AliasError, ArgumentError, StalePointerError
-
-Array = NDArray[Any]
 
 SIZES = [-3, 0, 1, 2, 5, 40]
 INCREMENTS = [0, 1, -1, 2, -2]

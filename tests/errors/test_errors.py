@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import ramp
 from offload_args import Device, In, Out, Scratch, blas, errors, offload_args, testing
 from offload_args.errors import (
     AliasError,
@@ -26,12 +26,6 @@ from offload_args.errors import (
     StalePointerError,
     WrongDeviceError,
 )
-
-Array = NDArray[Any]
-
-
-def ramp(*shape: int, dtype: Any = np.float32) -> Array:
-    return np.arange(1, int(np.prod(shape)) + 1).reshape(shape).astype(dtype)
 
 
 def gemv(library: ModuleType, m: Any, n: Any, alpha: Any, A: Any, lda: Any, x: Any, beta: Any, y: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from helpers.processes import python
 from offload_args import libraries
 from offload_args.errors import LibraryError
 
@@ -352,7 +353,7 @@ with offload_args(x, device="host") as (dx,):
     blas.scal(2.0, dx)
 print(x)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    run = python(code)
     assert (run.stdout, run.stderr) == ("interrupted [1. 1. 1.]\n[2. 2. 2.]\n", "")
 
 
@@ -397,13 +398,7 @@ print(at > 20, code)
 
 def test_t58_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, openblas: str) -> None:
     code = INTERRUPTED.format(tests=str(Path(__file__).parents[1]))
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "OFFLOAD_ARGS_CBLAS": openblas},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = python(code, OFFLOAD_ARGS_CBLAS=openblas)
     assert (ran.stdout, ran.stderr) == ("True 2\n", "")
 
 

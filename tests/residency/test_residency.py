@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.interrupts import at_every_place
 from offload_args import Device, In, InOut, Out, Scratch, blas, empty, offload_args, testing
 from offload_args.devices import Residency
@@ -30,7 +30,6 @@ from offload_args.errors import (
     StalePointerError,
 )
 
-Array = NDArray[Any]
 PAGE = mmap.PAGESIZE
 N = 1 << 18  # float32: 256 pages
 
