@@ -1,4 +1,4 @@
-"""What _core.c offers to the package; nothing of it is public."""
+"""What the extension offers to the package; nothing of it is public."""
 
 from collections.abc import Callable
 from types import TracebackType

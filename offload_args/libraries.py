@@ -69,7 +69,7 @@ _ABBREVIATIONS: Final = {
 def _allocate(function: Callable[..., int], *arguments: Any) -> None:
     """Call what allocates in the core; for want of memory once more, without what garbage holds.
 
-    So are regions entered, in _core.c. Raises what the last call says.
+    So are regions entered, in _core/region.c. Raises what the last call says.
     """
     status = function(*arguments)
     if status == _ERROR_MEMORY:
@@ -196,7 +196,7 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def find_and_open(name: str) -> str:
     """Load a library; returns "" or every place tried and why it did not do.
 
-    The core calls it, through _core.c, the first time that a call needs the library: what it raises is raised there.
+    The core calls it, through _core/library.c, the first time that a call needs the library: what it raises is raised there.
     """
     tried: list[str] = []
     with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
