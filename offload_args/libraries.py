@@ -196,7 +196,8 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def find_and_open(name: str) -> str:
     """Load a library; returns "" or every place tried and why it did not do.
 
-    The core calls it, through _core/library.c, the first time that a call needs the library: what it raises is raised there.
+    The core calls it, through _core/library.c, the first time that a call needs the library, and the call raises what
+    it raises.
     """
     tried: list[str] = []
     with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
