@@ -29,17 +29,12 @@ void release_item(Item *item) {
 }
 
 static int dtype_of(char kind, int itemsize) {
-  switch (kind) {
-    case 'b':
-      return itemsize == 1 ? OA_BOOL : -1;
-    case 'i':
-      return itemsize == 8 ? OA_I64 : itemsize == 4 ? OA_I32 : itemsize == 2 ? OA_I16 : itemsize == 1 ? OA_I8 : -1;
-    case 'u':
-      return itemsize == 8 ? OA_U64 : itemsize == 4 ? OA_U32 : itemsize == 2 ? OA_U16 : itemsize == 1 ? OA_U8 : -1;
-    case 'f':
-      return itemsize == 8 ? OA_F64 : itemsize == 4 ? OA_F32 : itemsize == 2 ? OA_F16 : -1;
-    case 'c':
-      return itemsize == 16 ? OA_C128 : itemsize == 8 ? OA_C64 : -1;
+  switch (kind << 8 | itemsize) {
+#define OA_DTYPE(name, type, nbytes, kind, text) \
+  case kind << 8 | nbytes:                       \
+    return OA_##name;
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
     default:
       return -1;
   }

@@ -172,5 +172,9 @@ int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
+/* Adds the tables of dtypes, statuses and kinds of trace events, and every constant of the core that Python uses, by its C
+ * name. */
+int add_numbers(PyObject *module);
+
 #pragma GCC visibility pop
 #endif
