@@ -24,7 +24,7 @@ from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, roles  # noqa: E402
 from bindings.declarations import entries  # noqa: E402
 
-NAMES = ["cblas", "cublas"]
+NAMES = sorted(path.stem for path in (roles.HERE / "roles").glob("*.toml"))
 Api = dict[str, Any]
 
 
@@ -112,6 +112,23 @@ def test_role_of_an_unknown_parameter_is_refused() -> None:
 def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str, fault: str) -> None:
     api, labels = given("cublas")
     labels["family"]["gemv"]["parameters"][parameter] = label
+    assert fault in faults_of("cublas", api, labels)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("place", "here", "cublas.toml: [find] place is not understood"),
+        (
+            "version",
+            {"call": "f", "gives": "words"},
+            "cublas.toml: [find] version: gives is one of text, parts, number",
+        ),
+    ],
+)
+def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: object, fault: str) -> None:
+    api, labels = given("cublas")
+    labels["find"][key] = value
     assert fault in faults_of("cublas", api, labels)
 
 
