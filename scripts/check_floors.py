@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# What each folder of csrc may use besides itself. Everything may use the public headers.
+# Each folder of csrc with those that it may use besides itself. Everything may use the public headers.
 FLOORS: dict[str, tuple[str, ...]] = {
     "base": (),
     "device": ("base",),
