@@ -24,6 +24,9 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	$(BIN)/codespell
+	$(BIN)/python scripts/check_words.py
+	$(BIN)/python scripts/check_floors.py
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
@@ -59,7 +62,7 @@ $(VENV)/installed: $(COMPILED) | $(BIN)/python
 	$(PIP) install --editable '.[test,demo]'
 	touch $@
 
-# What lint and the C tests need: the requirements without the package, so that neither waits for a build.
+# The requirements of lint and of the C tests without the package, so that neither waits for a build.
 $(VENV)/dev: pyproject.toml | $(BIN)/python
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	  project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
