@@ -9,7 +9,7 @@ COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] c
   bindings/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
-C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*.c benchmarks/*.c)
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c benchmarks/*.c)
 
 .PHONY: demo test lint format ctest sanitize wheel clean
 
@@ -30,7 +30,7 @@ lint: $(VENV)/dev
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
-	cp -r offload_args examples tests/static_types.py build/types
+	cp -r offload_args examples tests/package/static_types.py build/types
 	cp build/types/generated/*.py build/types/generated/*.pyi build/types/offload_args
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
 	cd build/types && for example in examples/*.py static_types.py; do \

@@ -1,16 +1,13 @@
-"""Every bound routine of level 2, of CBLAS on host and sim and of cuBLAS on a GPU, against sums in wider precision."""
+"""The routines of level 2: how each is tested."""
 
 from __future__ import annotations
 
 from itertools import product
 
 import numpy as np
-import pytest
-import reference as ref
-from vendor import Array, Cases, Operand, Routine, Vendor, check, ld, matrix, on_every_device, vector
 
-from offload_args import Device, offload_args
-from offload_args.errors import ExtentError
+from helpers import reference as ref
+from helpers.vendor import Array, Cases, Operand, Routine, ld, matrix, vector
 
 CASES = Cases()
 
@@ -190,30 +187,3 @@ def triangular(r: Routine) -> None:
                 ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
             x.check(what, True)
             A.check(what)
-
-
-@on_every_device(lambda name: name in CASES)
-def test_level_2_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
-    check(CASES, device, name, share)
-
-
-def test_t31_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device: str) -> None:
-    v = Vendor(device)
-    order, no_trans = v.orders[0][1], v.op["N"]
-    A, x, y = np.ones((4, 3), np.float32, order="F"), np.ones(3, np.float32), np.ones(4, np.float32)
-    before = Device(device).counters
-    with offload_args(A, x, y, device=device) as (dA, dx, dy):
-        with pytest.raises(ValueError, match=r"cu?blas\.sgemv: .*lda"):
-            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 3, dx, 1, 0.0, dy, 1)
-        with pytest.raises(ExtentError, match=r"sgemv: A needs 16 elements \(m=4, n=4, lda=4\), has 12"):
-            v.module.sgemv(*order, no_trans, 4, 4, 1.0, dA, 4, dx, 1, 0.0, dy, 1)
-        with pytest.raises(ExtentError, match=r"sgemv: x needs 5 elements \(n=3, incx=2\), has 3"):
-            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 2, 0.0, dy, 1)
-        with pytest.raises(ExtentError, match=r"sgemv: y needs 7 elements \(m=4, incy=-2\), has 4"):
-            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 1, 0.0, dy, -2)
-        with pytest.raises(ExtentError, match=r"sgemv: A needs"):
-            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA[:, :2], 4, dx, 1, 0.0, dy, 1)
-        with pytest.raises(ValueError, match="incx"):
-            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 0, 0.0, dy, 1)
-    after = Device(device).counters
-    assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)

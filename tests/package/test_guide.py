@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import open_or_skip
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "guide.md").read_text()
+from helpers.devices import open_or_skip
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 
 
 def code_of(section: str) -> str:

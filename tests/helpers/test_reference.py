@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference as ref
 from scipy.linalg import blas as scipy_blas
 from scipy.linalg import lapack
+
+from helpers import reference as ref
 
 ALPHA, BETA = 0.5 - 1.25j, -0.75 + 0.25j
 RANDOM = np.random.default_rng(7)

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import ctrl_c
 
 import offload_args as package
+from helpers.interrupts import ctrl_c
 from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, tracing, update
 
 LOOP = """\

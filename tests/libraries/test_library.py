@@ -180,11 +180,10 @@ print(np.sum(arrays), libraries.loaded("{name}").found)
 
 
 def test_an_override_with_32_bit_integers_gives_the_same_results() -> None:
-    folder = Path(__file__).parent
     names = "host and short and (amax or dotc or nrm2 or rotm or dgemv or cgemm or dtrsm)"
-    files = [folder / f"test_vendor_level{level}.py" for level in (1, 2, 3)]
+    file = Path(__file__).parents[1] / "vendor" / "test_routines.py"
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, *files],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, file],
         env={**os.environ, "OFFLOAD_ARGS_CBLAS": with_32_bit_integers()},
         capture_output=True,
         text=True,
@@ -384,7 +383,7 @@ INTERRUPTED = """
 import os, sys
 sys.path.insert(0, {tests!r})
 import numpy as np
-from interrupts import ctrl_c
+from helpers.interrupts import ctrl_c
 from offload_args import blas, libraries, offload_args
 
 def lend_and_scale(x):
@@ -420,7 +419,7 @@ print(at > 20, code)
 
 
 def test_t58_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, openblas: str) -> None:
-    code = INTERRUPTED.format(tests=str(Path(__file__).parent))
+    code = INTERRUPTED.format(tests=str(Path(__file__).parents[1]))
     ran = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "OFFLOAD_ARGS_CBLAS": openblas},

@@ -11,8 +11,8 @@ import sys
 
 import numpy as np
 import pytest
-from driver import registered
 
+from helpers.driver import registered
 from offload_args import Device, Scratch, blas, empty, offload_args, testing
 from offload_args.errors import ArgumentError, BackendError, DeviceMemoryError, SizeOverflowError
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from conftest import open_or_skip
 
+from helpers.devices import open_or_skip
 from offload_args import In, Out, blas, offload_args, testing, update
 from offload_args.errors import DirectionError, InvalidDataError, PresentError
 

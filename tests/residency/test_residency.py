@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import at_every_place
 from numpy.typing import NDArray
 
+from helpers.interrupts import at_every_place
 from offload_args import Device, In, InOut, Out, Scratch, blas, empty, offload_args, testing
 from offload_args.devices import Residency
 from offload_args.errors import (

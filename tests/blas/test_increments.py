@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from vendor import DTYPES, REAL, Vendor
 
+from helpers.vendor import DTYPES, REAL, Vendor
 from offload_args import Out, Scratch, blas, offload_args
 from offload_args.errors import AliasError, ArgumentError, StalePointerError
 

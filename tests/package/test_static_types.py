@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import static_types
+from package import static_types
 
 
 def test_what_static_checkers_are_told_is_so() -> None:

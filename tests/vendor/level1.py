@@ -1,10 +1,11 @@
-"""Every bound routine of level 1, of CBLAS on host and sim and of cuBLAS on a GPU, against sums in wider precision."""
+"""The routines of level 1: how each is tested."""
 
 from __future__ import annotations
 
 import numpy as np
-import reference as ref
-from vendor import Cases, Routine, check, number, on_every_device, vector
+
+from helpers import reference as ref
+from helpers.vendor import Cases, Routine, number, vector
 
 CASES = Cases()
 
@@ -191,8 +192,3 @@ def rotmg(r: Routine) -> None:
             ref.assert_close(H @ before, [new_x1, 0], 12, size, r.dtype, what)
             energy = ref.wide(d1) * before[0] ** 2 + ref.wide(d2) * before[1] ** 2
             ref.assert_close(new_d1 * new_x1**2, energy, 24, energy, r.dtype, what)
-
-
-@on_every_device(lambda name: name in CASES)
-def test_level_1_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
-    check(CASES, device, name, share)

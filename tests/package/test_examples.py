@@ -13,7 +13,7 @@ import pytest
 
 from offload_args import Device, blas, call, demo
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -26,7 +26,7 @@ def test_example_finds_its_own_result_right(
 
 
 def test_the_code_in_the_readme_runs() -> None:
-    text = (Path(__file__).parents[1] / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "README.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     if "cuda:0" not in map(str, Device.all()):  # one part says that it is for a GPU
         code = re.sub(r"\n# The vendor's own.*?\n\n", "\n\n", code, flags=re.DOTALL)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import reference as ref
 from numpy.typing import NDArray
 
+from helpers import reference as ref
 from offload_args import cblas, cublas, offload_args
 
 Array = NDArray[Any]
@@ -253,12 +253,11 @@ SHARES = pytest.mark.parametrize(
 )
 
 
-def on_every_device(names: Callable[[str], bool]) -> Callable[[Callable[..., None]], Any]:
-    """Parametrize a test over (device, name) for every bound function that `names` takes, and over the shares."""
-    pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas) if names(name)]
-    pairs += [("cuda:0", name) for name in bound(cublas) if names(name)]
-    devices = pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])
-    return lambda test: devices(SHARES(test))
+def on_every_device(test: Callable[..., None]) -> Any:
+    """Parametrize a test over (device, name) for every bound function, and over the shares."""
+    pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas)]
+    pairs += [("cuda:0", name) for name in bound(cublas)]
+    return pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])(SHARES(test))
 
 
 def check(cases: Cases, device: str, name: str, share: float) -> None:

@@ -1,13 +1,9 @@
-"""Every bound routine of level 3, of CBLAS on host and sim and of cuBLAS on a GPU, against sums in wider precision."""
+"""The routines of level 3: how each is tested."""
 
 from __future__ import annotations
 
-import reference as ref
-import test_vendor_level1
-import test_vendor_level2
-from vendor import Cases, Operand, Routine, Turn, bound, check, ld, matrix, number, on_every_device
-
-from offload_args import cblas, cublas
+from helpers import reference as ref
+from helpers.vendor import Cases, Operand, Routine, Turn, ld, matrix, number
 
 CASES = Cases()
 
@@ -139,15 +135,3 @@ def triangular(r: Routine) -> None:
             A.check(what)
             if output is not B:
                 B.check(what)
-
-
-@on_every_device(lambda name: name in CASES)
-def test_level_3_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
-    check(CASES, device, name, share)
-
-
-def test_every_bound_routine_has_a_case() -> None:
-    cases = {*test_vendor_level1.CASES, *test_vendor_level2.CASES, *CASES}
-    names = {*bound(cblas), *bound(cublas)}
-    assert sorted(names - cases) == []
-    assert len(names) > 150  # they are found at all

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 from numpy.typing import NDArray
-from vendor import Vendor
 
+from helpers.vendor import Vendor
 from offload_args import InOut, Out, blas, offload_args
 from offload_args.errors import AliasError, ExtentError
 

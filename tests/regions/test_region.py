@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import OwnStream
-from interrupts import at_every_place, ctrl_c
 from numpy.typing import NDArray
 
 import offload_args as package
+from helpers.driver import OwnStream
+from helpers.interrupts import at_every_place, ctrl_c
 from offload_args import (
     Device,
     DevicePtr,

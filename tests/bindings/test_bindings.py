@@ -17,7 +17,7 @@ import pytest
 
 from offload_args import _core
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import __main__ as workshop  # noqa: E402

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference as ref
-from vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, number
 
+from helpers import reference as ref
+from helpers.vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, number
 from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
     AliasError,
