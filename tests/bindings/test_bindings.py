@@ -12,15 +12,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from offload_args import _core
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, roles  # noqa: E402
+from bindings.declarations import entries  # noqa: E402
 
-NAMES = ["cblas", "cublas"]
+NAMES = sorted(path.stem for path in (roles.HERE / "roles").glob("*.toml"))
 Api = dict[str, Any]
 
 
@@ -108,6 +112,23 @@ def test_role_of_an_unknown_parameter_is_refused() -> None:
 def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str, fault: str) -> None:
     api, labels = given("cublas")
     labels["family"]["gemv"]["parameters"][parameter] = label
+    assert fault in faults_of("cublas", api, labels)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("place", "here", "cublas.toml: [find] place is not understood"),
+        (
+            "version",
+            {"call": "f", "gives": "words"},
+            "cublas.toml: [find] version: gives is one of text, parts, number",
+        ),
+    ],
+)
+def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: object, fault: str) -> None:
+    api, labels = given("cublas")
+    labels["find"][key] = value
     assert fault in faults_of("cublas", api, labels)
 
 
@@ -285,3 +306,16 @@ def test_t51_the_c_tests_give_wrong_arguments_to_every_public_function() -> None
     tested = re.findall(r'^    \{"(oa_\w+)", ', tests, re.MULTILINE)
     assert len(declared) > 50
     assert sorted(tested) == sorted(declared)
+
+
+def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
+    stub = (ROOT / "offload_args" / "_core.pyi").read_text()
+    numbers = {name: value for name, value in vars(_core).items() if name.startswith("OA_")}
+    assert sorted(re.findall(r"^(OA_\w+): Final\[int\]$", stub, re.MULTILINE)) == sorted(numbers)
+    assert [numbers[f"OA_{name}"] for name, *_ in entries("dtypes")] == list(range(len(_core.DTYPES)))
+    assert [numbers[name] for name in _core.STATUSES] == list(range(len(_core.STATUSES)))
+    kinds = [numbers[f"OA_TRACE_{kind.upper()}"] for kind in _core.TRACE_KINDS[1:]]
+    assert kinds == list(range(1, len(_core.TRACE_KINDS)))
+    known_to_numpy = [(np.dtype(name), nbytes, kind) for name, _, nbytes, kind in _core.DTYPES if kind]
+    assert len(known_to_numpy) == len(_core.DTYPES) - 2  # less "any" and bfloat16
+    assert all((dtype.itemsize, dtype.kind) == (nbytes, kind) for dtype, nbytes, kind in known_to_numpy)

@@ -119,10 +119,10 @@ from offload_args import libraries
 core = sys.modules["numpy._core._multiarray_umath"] = types.ModuleType("core")
 core.__file__ = {str(core)!r}
 ctypes.CDLL(core.__file__)
-elsewhere = libraries._in_scipy_openblas, libraries._in_system
-libraries._in_scipy_openblas = libraries._in_system = lambda *_: iter(())
+elsewhere = libraries._in_wheel, libraries._in_system
+libraries._in_wheel = libraries._in_system = lambda *_: iter(())
 print(libraries.find_and_open("cblas"))
-libraries._in_scipy_openblas, libraries._in_system = elsewhere
+libraries._in_wheel, libraries._in_system = elsewhere
 print(libraries.load("cblas").found)
 """
     failure, found = run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="").splitlines()
@@ -312,6 +312,29 @@ except Exception as error: print(type(error).__name__, str(error))
     text = run(tmp_path, "cublas", code)
     assert text.startswith(("loaded /", "LibraryError"))
     assert f"loaded {tmp_path}" not in text
+
+
+PARTS = "int cublasGetProperty(int part, int *value) { return *value = part + 3, 0; }"
+NUMBER = "int get_version(int *value) { return *value = 12345, 0; }"
+
+
+@pytest.mark.parametrize(
+    ("source", "asked", "version"),
+    [
+        (PARTS, ("cublasGetProperty", "parts"), "3.4.5"),
+        (PARTS.replace("0; }", "7; }"), ("cublasGetProperty", "parts"), ""),
+        (NUMBER, ("get_version", "number"), "12345"),
+        (NUMBER.replace("get", "scipy_get"), ("get_version", "number"), "12345"),
+        (NUMBER, ("elsewhere", "number"), ""),
+        (NUMBER, ("", ""), ""),
+    ],
+)
+def test_a_library_is_asked_for_its_version_as_its_roles_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, asked: tuple[str, str], version: str
+) -> None:
+    facts = libraries._FACTS["cublas"]._replace(prefixes=("", "scipy_"), version=asked)
+    monkeypatch.setitem(libraries._FACTS, "cublas", facts)
+    assert libraries._version("cublas", str(build(tmp_path, "libmine.so", source))) == version
 
 
 def test_t39_every_place_tried_is_listed(tmp_path: Path) -> None:
