@@ -416,7 +416,7 @@ static void handles_of_callers_streams_are_used_again(void) {
   check_empty();
 }
 
-/* T08: each staged factor is freed while the call that reads it is still to run; the others take its memory. */
+/* Each staged factor is freed while the call that reads it is still to run; the others take its memory. */
 static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
   enum { REGIONS = 3, ROUNDS = 20 };
   float sums[REGIONS] = {0};
@@ -443,7 +443,7 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
   check_empty();
 }
 
-/* T09. A backend that notices the use of one stream. */
+/* A backend that notices the use of one stream. */
 static const oa_backend *real;
 static void *gone;
 

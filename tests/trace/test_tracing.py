@@ -458,7 +458,8 @@ print(made.summary.regions)
 """
 
 
-def test_t24_ctrl_c_while_the_trace_is_told_does_not_stop_it_for_ever() -> None:
+@pytest.mark.promise("T24")
+def test_ctrl_c_while_the_trace_reads_its_queue_does_not_stop_it() -> None:
     ran = python(INTERRUPTED)
     assert (ran.stdout, ran.stderr) == ("KeyboardInterrupt\n1\n", "")
 
@@ -709,7 +710,8 @@ def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
     assert html.count("<table>") == html.count("</table>") >= 3
 
 
-def test_t24_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
+@pytest.mark.promise("T24")
+def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
     sim, x, rounds = testing.sim_device(delay_us=50), np.ones(64), 50
     main, (asked, ask) = threading.get_ident(), os.pipe()
     sent = interrupts = 0
