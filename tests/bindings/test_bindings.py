@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import offload_args
 from offload_args import _core
 
 ROOT = Path(__file__).parents[2]
@@ -301,7 +302,7 @@ def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.Monke
 
 
 def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
-    stub = (ROOT / "offload_args" / "_core.pyi").read_text()
+    stub = Path(offload_args.__file__).with_name("_core.pyi").read_text()
     numbers = {name: value for name, value in vars(_core).items() if name.startswith("OA_")}
     assert sorted(re.findall(r"^(OA_\w+): Final\[int\]$", stub, re.MULTILINE)) == sorted(numbers)
     assert [numbers[f"OA_{name}"] for name, *_ in entries("dtypes")] == list(range(len(_core.DTYPES)))
