@@ -18,11 +18,11 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from .declarations import core_declarations, entries
 from .roles import EXTENTS, HANDLE_FUNCTIONS, HANDLE_MODES, Extent, Function, Library, Parameter
 
-HEADER = Path(__file__).parents[1] / "csrc" / "include" / "offload_args.h"
 C_VALUE = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
-NUMPY = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128", "i32": "int32"}
+NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
 PYTHON = {"f32": "float", "f64": "float", "c64": "complex", "c128": "complex", "i32": "int"}
 WIDTH = 118
 
@@ -593,12 +593,6 @@ def header(library: Library) -> str:
 
 
 # -- cffi --
-
-
-def core_declarations() -> str:
-    """Returns the lines of the core's header between its two marks."""
-    text = HEADER.read_text()
-    return text.split("/* [cffi begin] */")[1].split("/* [cffi end] */")[0]
 
 
 def cffi_sources(libraries: Iterable[Library], out: Path) -> None:
