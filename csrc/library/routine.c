@@ -34,16 +34,3 @@ const oa_routine *oa_routine_find(const char *library_name, const char *name) {
   oa_fail(OA_ERROR_ARGUMENT, "oa_routine_find: %s has no routine \"%s\" in this build", library->name, name);
   return NULL;
 }
-
-int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s, got %lld", function, name, allowed, (long long)value);
-}
-
-int oa_fail_too_large(const char *function, const char *name, int64_t value) {
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes at most 2147483647 here; split the call",
-                 function, name, (long long)value);
-}
-
-int oa_fail_null(const char *function, const char *name) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a host address, got NULL", function, name);
-}
