@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-oa_library *const oa_libraries[] = {NULL};
+const oa_library *const oa_libraries[] = {NULL};
 
 static oa_device *device;
 static int number;
