@@ -27,6 +27,7 @@ lint: $(VENV)/dev
 	$(BIN)/codespell
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_floors.py
+	$(BIN)/python scripts/check_paths.py
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/pre-commit validate-config
 	$(BIN)/python -m bindings --check
