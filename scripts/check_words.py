@@ -46,10 +46,8 @@ ALLOWED: tuple[str, ...] = (
     "CHANGELOG.md",
     "CMakeLists.txt",
     "README.md",
-    "benchmarks/",
     "bindings/",
     "csrc/",
-    "examples/",
     "offload_args/",
     "tests/",
 )
