@@ -29,42 +29,28 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
-/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor) */
 static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
   oa_device_info info;
   if (device == -1 && PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
-  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
-  return Py_BuildValue("sssiiLLiii", info.name, info.backend, info.model, info.index, info.host_calls,
-                       (long long)info.memory_free, (long long)info.memory_total, info.driver_version,
-                       info.compute_major, info.compute_minor);
+  Py_END_ALLOW_THREADS return status == OA_OK ? record_new(RECORD_DEVICE_INFO, &info) : fail(status);
 }
 
-/* (device) -> the fields of oa_counters in their order */
 static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
   oa_counters now;
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_device_get_counters(device, &now);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("LLLLLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
-                       (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
-                       (long long)now.mappings, (long long)now.regions, (long long)now.calls,
-                       (long long)now.memory_used, (long long)now.memory_peak, (long long)now.pinned_bytes);
+  return status == OA_OK ? record_new(RECORD_COUNTERS, &now) : fail(status);
 }
 
-/* (device) -> the fields of oa_residency in their order */
 static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
   oa_residency now;
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_residency_query(device, &now);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("iiLLLLLLLLLL", now.mode, now.tracking, (long long)now.kept, (long long)now.kept_bytes,
-                       (long long)now.returns, (long long)now.bytes_spared, (long long)now.bytes_resent,
-                       (long long)now.pages_armed, (long long)now.pages_written, (long long)now.dropped,
-                       (long long)now.promoted, (long long)now.demoted);
+  return status == OA_OK ? record_new(RECORD_RESIDENCY, &now) : fail(status);
 }
 
 /* (mode, tracking) */

@@ -172,6 +172,17 @@ int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
+/* -- records.c -------------------------------------------------------------------------------------------------------- */
+enum { RECORD_DEVICE_INFO, RECORD_COUNTERS, RECORD_RESIDENCY, RECORD_POINTER_INFO, RECORD_TRACE_EVENT, RECORD_COUNT };
+
+/* Returns a structure of the core as a named tuple; NULL with an exception. */
+PyObject *record_new(int record, const void *structure);
+
+extern const char *const residency_modes[]; /* by oa_residency_mode, then NULL */
+
+int add_records(PyObject *module);
+
+/* -- numbers.c -------------------------------------------------------------------------------------------------------- */
 /* Adds the tables of dtypes, statuses and kinds of trace events, and every constant of the core that Python uses, by its C
  * name. */
 int add_numbers(PyObject *module);
