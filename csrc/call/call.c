@@ -1,9 +1,12 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
+#include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
 #include "library/library.h"
-#include "region/region.h"
+#include "region/change.h"
+#include "region/leave.h"
 #include "region/residency.h"
+#include "region/slot.h"
 
 #include <stdlib.h>
 #include <string.h>

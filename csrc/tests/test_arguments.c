@@ -1,6 +1,6 @@
 /* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
  * that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has every
- * function of the header: tests/test_bindings.py compares the two. */
+ * function of the header: tests/bindings/test_bindings.py compares the two. */
 #include "check.h"
 
 #include <stdlib.h>
