@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, errors, libraries
 from .arguments import In, InOut, Out, Scratch
-from .devices import Device, empty
+from .devices import Device
 from .errors import *  # noqa: F403
+from .memory import empty
 from .pointers import DevicePtr
-from .regions import call, offload_args, trace, update
+from .regions import call, offload_args, update
+from .tracing import trace
 
 if TYPE_CHECKING:
     from . import blas, testing
@@ -63,6 +65,6 @@ def __dir__() -> list[str]:
 
 
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):
-    from .tracing import start_from_environment
+    from .tracing.process import start_from_environment
 
     start_from_environment()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from . import _core
 from .devices import Device, by_number, check_shape
+from .dtypes import c_strides, code_of
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -18,15 +20,13 @@ from .errors import (
     StalePointerError,
     WrongDeviceError,
 )
-from .pointers import DevicePtr, c_strides, code_of
+from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["In", "InOut", "Out", "Scratch"]
 
-_BORROWED: Final = 2
-_READ_ONLY: Final = 1
 _MAX_SIZE: Final = 2**63 - 1
 _MAX_ADDRESS: Final = 2**64 - 1
 _DLPACK_HOST: Final = (1, 3)  # plain and pinned
@@ -216,13 +216,8 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
         raise WrongDeviceError(
             f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
         )
-    flags = _BORROWED | (_READ_ONLY if read_only else 0)
+    flags = _core.OA_BORROWED | (_core.OA_READ_ONLY if read_only else 0)
     return code, shape, strides, address, flags, home.number, stream
-
-
-def dtype_code(array: NDArray[Any]) -> int:
-    """Return the oa_dtype of an array whose dtype is none of NumPy's own, or -1."""
-    return code_of(array.dtype)
 
 
 def refuse(array: NDArray[Any], position: int) -> None:

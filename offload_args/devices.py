@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -16,15 +15,12 @@ from .display import html_table, plural, size_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
-    from numpy.typing import DTypeLike, NDArray
-
-__all__ = ["Counters", "Device", "Memory", "Residency", "empty"]
+__all__ = ["Counters", "Device", "Memory", "Residency"]
 
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
-_MODES: tuple[Literal["off"], Literal["explicit"], Literal["auto"]] = ("off", "explicit", "auto")
 
 
 class Memory(NamedTuple):
@@ -34,38 +30,13 @@ class Memory(NamedTuple):
     total: int
 
 
-class Counters(NamedTuple):
-    """What a device has done so far in this process, and what is live on it now."""
-
-    copies_up: int  #: host to device, one for each array or part of one
-    bytes_up: int
-    copies_down: int  #: device to host
-    bytes_down: int
-    allocations: int
-    frees: int
-    mappings: int  #: live entries of the present table
-    regions: int  #: live regions
-    calls: int  #: vendor calls
-    memory_used: int  #: bytes of the device in use now
-    memory_peak: int  #: the most there ever were
-    pinned_bytes: int  #: of host memory pinned for the device
+Counters = _core.Counters
 
 
-class Residency(NamedTuple):
-    """What stays on a device between regions, and what that saved and cost so far in this process."""
+class Residency(_core.ResidencyFields):
+    """The resident memory of a device, and what it saved and cost so far in this process."""
 
-    mode: Literal["off", "explicit", "auto"]  #: OFFLOAD_ARGS_RESIDENCY
-    tracking: bool  #: whether writes to host memory can be known here; where not, what stays is sent again
-    kept: int  #: arrays that stay, and are not lent now
-    kept_bytes: int
-    returns: int  #: how often one was lent again and read
-    bytes_spared: int  #: not sent, because the host's were unchanged
-    bytes_resent: int  #: sent again, because they were written or might have been
-    pages_armed: int  #: whose next write is slow
-    pages_written: int  #: armed pages that were written
-    dropped: int  #: arrays given up for want of device memory
-    promoted: int  #: arrays that mode "auto" began to keep
-    demoted: int  #: and gave up, because they were written
+    __slots__ = ()
 
     @property
     def estimated_cost(self) -> float:
@@ -96,8 +67,8 @@ class Device:
             return known
         device = object.__new__(cls)
         info = _core.device_info(number)
-        object.__setattr__(device, "name", info[0])
-        object.__setattr__(device, "_model", info[2])
+        object.__setattr__(device, "name", info.name)
+        object.__setattr__(device, "_model", info.model)
         object.__setattr__(device, "number", number)
         return cls._opened.setdefault(number, device)
 
@@ -130,7 +101,7 @@ class Device:
     @property
     def backend(self) -> str:
         """The part of the name before the colon."""
-        return _core.device_info(self.number)[1]
+        return _core.device_info(self.number).backend
 
     @property
     def model(self) -> str:
@@ -140,27 +111,29 @@ class Device:
     @property
     def index(self) -> int:
         """Its number within its backend."""
-        return _core.device_info(self.number)[3]
+        return _core.device_info(self.number).index
 
     @property
     def memory(self) -> Memory:
         """Its free and total memory now, in bytes."""
-        return Memory(*_core.device_info(self.number)[5:7])
+        info = _core.device_info(self.number)
+        return Memory(info.memory_free, info.memory_total)
 
     @property
     def driver_version(self) -> int:
         """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
-        return _core.device_info(self.number)[7]
+        return _core.device_info(self.number).driver_version
 
     @property
     def compute_capability(self) -> tuple[int, int]:
         """Major and minor version of a GPU's instruction set; (0, 0) for others."""
-        return _core.device_info(self.number)[8:10]
+        info = _core.device_info(self.number)
+        return info.compute_major, info.compute_minor
 
     @property
     def counters(self) -> Counters:
         """What it has done so far."""
-        return Counters(*_core.device_counters(self.number))
+        return _core.device_counters(self.number)
 
     @property
     def residency(self) -> Residency:
@@ -168,8 +141,7 @@ class Device:
 
         Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is none of "auto", "explicit", "off".
         """
-        mode, tracking, *figures = _core.device_residency(self.number)
-        return Residency(_MODES[mode], bool(tracking), *figures)
+        return Residency(*_core.device_residency(self.number))
 
     def keep(self, array: NDArray[Any]) -> None:
         """Let the device memory of an array stay when the regions that lend it end, until release() or its owner's end.
@@ -268,7 +240,7 @@ def opened() -> tuple[Device, ...]:
 def by_number(number: int) -> Device:
     """Return the open device of that number."""
     known = Device._opened.get(number)
-    return known if known is not None else Device(_core.device_info(number)[0])
+    return known if known is not None else Device(_core.device_info(number).name)
 
 
 def as_device(device: Device | str) -> Device:
@@ -284,40 +256,3 @@ def as_device(device: Device | str) -> Device:
 def default_number() -> int:
     """Return the number of the default device; asked once a process."""
     return Device.default().number
-
-
-def empty(
-    shape: int | Sequence[int],
-    dtype: DTypeLike = np.float64,
-    *,
-    order: Literal["C", "F"] = "C",
-    device: Device | str | None = None,
-) -> NDArray[Any]:
-    """Make an uninitialised NumPy array in pinned memory: copies to and from the device go directly, at its full speed.
-
-    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the
-    host and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again.
-    Bounded by OFFLOAD_ARGS_PINNED_LIMIT.
-
-    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had, and what
-    numpy.dtype raises of what is no dtype.
-    """
-    extents: tuple[int, ...]
-    try:
-        extents = (operator.index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        try:
-            extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
-        except TypeError:
-            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
-    kind = np.dtype(dtype)
-    if kind.hasobject:
-        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
-    check_shape("empty", extents, kind)
-    if order not in ("C", "F"):
-        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
-    nbytes = kind.itemsize * math.prod(extents)
-    if nbytes == 0:
-        return np.empty(extents, kind, order)
-    memory = _core.pinned(default_number() if device is None else as_device(device).number, nbytes)
-    return np.frombuffer(memory, kind).reshape(extents, order=order)

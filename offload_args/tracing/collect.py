@@ -1,102 +1,76 @@
-"""Seeing it: what was lent, copied, called and waited for, when and why. docs/tracing.md is the guide.
+"""Collecting: fetches the core's events, and hands each to the listeners with the place of its region.
 
-Imported when somebody looks: by `offload_args.trace()`, `python -m offload_args trace`, or the package itself if one
-of OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX is set. The core notes events in a bounded queue;
-they are fetched when a region is left and 50 times a second.
+The core keeps its events in a bounded queue. They are fetched when a region is left and 50 times a second.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
-import json
-import logging
 import os
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from . import _core, regions
-from .arguments import In, InOut, Out, Scratch
-from .devices import by_number, opened
-from .display import plural, rate_text, size_text, time_text
-from .errors import ArgumentError, ForkedError
+from .. import _core
+from ..arguments import In, InOut, Out, Scratch
 from .source import Place, names_as_written
-from .summary import Event, Summary
 
-__all__ = ["Trace"]
+__all__ = ["Listener", "Site", "collector"]
 
-_KINDS = ("", "enter", "leave", "up", "down", "call", "wait", "allocate", "release", "access")
-_ENTER, _LEAVE, _CALL = 1, 2, 5
-_ON, _CHECKSUMS, _REGIONS_ONLY = 1, 2, 4
-_NAME_BYTES = 23  # what the core keeps of an array's name
+REGIONS_ONLY = 4  # a listener's flag beside the core's: it takes no events, only the ends of regions
+_NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # callers noted of a region
 _LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
 _INTERVAL = 0.02  # seconds
-_NOT_THE_USERS = (regions.__file__, contextlib.__file__)
+_REGIONS_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "regions.py")
+_NOT_THE_USERS = (_REGIONS_FILE, contextlib.__file__)
 
 
-class _Site(NamedTuple):
-    places: tuple[Place, ...]
-    names: tuple[str, ...]
+class Site(NamedTuple):
+    """The place where a region was entered."""
+
+    places: tuple[Place, ...]  #: the line, and its callers
+    names: tuple[str, ...]  #: of the arrays, as the source has them
     thread: str
 
 
-class _Raw(NamedTuple):
-    """An event as the core has it."""
+class Listener(Protocol):
+    """A listener takes the events of the whole process."""
 
-    kind: int
-    begun: int
-    ended: int
-    nbytes: int
-    tag: int
-    region: int
-    address: int
-    checksum: int
-    device: int
-    thread: int
-    status: int
-    batch: int
-    packed: int
-    name: str
-    why: str
+    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs, or REGIONS_ONLY
 
+    def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        """Take one event. Runs on any thread, on the traced program's time."""
 
-class _Listener(Protocol):
-    flags: int
+    def entering(self, tag: int, site: Site) -> None:
+        """A region is about to be entered. Runs on the region's thread."""
 
-    def take(self, event: tuple[Any, ...], site: _Site | None) -> None: ...  # the fields of _Raw
-
-    def entering(self, tag: int, site: _Site) -> None: ...
-
-    def left(self, tag: int) -> None: ...
-
-
-# -- collecting ----------------------------------------------------------------------------------------------
+    def left(self, tag: int) -> None:
+        """The region was left, or could not be entered. Runs while any exception may be on its way."""
 
 
 class _Collector:
-    """Who listens, and where the regions were entered."""
+    """The listeners, and the places where regions were entered."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: dict[_Listener, int] = {}  # how often each was added; replaced, never changed
+        self._listeners: dict[Listener, int] = {}  # how often each was added; replaced, never changed
         self._tags = itertools.count(1)
-        self._sites: dict[int, _Site] = {}  # by tag, until the region is left
-        self._regions: dict[int, _Site] = {}  # by the core's number
+        self._sites: dict[int, Site] = {}  # by tag, until the region is left
+        self._regions: dict[int, Site] = {}  # by the core's number
         self._ended: deque[int] = deque()  # regions whose late events may still come
         self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
-        self._unread: deque[tuple[Any, ...]] = deque()  # events that the core has handed out
+        self._unread: deque[_core.TraceEvent] = deque()  # events that the core has handed out
         self._inside: int | None = None  # the thread that collects
         self._stop = threading.Event()
         self.lost = 0
 
-    def add(self, listener: _Listener) -> None:
+    def add(self, listener: Listener) -> None:
         with self._lock:
             first = not self._listeners
             self.collect()  # what came before is none of its business
@@ -106,7 +80,7 @@ class _Collector:
                 self._stop = threading.Event()
                 threading.Thread(target=self._run, args=(self._stop,), name="offload_args trace", daemon=True).start()
 
-    def remove(self, listener: _Listener) -> None:
+    def remove(self, listener: Listener) -> None:
         with self._lock:
             if listener not in self._listeners:
                 return
@@ -169,11 +143,11 @@ class _Collector:
             self._unread.extend(events)
         while self._unread:
             event = self._unread.popleft()
-            kind, region = event[0], event[5]
-            if kind == _ENTER and (entered := self._sites.get(event[4])) is not None:
+            kind, region = event.kind, event.region
+            if kind == _core.OA_TRACE_ENTER and (entered := self._sites.get(event.tag)) is not None:
                 self._regions[region] = entered
             site = self._regions.get(region)
-            if kind == _LEAVE or (kind == _ENTER and event[10]):
+            if kind == _core.OA_TRACE_LEAVE or (kind == _core.OA_TRACE_ENTER and event.status):
                 self._ended.append(region)
                 if len(self._ended) > _LATE:
                     self._regions.pop(self._ended.popleft(), None)
@@ -207,7 +181,7 @@ def _short(name: str) -> bytes:
     return encoded
 
 
-def _site(entered: _core.Region, caller: FrameType | None) -> _Site:
+def _site(entered: _core.Region, caller: FrameType | None) -> Site:
     frame = caller
     while frame is not None and frame.f_code.co_filename in _NOT_THE_USERS and frame.f_back is not None:
         frame = frame.f_back
@@ -217,7 +191,7 @@ def _site(entered: _core.Region, caller: FrameType | None) -> _Site:
         code = frame.f_code
         places.append(Place(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return _Site(tuple(places), names, threading.current_thread().name)
+    return Site(tuple(places), names, threading.current_thread().name)
 
 
 def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]:
@@ -237,448 +211,5 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     return tuple(names)
 
 
-_collector = _Collector()
-os.register_at_fork(after_in_child=_collector.forget)
-
-
-# -- a trace -------------------------------------------------------------------------------------------------
-
-
-class Trace:
-    """Record what happens in a block, or in a process; `offload_args.trace()` makes one.
-
-    checksums: also take the checksum of what is copied, which tells what went up unchanged; it reads the bytes once
-    more. limit: events kept at most; more are counted in left_out.
-    """
-
-    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000) -> None:
-        if limit < 0:
-            raise ArgumentError(f"trace: limit needs 0 or more events, got {limit}")
-        self.flags = _ON | (_CHECKSUMS if checksums else 0)
-        self.begun = 0
-        self.ended = 0
-        self.left_out = 0
-        self._limit = limit
-        self._lost_before = 0
-        self._raw: list[tuple[tuple[Any, ...], _Site | None]] = []
-        self._open: set[int] = set()  # regions whose end is still to come
-        self._events: list[Event] = []
-        self._decoded = 0  # how much of _raw is in _events
-        self._spans: dict[int, Event] = {}  # regions without an end in _events
-        self._devices: dict[int, str] = {}
-        self._watched_before = self._watched_after = (0, 0.0)  # _watched() when it began, and when it ended
-        self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
-        self._threads: dict[int, str] = {}
-
-    def __enter__(self) -> Trace:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Begin to record; a trace records once."""
-        if self.begun:
-            raise ArgumentError("trace: it has begun before; make another one")
-        self.begun = time.monotonic_ns()
-        self._watched_before = _watched()
-        _collector.add(self)
-        _collector.add(_nvtx)
-        self._lost_before = _collector.lost
-
-    def stop(self) -> None:
-        """End it; regions that are still open count as ending now. A second stop does nothing."""
-        if not self.begun or self.ended:
-            return
-        self._watched_after = _watched()
-        self.ended = time.monotonic_ns()
-        _collector.remove(self)
-        _collector.remove(_nvtx)
-        self.left_out += _collector.lost - self._lost_before
-
-    # _Listener
-
-    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
-        # On the traced program's time: what can be done when it is over is done then.
-        kind, begun, region = event[0], event[1], event[5]
-        if begun < self.begun:
-            return
-        if kind == _LEAVE and region in self._open:
-            self._open.discard(region)  # its other end is kept, so this one is
-        elif len(self._raw) >= self._limit:
-            self.left_out += 1
-            return
-        elif kind == _LEAVE:  # it was entered before the trace began
-            return
-        elif kind == _ENTER:
-            self._open.add(region)
-            if site is not None:
-                self._threads.setdefault(event[9], site.thread)
-        self._raw.append((event, site))
-
-    def entering(self, tag: int, site: _Site) -> None:
-        pass
-
-    def left(self, tag: int) -> None:
-        pass
-
-    def _decode(self) -> None:
-        for fields, site in self._raw[self._decoded :]:
-            self._decoded += 1
-            raw = _Raw(*fields)
-            if raw.device not in self._devices:
-                self._devices[raw.device] = by_number(raw.device).name
-            event = Event(
-                kind=_KINDS[raw.kind],
-                begun=raw.begun,
-                ended=raw.ended,
-                name=raw.name,
-                why=raw.why,
-                nbytes=raw.nbytes,
-                device=self._devices[raw.device],
-                thread=raw.thread,
-                region=raw.region,
-                places=site.places if site is not None else (),
-                unchanged=self._unchanged(raw),
-                packed=bool(raw.packed),
-                batch=raw.batch,
-                address=raw.address,
-                failed=_failure(raw),
-            )
-            if raw.kind == _ENTER and not raw.status:
-                names = ", ".join(site.names) if site is not None else ""
-                self._spans[raw.region] = event._replace(kind="region", name=names)
-            self._events.append(event)
-            if raw.kind == _LEAVE and (span := self._spans.pop(raw.region, None)) is not None:
-                self._events.append(span._replace(ended=raw.ended))
-
-    def _unchanged(self, raw: _Raw) -> bool:
-        if not raw.checksum or not raw.address or raw.status:
-            return False
-        key = (raw.device, raw.address, raw.nbytes)
-        last, self._last[key] = self._last.get(key), raw.checksum
-        return _KINDS[raw.kind] == "up" and last == raw.checksum
-
-    # What came of it
-
-    @property
-    def events(self) -> list[Event]:
-        """What is over so far, and the regions that are still open as if they ended now; in the order of their ends."""
-        if self.begun and not self.ended:
-            _collector.collect()
-        self._decode()
-        now = self.ended or time.monotonic_ns()
-        return self._events + [span._replace(ended=now) for span in self._spans.values()]
-
-    @property
-    def summary(self) -> Summary:
-        """What was copied, called and waited for in all, and what to do about it; str() of it is for people."""
-        end = self.ended or time.monotonic_ns()
-        return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
-
-    def __repr__(self) -> str:
-        """Return the summary once it is over; that takes a while where there are many events."""
-        if self.ended:
-            return str(self.summary)
-        state = f"under way, {len(self._raw)} {plural('event', len(self._raw))} so far" if self.begun else "not begun"
-        return f"Trace({state})"
-
-    def _repr_html_(self) -> str | None:
-        return self.summary._repr_html_() if self.ended else None
-
-    def _watching(self) -> tuple[int, float]:
-        """Return how many watched pages were written, and what that cost, as estimated."""
-        after = _watched() if self.begun and not self.ended else self._watched_after
-        return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
-
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
-        pages, seconds = self._watching()
-        document = {
-            "traceEvents": list(_chrome(self.events, self.begun, self._threads)),
-            "displayTimeUnit": "ms",
-            "otherData": {
-                "made by": "offload_args",
-                "events left out": self.left_out,
-                "watched pages written": pages,
-                "seconds that cost, estimated": seconds,
-            },
-        }
-        with open(file, "w", encoding="utf-8") as out:
-            json.dump(document, out)
-
-
-def _watched() -> tuple[int, float]:
-    try:
-        figures = [device.residency for device in opened()]
-    except ForkedError:
-        return 0, 0.0
-    return sum(one.pages_written for one in figures), sum(one.estimated_cost for one in figures)
-
-
-def _failure(raw: _Raw) -> str:
-    if not raw.status:
-        return ""
-    return f"status {raw.status}" if raw.kind == _CALL else _core.status_name(raw.status)
-
-
-# -- the timeline --------------------------------------------------------------------------------------------
-
-
-def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
-    """Yield (thread, lane, event) so that the events of a lane nest or are apart.
-
-    Those of one thread do, but for regions left out of order or on another thread.
-    """
-    stacks: dict[tuple[int, int], list[int]] = {}
-    for event in sorted(events, key=lambda one: (one.begun, -one.ended)):
-        for lane in itertools.count():
-            stack = stacks.setdefault((event.thread, lane), [])
-            while stack and stack[-1] <= event.begun:
-                stack.pop()
-            if not stack or event.ended <= stack[-1]:
-                stack.append(event.ended)
-                yield event.thread, lane, event
-                break
-
-
-def _label(event: Event) -> str:
-    if event.kind == "region":
-        return f"region {event.place}" if event.place else "region"
-    if event.kind in ("up", "down"):
-        return f"{event.kind} {event.name}"
-    if event.kind == "wait":
-        return f"wait: {event.why}"
-    return event.name
-
-
-def _chrome(events: Iterable[Event], begun: int, threads: dict[int, str]) -> Iterator[dict[str, Any]]:
-    process = os.getpid()
-    yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": "offload_args"}}
-    names = {thread.native_id: thread.name for thread in threading.enumerate()} | threads
-    seen: dict[tuple[int, int], int] = {}
-    extra = itertools.count(1 << 30)  # above the system's numbers of threads
-    for thread, lane, event in _lanes(events):
-        if (thread, lane) not in seen:
-            seen[thread, lane] = next(extra) if lane else thread
-            name = names.get(thread) or f"thread {thread}"
-            yield {
-                "ph": "M",
-                "name": "thread_name",
-                "pid": process,
-                "tid": seen[thread, lane],
-                "args": {"name": f"{name} (overlapping)" if lane else name},
-            }
-        yield {
-            "ph": "X",
-            "name": _label(event),
-            "cat": event.kind,
-            "pid": process,
-            "tid": seen[thread, lane],
-            "ts": (event.begun - begun) / 1000,
-            "dur": (event.ended - event.begun) / 1000,
-            "args": _details(event),
-        }
-
-
-def _details(event: Event) -> dict[str, Any]:
-    details: dict[str, Any] = {"device": event.device}
-    if event.region:
-        details["region"] = event.region
-    if event.place:
-        details["place"] = str(event.place)
-    if event.kind == "region":
-        details["arrays"] = event.name
-    if event.kind in ("up", "down"):
-        details["array"] = event.name
-        details["GB/s"] = round(event.rate / 1e9, 3)
-        details["batch"] = event.batch
-        if event.packed:
-            details["packed"] = True
-    if event.kind == "up":
-        details["unchanged"] = event.unchanged
-    if event.nbytes:
-        details["bytes"] = event.nbytes
-    if event.why:
-        details["why"] = event.why
-    if event.failed:
-        details["failed"] = event.failed
-    return details
-
-
-# -- as text -------------------------------------------------------------------------------------------------
-
-
-class _Fallback(logging.StreamHandler[Any]):
-    """Write to stderr in a program that has set up no logging of its own."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not logging.getLogger().handlers:
-            super().emit(record)
-
-
-class _Log:
-    """Tell events to the logger "offload_args" as they are fetched."""
-
-    flags = _ON
-
-    def __init__(self) -> None:
-        self._logger = logging.getLogger("offload_args")
-        if not self._logger.handlers:
-            handler = _Fallback()
-            handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-            self._logger.addHandler(handler)
-        if self._logger.level == logging.NOTSET:
-            self._logger.setLevel(logging.INFO)
-
-    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
-        raw = _Raw(*event)
-        kind = _KINDS[raw.kind]
-        device = by_number(raw.device).name
-        took = (raw.ended - raw.begun) * 1e-9
-        at = f" {site.places[0]}" if site is not None and site.places else ""
-        failed = f", FAILED: {_failure(raw)}" if raw.status else ""
-        if kind == "enter":
-            names = ", ".join(site.names) if site is not None else ""
-            text = f"region {raw.region}{at} on {device}: {names or 'entered'} ({size_text(raw.nbytes)} allocated)"
-        elif kind == "leave":
-            text = f"region {raw.region}{at} left in {time_text(took)}"
-        elif kind in ("up", "down"):
-            rate = rate_text(raw.nbytes, took)
-            text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate}, {raw.why}"
-        elif kind == "call":
-            text = f"call {raw.name} on {device}: {time_text(took)}"
-        elif kind == "wait":
-            text = f"wait on {device}: {time_text(took)}, {raw.why}"
-        else:
-            text = f"{kind} {size_text(raw.nbytes)} on {device}"
-        self._logger.info("%s%s", text, failed)
-
-    def entering(self, tag: int, site: _Site) -> None:
-        pass
-
-    def left(self, tag: int) -> None:
-        pass
-
-
-# -- as NVTX ranges ------------------------------------------------------------------------------------------
-
-
-class _Nvtx:
-    """A range for each region, in the domain "offload_args", where the package nvtx is here.
-
-    Copies and calls have none: a profiler sees the driver's own.
-    """
-
-    flags = _REGIONS_ONLY
-
-    def __init__(self) -> None:
-        self._ranges: dict[int, Any] = {}
-        self._nvtx: Any = None
-
-    def entering(self, tag: int, site: _Site) -> None:
-        if self._nvtx is None:
-            try:
-                import nvtx  # type: ignore[import-untyped,import-not-found,unused-ignore]
-            except ImportError:
-                nvtx = False
-            self._nvtx = nvtx
-        if self._nvtx:
-            message = f"region {site.places[0] if site.places else ''}: {', '.join(site.names)}"
-            self._ranges[tag] = self._nvtx.start_range(message=message, domain="offload_args")
-
-    def left(self, tag: int) -> None:
-        started = self._ranges.pop(tag, None)
-        if started is not None:
-            self._nvtx.end_range(started)
-
-    def take(self, event: tuple[Any, ...], site: _Site | None) -> None:
-        pass
-
-
-_nvtx = _Nvtx()
-
-
-# -- for the whole process -----------------------------------------------------------------------------------
-
-
-def _wanted(variable: str) -> str:
-    value = os.environ.get(variable, "")
-    return "" if value == "0" else value
-
-
-def start_from_environment() -> None:
-    """Begin what OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for; called once, on import."""
-    file = _wanted("OFFLOAD_ARGS_TRACE")
-    listeners: list[_Listener] = []
-    if _wanted("OFFLOAD_ARGS_INFO"):
-        listeners.append(_Log())
-    if _wanted("OFFLOAD_ARGS_NVTX"):
-        listeners.append(_nvtx)
-    for listener in listeners:
-        _collector.add(listener)
-        atexit.register(_collector.remove, listener)
-    if file:
-        _trace_process(os.path.abspath(file.replace("%p", str(os.getpid()))))
-
-
-def _trace_process(file: str) -> None:
-    trace, process = Trace(), os.getpid()
-    trace.start()
-
-    def write() -> None:
-        if os.getpid() != process:  # a forked child
-            return
-        trace.stop()
-        try:
-            trace.save(file)
-        except OSError as error:
-            print(f"offload_args: OFFLOAD_ARGS_TRACE: {error}", file=sys.stderr)
-
-    atexit.register(write)
-
-
-# -- the command ---------------------------------------------------------------------------------------------
-
-
-_RUNNERS = (os.path.join(os.path.dirname(__file__), "__main__.py"), "<frozen runpy>")
-
-
-def run(run_script: Callable[[], object], save: str | None) -> int:
-    """Run a script, traced; print the summary to stderr, for stdout is the script's; return its exit status."""
-    import traceback
-
-    status, me = 0, threading.current_thread()
-    trace = Trace()
-    trace.start()
-    try:
-        run_script()
-    except SystemExit as leaving:
-        code = leaving.code
-        if code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)
-        status = 0 if code is None else code if isinstance(code, int) else 1
-    except BaseException as error:
-        rest = error.__traceback__
-        while rest is not None and rest.tb_frame.f_code.co_filename in (__file__, *_RUNNERS):
-            rest = rest.tb_next
-        traceback.print_exception(type(error), error, rest)
-        status = 1
-    finally:
-        try:
-            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
-                others[0].join()  # as Python itself does at its end
-        except KeyboardInterrupt:
-            status = 1
-        finally:
-            trace.stop()
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
-        sys.stdout.flush()
-    print(f"\n-- offload_args trace\n{trace.summary}", file=sys.stderr)
-    if save is not None:
-        trace.save(save)
-        print(f"timeline: {save} (open it in ui.perfetto.dev)", file=sys.stderr)
-    return status
+collector = _Collector()
+os.register_at_fork(after_in_child=collector.forget)
