@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ._native import ffi, lib
 from ._table import LIBRARIES
-from .dtypes import C_NAMES
 from .errors import LibraryError
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Library", "load", "loaded"]
 
 _OK: Final = 0
-
-
-def pointer_types() -> tuple[Any, ...]:
-    """Return cffi's pointer types by oa_dtype."""
-    return tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES)
 
 
 def _text(pointer: Any) -> str:

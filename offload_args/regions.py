@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 
 from . import _core, errors
+from ._native import ffi
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
+from .dtypes import C_NAMES
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
     HostAttributeError,
     SizeOverflowError,
 )
-from .libraries import find_and_open, pointer_types
 from .memory import empty
 from .pointers import DevicePtr
 from .tracing import trace
@@ -264,15 +265,22 @@ def _stream_handle(stream: object) -> int:
     return handle
 
 
+def _load(library: str) -> str:
+    """Load a vendor library, which the core needs for the first time: libraries.find_and_open()."""
+    from .libraries import find_and_open
+
+    return find_and_open(library)
+
+
 _core.setup(
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
-    ctypes=pointer_types(),
+    ctypes=tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES),
     errors=errors,
     resolve=resolve,
     refuse=refuse,
     is_array=is_array,
-    load=find_and_open,
+    load=_load,
     default_device=default_number,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
