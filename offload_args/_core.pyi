@@ -84,7 +84,7 @@ class DeviceInfo(NamedTuple):
     name: str
     backend: str
     model: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     host_calls: bool
     memory_free: int
     memory_total: int

@@ -308,6 +308,16 @@ def test_t51_the_c_tests_give_wrong_arguments_to_every_public_function() -> None
     assert sorted(tested) == sorted(declared)
 
 
+def test_the_stub_has_the_fields_of_every_record_of_the_extension() -> None:
+    stub = ast.parse((ROOT / "offload_args" / "_core.pyi").read_text())
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    records = {name: one for name, one in vars(_core).items() if isinstance(one, type) and issubclass(one, tuple)}
+    assert len(records) >= 5
+    for name, record in records.items():
+        fields = [line.target.id for line in classes[name].body if isinstance(line, ast.AnnAssign)]  # type: ignore[union-attr]
+        assert fields == list(record._fields), name  # type: ignore[attr-defined]
+
+
 def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
     stub = (ROOT / "offload_args" / "_core.pyi").read_text()
     numbers = {name: value for name, value in vars(_core).items() if name.startswith("OA_")}
