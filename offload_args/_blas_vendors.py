@@ -118,7 +118,7 @@ def vendor_of(device: int) -> _Vendor:
     """
     info = _core.device_info(device)
     for vendor in _VENDORS:
-        if vendor.backend == info.backend or (vendor.backend is None and info.host_calls):
+        if vendor.backend == info.backend or (vendor.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
             known = _made.get(vendor)
             return known if known is not None else _made.setdefault(vendor, vendor())
     raise LibraryError(f"blas: no library of this build runs on {info.name}")

@@ -31,6 +31,9 @@ OA_KEEP: Final[int]
 OA_RESIDENCY_OFF: Final[int]
 OA_RESIDENCY_EXPLICIT: Final[int]
 OA_RESIDENCY_AUTO: Final[int]
+OA_DEVICE_GPU: Final[int]
+OA_DEVICE_HOST_CALLS: Final[int]
+OA_DEVICE_SIMULATED: Final[int]
 OA_TRACE_ON: Final[int]
 OA_TRACE_CHECKSUMS: Final[int]
 OA_ANY: Final[int]
@@ -80,17 +83,23 @@ OA_TRACE_RELEASE: Final[int]
 OA_TRACE_ACCESS: Final[int]
 
 # records.c: named tuples, each by one table in C, with the docs of the fields.
+class BackendInfo(NamedTuple):
+    name: str
+    flags: int
+    dlpack_type: int
+
 class DeviceInfo(NamedTuple):
     name: str
     backend: str
     model: str
     index: int  # type: ignore[assignment]  # hides tuple.index
-    host_calls: bool
+    flags: int
     memory_free: int
     memory_total: int
     driver_version: int
     compute_major: int
     compute_minor: int
+    dlpack_type: int
 
 class Counters(NamedTuple):
     copies_up: int
@@ -216,6 +225,7 @@ def keep(array: NDArray[Any], device: int, /) -> None: ...
 def release(array: NDArray[Any], device: int, /) -> None: ...
 def pinned(device: int, nbytes: int, /) -> Any: ...  # a writable buffer
 def take_postponed() -> BaseException | None: ...
+def backends() -> tuple[BackendInfo, ...]: ...
 def device_open(name: str, /) -> int: ...
 def device_count(backend: str, /) -> int: ...
 def device_info(device: int, /) -> DeviceInfo: ...

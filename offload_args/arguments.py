@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from . import _core
-from .devices import Device, by_number, check_shape
+from .devices import Device, by_number, check_shape, gpu_backend
 from .dtypes import c_strides, code_of
 from .errors import (
     ArgumentError,
@@ -30,7 +30,6 @@ __all__ = ["In", "InOut", "Out", "Scratch"]
 _MAX_SIZE: Final = 2**63 - 1
 _MAX_ADDRESS: Final = 2**64 - 1
 _DLPACK_HOST: Final = (1, 3)  # plain and pinned
-_DLPACK_CUDA: Final = 2
 
 
 class _Declared:
@@ -206,12 +205,11 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
         raise SizeOverflowError(
             f"{where}: {kind} has the address {address} and the stream {stream}: both need 0 to {_MAX_ADDRESS}"
         )
-    index = 0
-    if hasattr(argument, "__dlpack_device__"):
-        found, index = _dlpack_device(argument, where)
-        if found != _DLPACK_CUDA:
-            raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a CUDA GPU")
-    home = Device(f"cuda:{index}")
+    found, index = _dlpack_device(argument, where) if hasattr(argument, "__dlpack_device__") else (None, 0)
+    backend = gpu_backend(found)
+    if backend is None:
+        raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a GPU that can be used here")
+    home = Device(f"{backend}:{index}")
     if device not in (-1, home.number):
         raise WrongDeviceError(
             f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'

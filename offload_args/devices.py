@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ __all__ = ["Counters", "Device", "Memory", "Residency"]
 
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
+_BACKENDS: Final = _core.backends()
+_HOST: Final = next(one.name for one in _BACKENDS if not one.flags & (_core.OA_DEVICE_GPU | _core.OA_DEVICE_SIMULATED))
 
 
 class Memory(NamedTuple):
@@ -52,11 +54,11 @@ class Device:
     name, such as "sim:01".
     """
 
-    __slots__ = ("_model", "name", "number")
+    __slots__ = ("_info", "name", "number")
 
     name: str
     number: int  #: what the core calls it; valid in this process
-    _model: str
+    _info: _core.DeviceInfo  # as it was when the device was opened; only its memory changes
 
     _opened: ClassVar[dict[int, Device]] = {}
 
@@ -68,7 +70,7 @@ class Device:
         device = object.__new__(cls)
         info = _core.device_info(number)
         object.__setattr__(device, "name", info.name)
-        object.__setattr__(device, "_model", info.model)
+        object.__setattr__(device, "_info", info)
         object.__setattr__(device, "number", number)
         return cls._opened.setdefault(number, device)
 
@@ -78,17 +80,18 @@ class Device:
     @classmethod
     def all(cls) -> tuple[Device, ...]:
         """List the devices of this machine, GPUs first, the host last; not those for testing."""
-        return (*(cls(f"cuda:{i}") for i in range(_core.device_count("cuda"))), cls("host"))
+        gpus = [f"{backend}:{i}" for backend in _gpu_backends() for i in range(_core.device_count(backend))]
+        return (*map(cls, gpus), cls(_HOST))
 
     @classmethod
     def default(cls) -> Device:
         """Return the first GPU, or the host where there is none."""
-        return cls("cuda:0" if _core.device_count("cuda") else "host")
+        return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 
     @classmethod
     def host(cls) -> Device:
         """Return the host as a device; its memory is not that of the arrays lent to it."""
-        return cls("host")
+        return cls(_HOST)
 
     @classmethod
     def from_index(cls, index: int) -> Device:
@@ -96,22 +99,27 @@ class Device:
 
         Raises DeviceUnavailableError if there are not so many.
         """
-        return cls(f"cuda:{index}")
+        return cls(f"{gpu_backend()}:{index}")
 
     @property
     def backend(self) -> str:
         """The part of the name before the colon."""
-        return _core.device_info(self.number).backend
+        return self._info.backend
 
     @property
     def model(self) -> str:
         """What its maker calls it, such as "NVIDIA H200"."""
-        return self._model
+        return self._info.model
 
     @property
     def index(self) -> int:
         """Its number within its backend."""
-        return _core.device_info(self.number).index
+        return self._info.index
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU; other devices run the libraries of the CPU."""
+        return bool(self._info.flags & _core.OA_DEVICE_GPU)
 
     @property
     def memory(self) -> Memory:
@@ -122,13 +130,12 @@ class Device:
     @property
     def driver_version(self) -> int:
         """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
-        return _core.device_info(self.number).driver_version
+        return self._info.driver_version
 
     @property
     def compute_capability(self) -> tuple[int, int]:
         """Major and minor version of a GPU's instruction set; (0, 0) for others."""
-        info = _core.device_info(self.number)
-        return info.compute_major, info.compute_minor
+        return self._info.compute_major, self._info.compute_minor
 
     @property
     def counters(self) -> Counters:
@@ -192,7 +199,7 @@ class Device:
         except OffloadError:  # in a forked child
             return f'Device("{self.name}")'
         return (
-            f'Device("{self.name}", {self._model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
+            f'Device("{self.name}", {self._info.model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
             f"{plural('region', now.regions)}, {size_text(now.memory_used)} in use)"
         )
 
@@ -202,7 +209,7 @@ class Device:
         except OffloadError:
             return None
         rows = [
-            ("model", self._model),
+            ("model", self._info.model),
             ("regions", f"{now.regions}"),
             ("arrays in them", f"{now.mappings}"),
             ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),
@@ -230,6 +237,20 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
         raise SizeOverflowError(
             f"{function}: shape {shape} of {dtype} needs {nbytes} bytes, which do not fit 64 bits; use less"
         )
+
+
+def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
+    """List the backends of GPUs in the order of preference: all, or those whose memory DLPack gives that type."""
+    return [one.name for one in _BACKENDS if one.flags & _core.OA_DEVICE_GPU and dlpack_type in (None, one.dlpack_type)]
+
+
+def gpu_backend(dlpack_type: int | None = None) -> str | None:
+    """Return the backend of this machine's GPUs: the first one that has any, else the first one.
+
+    dlpack_type: the type that DLPack gives its memory, if that is known; None is returned if no backend has it.
+    """
+    backends = _gpu_backends(dlpack_type)
+    return next((one for one in backends if len(backends) == 1 or _core.device_count(one)), next(iter(backends), None))
 
 
 def opened() -> tuple[Device, ...]:

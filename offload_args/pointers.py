@@ -38,7 +38,6 @@ _MAX_STRIDE: Final = 2**63 - 1
 # DLPack's type codes, by NumPy's kind; bfloat16 has its own.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_BFLOAT: Final = 4
-_DLPACK_CUDA: Final = 2
 # What a Python number may become without losing anything but precision: kinds in rising order.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
@@ -334,7 +333,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's (device type, index)."""
         self._need_gpu("__dlpack_device__")
-        return _DLPACK_CUDA, self.device.index
+        return self.device._info.dlpack_type, self.device.index
 
     def __dlpack__(
         self,
@@ -365,7 +364,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def _need_gpu(self, name: str) -> None:
         if not self.live:
             raise StalePointerError(f"DevicePtr.{name}: the pointer belongs to a region that has ended")
-        if self.device.backend != "cuda":
+        if not self.device.is_gpu:
             raise HostAttributeError(
                 f"DevicePtr.{name}: the pointer is on {self.device}; only memory of GPUs can be exported. Leave the "
                 "region and use the host array"

@@ -164,7 +164,7 @@ class offload_args(_core.Region):
         """
         self._calls_to()
         device = self._open_on()
-        if device is not None and device.backend != "cuda":
+        if device is not None and not device.is_gpu:
             raise HostAttributeError(
                 f"offload_args.stream: the region is on {device}; only GPUs have streams that other packages know"
             )

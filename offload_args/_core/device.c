@@ -29,9 +29,23 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
+/* () -> a BackendInfo for each backend of this build, those with GPUs first */
+static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0), *row;
+  oa_backend_info info = OA_SIZED(oa_backend_info);
+  for (int i = 0; list != NULL && oa_backend_get_info(i, &info) == OA_OK; i++) {
+    row = record_new(RECORD_BACKEND_INFO, &info);
+    if (row == NULL || PyList_Append(list, row) < 0) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  PyObject *all = list == NULL ? NULL : PyList_AsTuple(list);
+  Py_XDECREF(list);
+  return all;
+}
+
 static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
-  oa_device_info info;
+  oa_device_info info = OA_SIZED(oa_device_info);
   if (device == -1 && PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
   Py_END_ALLOW_THREADS return status == OA_OK ? record_new(RECORD_DEVICE_INFO, &info) : fail(status);
@@ -39,7 +53,7 @@ static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
 
 static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
-  oa_counters now;
+  oa_counters now = OA_SIZED(oa_counters);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_device_get_counters(device, &now);
   return status == OA_OK ? record_new(RECORD_COUNTERS, &now) : fail(status);
@@ -47,7 +61,7 @@ static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument
 
 static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
-  oa_residency now;
+  oa_residency now = OA_SIZED(oa_residency);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_residency_query(device, &now);
   return status == OA_OK ? record_new(RECORD_RESIDENCY, &now) : fail(status);
@@ -95,6 +109,7 @@ static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argume
 }
 
 static PyMethodDef device_functions[] = {
+    {"backends", backends, METH_NOARGS, NULL},
     {"device_open", device_open, METH_O, NULL},
     {"device_count", device_count, METH_O, NULL},
     {"device_info", device_info, METH_O, NULL},

@@ -14,6 +14,7 @@
 #include <structmember.h>
 
 #include "offload_args.h"
+#include "offload_args/testing.h"
 
 /* The files call one another directly, not through a table that another library might change. */
 #pragma GCC visibility push(hidden)
@@ -174,7 +175,15 @@ int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
 /* -- records.c -------------------------------------------------------------------------------------------------------- */
-enum { RECORD_DEVICE_INFO, RECORD_COUNTERS, RECORD_RESIDENCY, RECORD_POINTER_INFO, RECORD_TRACE_EVENT, RECORD_COUNT };
+enum {
+  RECORD_BACKEND_INFO,
+  RECORD_DEVICE_INFO,
+  RECORD_COUNTERS,
+  RECORD_RESIDENCY,
+  RECORD_POINTER_INFO,
+  RECORD_TRACE_EVENT,
+  RECORD_COUNT
+};
 
 /* Returns a structure of the core as a named tuple; NULL with an exception. */
 PyObject *record_new(int record, const void *structure);

@@ -22,18 +22,26 @@ typedef struct {
 #define FLAG(structure, member, doc) {#member, KIND_FLAG, offsetof(structure, member), doc}
 #define MODE(structure, member, doc) {#member, KIND_MODE, offsetof(structure, member), doc}
 
+#define BACKEND(member, doc) FIELD(oa_backend_info, member, doc)
+static const Field backend_info[] = {
+    BACKEND(name, "\"cuda\""),
+    BACKEND(flags, "the sum of its OA_DEVICE_ flags"),
+    BACKEND(dlpack_type, "DLPack's type of its devices; 0: their memory can't be exported"),
+};
+
 #define INFO(member, doc) FIELD(oa_device_info, member, doc)
 static const Field device_info[] = {
     INFO(name, "\"cuda:0\""),
     INFO(backend, "\"cuda\""),
     INFO(model, "the maker's name for it"),
     INFO(index, "within its backend"),
-    FLAG(oa_device_info, host_calls, "whether its libraries run on the CPU"),
+    INFO(flags, "the sum of its OA_DEVICE_ flags"),
     INFO(memory_free, "bytes"),
     INFO(memory_total, "bytes"),
     INFO(driver_version, "0 where there is no driver"),
     INFO(compute_major, "0 on devices that are not GPUs"),
     INFO(compute_minor, ""),
+    INFO(dlpack_type, "DLPack's type of device; 0: its memory can't be exported"),
 };
 
 #define COUNTER(member, doc) FIELD(oa_counters, member, doc)
@@ -110,6 +118,7 @@ static struct {
   int count;
   PyTypeObject *type; /* a subclass of tuple, made by collections.namedtuple */
 } records[] = {
+    [RECORD_BACKEND_INFO] = RECORD("BackendInfo", "_core", "One kind of device of this build.", backend_info),
     [RECORD_DEVICE_INFO] = RECORD("DeviceInfo", "_core", "What a device is, and its memory now.", device_info),
     [RECORD_COUNTERS] = RECORD("Counters", "devices",
                                "What a device has done so far in this process, and what is live on it now.", counters),
