@@ -198,10 +198,8 @@ class Device:
             now = self.counters
         except OffloadError:  # in a forked child
             return f'Device("{self.name}")'
-        return (
-            f'Device("{self.name}", {self._info.model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
-            f"{plural('region', now.regions)}, {size_text(now.memory_used)} in use)"
-        )
+        arrays = f"{now.mappings} {plural('array', now.mappings)} in {now.regions} {plural('region', now.regions)}"
+        return f'Device("{self.name}", {self.model}, {arrays}, {size_text(now.memory_used)} in use)'
 
     def _repr_html_(self) -> str | None:
         try:
@@ -209,7 +207,7 @@ class Device:
         except OffloadError:
             return None
         rows = [
-            ("model", self._info.model),
+            ("model", self.model),
             ("regions", f"{now.regions}"),
             ("arrays in them", f"{now.mappings}"),
             ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),

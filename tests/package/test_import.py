@@ -66,3 +66,9 @@ def test_a_trace_is_imported_when_one_begins() -> None:
     own, others = imported_by("offload_args.tracing.recording")
     assert {".tracing.collect", ".tracing.summary"} <= own
     assert ".tracing.timeline" not in own and "json" not in others
+
+
+def test_a_process_that_only_imported_the_package_may_fork() -> None:
+    code = "import os, offload_args as oa; os.fork() or os._exit(oa.Device.host().counters.calls); print(os.wait()[1])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("0\n", "")
