@@ -1,6 +1,6 @@
 /* Regions, mappings and calls through the public header, on host and sim. */
 #include "check.h"
-#include "device/device.h"
+#include "library/library.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -18,19 +18,22 @@ static int make_handle(void **handle) {
 static int bind_handle(void *handle, void *stream) { return handle == &handles_made && stream ? 0 : 1; }
 static int set_mode(void *handle, int mode) { return handle == &handles_made && mode >= 0 ? 0 : 1; }
 
-static oa_symbol symbols[] = {
-    {"create", (void *)make_handle}, {"bind", (void *)bind_handle}, {"mode", (void *)set_mode}};
-static oa_library counted = {.name = "counted",
-                             .backend = "sim",
-                             .symbols = symbols,
-                             .symbol_count = 3,
-                             .create = 0,
-                             .destroy = -1,
-                             .set_stream = 1,
-                             .get_stream = -1,
-                             .set_pointer_mode = 2,
-                             .get_pointer_mode = -1};
-oa_library *const oa_libraries[] = {&counted, NULL};
+static const char *const symbols[] = {"create", "bind", "mode"};
+static void *addresses[] = {(void *)make_handle, (void *)bind_handle, (void *)set_mode};
+static oa_library_state state;
+static const oa_library counted = {.name = "counted",
+                                   .backend = "sim",
+                                   .symbols = symbols,
+                                   .addresses = addresses,
+                                   .state = &state,
+                                   .symbol_count = 3,
+                                   .create = 0,
+                                   .destroy = -1,
+                                   .set_stream = 1,
+                                   .get_stream = -1,
+                                   .set_pointer_mode = 2,
+                                   .get_pointer_mode = -1};
+const oa_library *const oa_libraries[] = {&counted, NULL};
 
 static int device;
 

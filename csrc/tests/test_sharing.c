@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-oa_library *const oa_libraries[] = {NULL};
+const oa_library *const oa_libraries[] = {NULL};
 
 enum { SLOW = 20000 };       /* microseconds of one operation of a slow device */
 static int one, other, host; /* devices */

@@ -82,8 +82,8 @@ static int any(void *handle) {
   (void)handle;
   return 0;
 }
-void *oa_library_symbol(oa_library *library, int index) {
-  const char *name = library->symbols[index].name;
+void *oa_library_symbol(const oa_library *library, int index) {
+  const char *name = library->symbols[index];
   if (strstr(name, "_64")) return has_wide ? (void *)wide : NULL;
   if (strstr(name, "Zscal")) return (void *)scale;
   if (strstr(name, "Isamax")) return (void *)largest;
