@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* \
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* \
   offload_args/_core/*.[ch] bindings/*.py bindings/*/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
@@ -27,6 +27,9 @@ lint: $(VENV)/dev
 	$(BIN)/codespell
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_floors.py
+	$(BIN)/python scripts/check_paths.py
+	$(BIN)/python scripts/draw_architecture.py --check
+	$(BIN)/pre-commit validate-config
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
@@ -40,6 +43,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/python scripts/draw_architecture.py
 
 # The C tests, once for each set of sanitizers.
 ctest: $(VENV)/dev

@@ -18,7 +18,7 @@ def cffi_sources(libraries: Iterable[Library], out: Path) -> None:
 
     core = FFI()
     core.cdef(core_declarations())
-    core.set_source("offload_args._native", '#include "offload_args.h"', py_limited_api=True)
+    core.set_source("offload_args._native", '#include "offload_args/testing.h"', py_limited_api=True)
     modules = [(core, out / "_native.c")]
     for library in libraries:
         own = FFI()

@@ -46,7 +46,7 @@ static int fail_too_large(const oa_routine *routine, const oa_value *values) {
 /* Returns what is wrong with where an operand is, or OA_OK. */
 static int check_place(const oa_routine *routine, const char *name, const void *pointer) {
   const oa_library *library = routine->library;
-  oa_pointer_info info;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   int status = oa_pointer_query(pointer, &info);
   const oa_device *device = status ? NULL : oa_device_of(info.device);
   if (!device) return oa_fail_in(status ? status : OA_ERROR_DEVICE, "%s: %s", routine->function, name);

@@ -30,7 +30,7 @@ static inline const oa_library_state *oa_library_state_of(const oa_library *libr
 static inline bool oa_library_works_on(const oa_library *library, const oa_device *device) {
   const oa_library_state *state = oa_library_state_of(library);
   if (state->backend) return state->backend == device->backend;
-  return !state->unknown && (device->backend->flags & OA_HOST_CALLS);
+  return !state->unknown && (device->backend->flags & OA_DEVICE_HOST_CALLS);
 }
 
 /* Returns the library of this name; NULL with the error of `function` set if this build has none. */

@@ -2,7 +2,7 @@
 #ifndef OFFLOAD_ARGS_ROUTINE_H
 #define OFFLOAD_ARGS_ROUTINE_H
 
-#include "offload_args.h"
+#include "offload_args/shim.h"
 
 #ifdef __cplusplus
 extern "C" {
