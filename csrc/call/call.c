@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const dtype_names[] = {"any",     "bool",    "int8",      "int16",     "int32",   "int64",
-                                          "uint8",   "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
-                                          "float32", "float64", "complex64", "complex128"};
-
 /* -- extents -- */
 
 static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
@@ -75,7 +71,8 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
   if (!library) return OA_OK;
-  if (library->backend ? strcmp(library->backend, device->backend->name) == 0 : device->backend->flags & OA_HOST_CALLS)
+  if (library->backend ? strcmp(library->backend, device->backend->name) == 0
+                       : device->backend->flags & OA_DEVICE_HOST_CALLS)
     return OA_OK;
   return fail_device(call, o, device);
 }
@@ -434,7 +431,7 @@ static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *
   *status = (unsigned)o->dtype >= OA_DTYPE_COUNT
                 ? oa_fail_operand(call, o)
                 : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
-                          dtype_names[o->dtype], dtype_names[slot->dtype]);
+                          oa_dtype_name(o->dtype), oa_dtype_name(slot->dtype));
   return NULL;
 }
 
