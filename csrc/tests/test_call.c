@@ -49,7 +49,7 @@ static oa_call sum_of(oa_operand *operands, int count) {
 
 static void a_call_takes_as_many_operands_as_it_has(int count) {
   oa_operand operands[MOST];
-  oa_counters before = {.size = sizeof before}, after = {.size = sizeof after};
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   enter(count);
   CHECK_OK(oa_device_get_counters(device, &before));
   oa_call call = sum_of(operands, count);
@@ -69,7 +69,7 @@ static void a_call_takes_as_many_operands_as_it_has(int count) {
 /* The last of them are checked as the first are; what is refused moves nothing and pins nothing. */
 static void the_last_of_many_operands_is_checked(void) {
   oa_operand operands[MOST];
-  oa_counters before = {.size = sizeof before}, after = {.size = sizeof after};
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   enter(MOST);
   CHECK_OK(oa_device_get_counters(device, &before));
   oa_call call = sum_of(operands, MOST);
@@ -93,7 +93,7 @@ int main(void) {
     CHECK_OK(oa_device_open(devices[d], &device));
     for (int i = 0; i < 6; i++) a_call_takes_as_many_operands_as_it_has(counts[i]);
     the_last_of_many_operands_is_checked();
-    oa_counters end = {.size = sizeof end};
+    oa_counters end = OA_SIZED(oa_counters);
     CHECK_OK(oa_device_get_counters(device, &end));
     CHECK(end.regions == 0 && end.mappings == 0);
   }
