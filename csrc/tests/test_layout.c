@@ -108,21 +108,6 @@ static void touch(void *data, int64_t number, int64_t place) {
   t->places[number] = place;
 }
 
-/* Each piece's bytes, once each, are those of the array. */
-static bool pieces_are_the_array(const array *a, const touched *t) {
-  static char seen[2 * MEMORY];
-  memset(seen, 0, sizeof seen);
-  oa_pieces pieces;
-  oa_lines lines;
-  oa_pieces_start(&pieces, a->ndim, a->shape, a->strides, a->itemsize);
-  while (oa_pieces_next(&pieces, &lines))
-    for (int64_t i = 0; i < lines.count; i++)
-      for (int64_t j = 0; j < lines.width; j++) seen[MEMORY + lines.start + i * lines.pitch + j] = 1;
-  for (int i = 0; i < 2 * MEMORY; i++)
-    if (!CHECK(seen[i] == (t->times[i] > 0))) return false;
-  return true;
-}
-
 /* A part of the elements in C order, there and back. */
 static bool gathered_elements_are_those_of_c_order(const array *a, const touched *t, int64_t size) {
   static unsigned char memory[2 * MEMORY], back[2 * MEMORY], packed[1024 * 16];
@@ -168,7 +153,6 @@ static void layouts_are_those_of_the_elements(void) {
       for (int64_t i = 0; i < size; i++)
         if (!CHECK((t.places[i] - layout.low) % a.itemsize == 0)) return;
     }
-    if (!pieces_are_the_array(&a, &t)) return;
     if (!twice && size && !gathered_elements_are_those_of_c_order(&a, &t, size)) return;
     regular += layout.regular && size;
     overlapping += layout.overlapping;
