@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def offload_args/_core/*.[ch] \
-  bindings/*.py bindings/*/*.toml bindings/*/*.json)
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* \
+  offload_args/_core/*.[ch] bindings/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
-C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] offload_args/_core/*.[ch] tests/*.c benchmarks/*.c)
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c benchmarks/*.c)
 
 .PHONY: demo test lint format ctest sanitize wheel clean
 
@@ -24,10 +24,13 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	$(BIN)/codespell
+	$(BIN)/python scripts/check_words.py
+	$(BIN)/python scripts/check_floors.py
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
-	cp -r offload_args examples tests/static_types.py build/types
+	cp -r offload_args examples tests/package/static_types.py build/types
 	cp build/types/generated/*.py build/types/generated/*.pyi build/types/offload_args
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
 	cd build/types && for example in examples/*.py static_types.py; do \
@@ -59,7 +62,7 @@ $(VENV)/installed: $(COMPILED) | $(BIN)/python
 	$(PIP) install --editable '.[test,demo]'
 	touch $@
 
-# What lint and the C tests need: the requirements without the package, so that neither waits for a build.
+# The requirements of lint and of the C tests without the package, so that neither waits for a build.
 $(VENV)/dev: pyproject.toml | $(BIN)/python
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	  project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \

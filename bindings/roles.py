@@ -48,6 +48,9 @@ HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 SIZE_TYPES = {"int", "int64_t", "blasint"}
+# What [find] may say, and what stands where it does not: how a library is found and asked for its version.
+FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
+VERSION_GIVES = ("text", "parts", "number")
 # How many arguments each extent takes, and which of them are the sizes of the operand.
 EXTENTS = {
     "vector": ((2,), (0,)),
@@ -149,6 +152,7 @@ class Library:
     row_major: tuple[str, int] | None
     constants: dict[str, int]
     functions: list[Function]
+    find: dict[str, Any]
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -343,6 +347,17 @@ class _Reader:
                 self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
         return groups
 
+    def find(self) -> dict[str, Any]:
+        """Returns how Python finds the library, with a value for every key."""
+        given = dict(self.roles.get("find", {}))
+        version = given.pop("version", {"call": "", "gives": ""})
+        if version["gives"] not in ("", *VERSION_GIVES):
+            known = ", ".join(VERSION_GIVES)
+            self.faults.append(f"{self.name}.toml: [find] version: gives is one of {known}, not {version['gives']!r}")
+        found = {key: given.pop(key, empty) for key, empty in FIND.items()}
+        self.faults += [f"{self.name}.toml: [find] {key} is not understood" for key in given]
+        return found | {"version": (version["call"], version["gives"])}
+
     def library(self) -> Library:
         settings = self.settings
         functions = self.functions()
@@ -358,6 +373,7 @@ class _Reader:
         codes = sorted((value, key) for key, value in self.api["enums"].get(status, {}).items()) if status else []
         row_major = settings.get("row_major")
         not_bound = self.left_over(functions)
+        find = self.find()
         if self.faults:
             raise RolesError(self.faults)
         if handle:
@@ -378,6 +394,7 @@ class _Reader:
             row_major=(row_major["parameter"], self.all_constants[row_major["value"]]) if row_major else None,
             constants=dict(sorted(self.constants.items(), key=lambda item: item[0])),
             functions=functions,
+            find=find,
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )

@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library; `cublas`, `cblas`, `blas` and `testing` are imported when
-first used.
+Importing this needs no GPU and loads no vendor library. `blas`, `testing` and the modules of the vendor libraries are
+imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .pointers import DevicePtr
 from .regions import call, offload_args, trace, update
 
 if TYPE_CHECKING:
-    from . import blas, cblas, cublas, testing
+    from . import blas, testing
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "cblas", "cublas", "testing")
+_LAZY = ("blas", "testing", *libraries.NAMES)
 
 __all__ = [
     "Device",
@@ -38,8 +38,6 @@ __all__ = [
     "Scratch",
     "blas",
     "call",
-    "cblas",
-    "cublas",
     "empty",
     "errors",
     "libraries",
@@ -49,6 +47,7 @@ __all__ = [
     "update",
 ]
 __all__ += errors.__all__
+__all__.extend(libraries.NAMES)
 
 
 def __getattr__(name: str) -> Any:

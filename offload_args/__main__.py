@@ -42,7 +42,7 @@ def collect() -> dict[str, Any]:
     except OffloadError as error:
         found["devices"] = [_device(Device.host())]
         found["devices_error"] = str(error)
-    found["libraries"] = [_library(name) for name in ("cublas", "cblas")]
+    found["libraries"] = [_library(name) for name in libraries.NAMES]
     return found
 
 

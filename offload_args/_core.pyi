@@ -1,8 +1,8 @@
-"""What _core.c offers to the package; nothing of it is public."""
+"""What the extension offers to the package; nothing of it is public."""
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,73 @@ from numpy.typing import NDArray
 from .pointers import DevicePtr
 
 VERSION: str
+
+# numbers.c: the core's own, by their names in C.
+DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, that of the C type, bytes, NumPy's kind or ""
+STATUSES: Final[tuple[str, ...]]
+TRACE_KINDS: Final[tuple[str, ...]]
+OA_BY_USE: Final[int]
+OA_IN: Final[int]
+OA_OUT: Final[int]
+OA_INOUT: Final[int]
+OA_SCRATCH: Final[int]
+OA_READ_ONLY: Final[int]
+OA_BORROWED: Final[int]
+OA_RESIDENT: Final[int]
+OA_OWNED: Final[int]
+OA_COMMIT: Final[int]
+OA_DISCARD: Final[int]
+OA_KEEP: Final[int]
+OA_RESIDENCY_OFF: Final[int]
+OA_RESIDENCY_EXPLICIT: Final[int]
+OA_RESIDENCY_AUTO: Final[int]
+OA_TRACE_ON: Final[int]
+OA_TRACE_CHECKSUMS: Final[int]
+OA_ANY: Final[int]
+OA_BOOL: Final[int]
+OA_I8: Final[int]
+OA_I16: Final[int]
+OA_I32: Final[int]
+OA_I64: Final[int]
+OA_U8: Final[int]
+OA_U16: Final[int]
+OA_U32: Final[int]
+OA_U64: Final[int]
+OA_F16: Final[int]
+OA_BF16: Final[int]
+OA_F32: Final[int]
+OA_F64: Final[int]
+OA_C64: Final[int]
+OA_C128: Final[int]
+OA_OK: Final[int]
+OA_ERROR_ARGUMENT: Final[int]
+OA_ERROR_TYPE: Final[int]
+OA_ERROR_NOT_HANDLE: Final[int]
+OA_ERROR_STALE: Final[int]
+OA_ERROR_EXTENT: Final[int]
+OA_ERROR_OVERFLOW: Final[int]
+OA_ERROR_DEVICE: Final[int]
+OA_ERROR_DIRECTION: Final[int]
+OA_ERROR_ALIAS: Final[int]
+OA_ERROR_PRESENT: Final[int]
+OA_ERROR_INVALID: Final[int]
+OA_ERROR_MEMORY: Final[int]
+OA_ERROR_BACKEND: Final[int]
+OA_ERROR_LIBRARY: Final[int]
+OA_ERROR_UNAVAILABLE: Final[int]
+OA_ERROR_LOST: Final[int]
+OA_ERROR_CAPTURE: Final[int]
+OA_ERROR_FORKED: Final[int]
+OA_ERROR_TORN: Final[int]
+OA_TRACE_ENTER: Final[int]
+OA_TRACE_LEAVE: Final[int]
+OA_TRACE_UP: Final[int]
+OA_TRACE_DOWN: Final[int]
+OA_TRACE_CALL: Final[int]
+OA_TRACE_WAIT: Final[int]
+OA_TRACE_ALLOCATE: Final[int]
+OA_TRACE_RELEASE: Final[int]
+OA_TRACE_ACCESS: Final[int]
 
 class Pointer:
     _cd: Any

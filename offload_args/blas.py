@@ -3,8 +3,8 @@
 Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
 from shapes and strides. C order, Fortran order and parts of either are taken as they are, and nothing is repacked:
 what lies in C order is handed to the column-major library as its transpose. What no call of the library can express
-raises an ArgumentError that names the remedy. On the devices `host` and `sim` the functions of `offload_args.cblas`
-run, on `cuda` those of `offload_args.cublas`.
+raises an ArgumentError that names the remedy. The functions of the device's own BLAS run; `_blas_vendors.py` has one
+adapter a library.
 
 Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
 one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d
@@ -22,15 +22,13 @@ Source: the reference BLAS, https://netlib.org/blas/.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
-from . import _core
+from ._blas_vendors import Enums, vendor_of
 from .errors import ArgumentError, DTypeError, HostPointerError
 from .pointers import DTYPE_NAMES, DevicePtr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     Pointer: TypeAlias = DevicePtr[Any]
@@ -73,8 +71,6 @@ _ITEMSIZES: Final = dict(zip(_DTYPES, (4, 8, 8, 16), strict=True))
 # What the operands and options that _explain tells of raise: no DevicePtr, a dtype, an option, dimensions.
 _WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
-_HOST_CALLS: Final = 4  # in _core.device_info: whether a device's libraries run on the CPU
-
 _OPTIONS: Final = {
     "trans": ("N", "T", "C"),
     "trans_a": ("N", "T", "C"),
@@ -89,19 +85,8 @@ def _is_complex(code: int) -> bool:
     return _DTYPES.get(code, "").startswith("complex")
 
 
-class _Enums(NamedTuple):
-    """The values of a vendor's enums; the pairs are (for a matrix as it is, for one stored as its transpose)."""
-
-    op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugate and not transposed, which no BLAS has
-    uplo: tuple[dict[str, int], dict[str, int]]
-    side: tuple[dict[str, int], dict[str, int]]
-    diag: dict[str, int]
-    conjugates: bool  # the dtype is complex
-    base: int  # of the index that iamax gives
-
-
 # What a call needs: (itemsize, the vendor's function in column-major order, enums).
-_Entry: TypeAlias = "tuple[int, Any, _Enums]"
+_Entry: TypeAlias = "tuple[int, Any, Enums]"
 _Operands: TypeAlias = "dict[str, tuple[Pointer, int]]"  # name: (operand, its number of dimensions)
 
 
@@ -113,49 +98,16 @@ class _Routine(dict[tuple[int, int], _Entry]):
         self.name = name
         # of float32, float64, complex64, complex128; "-" where there is none
         self.functions = dict(zip(_DTYPES, functions.split(), strict=True))
-        self.ordered = ordered  # CBLAS's function takes the order of its matrices
+        self.ordered = ordered  # the function has matrices: some libraries take their order first
 
     def __missing__(self, key: tuple[int, int]) -> _Entry:
         device, code = key
         if self.functions.get(code, "-") == "-":
             raise KeyError(code)  # _explain says which dtypes there are
-        entry = self[key] = (_ITEMSIZES[code], *self._bind(device, code))
+        vendor = vendor_of(device)
+        call = vendor.function(self.name, self.functions[code], ordered=self.ordered)
+        entry = self[key] = _ITEMSIZES[code], call, vendor.enums(conjugates=_is_complex(code))
         return entry
-
-    def _bind(self, device: int, code: int) -> tuple[Any, _Enums]:
-        name = self.functions[code]
-        if _core.device_info(device)[_HOST_CALLS]:
-            from . import cblas
-
-            call = getattr(cblas, name, None)  # it has no symv for complex dtypes
-            if call is not None and self.ordered:
-                call = partial(call, cblas.ColMajor)
-            n, t, c = cblas.NoTrans, cblas.Trans, cblas.ConjTrans
-            uplo = {"U": cblas.Upper, "L": cblas.Lower}
-            side = {"L": cblas.Left, "R": cblas.Right}
-            diag = {"N": cblas.NonUnit, "U": cblas.Unit}
-            base = 0
-        else:
-            from . import cublas
-
-            call = getattr(cublas, name)
-            if self is _TRMM:
-                call = _in_place(call)
-            n, t, c = cublas.OP_N, cublas.OP_T, cublas.OP_C
-            uplo = {"U": cublas.FILL_MODE_UPPER, "L": cublas.FILL_MODE_LOWER}
-            side = {"L": cublas.SIDE_LEFT, "R": cublas.SIDE_RIGHT}
-            diag = {"N": cublas.DIAG_NON_UNIT, "U": cublas.DIAG_UNIT}
-            base = 1
-        conjugates = _is_complex(code)
-        enums = _Enums(
-            op=({"N": n, "T": t, "C": c}, {"N": t, "T": n, "C": None if conjugates else n}),
-            uplo=(uplo, {"U": uplo["L"], "L": uplo["U"]}),
-            side=(side, {"L": side["R"], "R": side["L"]}),
-            diag=diag,
-            conjugates=conjugates,
-            base=base,
-        )
-        return call, enums
 
 
 class _Parts(dict[tuple[int, int], "tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]"]):
@@ -169,15 +121,6 @@ class _Parts(dict[tuple[int, int], "tuple[int, Any, int | None, dict[str, Any], 
         function, order = (call.func, call.args[0]) if isinstance(call, partial) else (call, None)
         parts = self[key] = itemsize, function, order, *enums.op
         return parts
-
-
-def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
-    """Give cuBLAS's trmm, which has an operand more for its result, the form of the reference."""
-
-    def call(*arguments: Any) -> None:
-        trmm(*arguments, *arguments[-2:])
-
-    return call
 
 
 _AXPY = _Routine("axpy", "saxpy daxpy caxpy zaxpy", ordered=False)
@@ -312,7 +255,7 @@ def _stored(A: Pointer) -> tuple[int, int]:
 
 
 # -- level 1 ----------------------------------------------------------------------------------------------------------
-def _one(routine: _Routine, x: Pointer) -> tuple[Any, _Enums, int, int]:
+def _one(routine: _Routine, x: Pointer) -> tuple[Any, Enums, int, int]:
     """Return the vendor's function, its enums, and size and increment of x."""
     try:
         itemsize, call, enums = routine[x._device, x._code]

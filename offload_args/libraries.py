@@ -1,52 +1,37 @@
-"""Vendor libraries: how they are found and loaded, and what generated functions do off their fast path.
+"""Vendor libraries: how they are found and loaded.
 
 A library is found in this order, and never in the working directory:
-1. the absolute path in the environment variable OFFLOAD_ARGS_CUBLAS or OFFLOAD_ARGS_CBLAS; if it is set, nothing
-   else is tried;
-2. for cblas, the library that NumPy itself is linked with, if it has every function: so both have one pool of threads,
-   and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold for both;
+1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
+   set, nothing else is tried;
+2. the library that another package is linked with, if it has every function. CBLAS is shared with NumPy in this way:
+   both then have one pool of threads, and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold
+   for both;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
-   and what is loaded already), scipy-openblas32;
+   and the libraries that are already loaded), and wheels that carry the library, such as scipy-openblas32;
 4. the system, as its linker knows it.
+
+Which of these apply, and under which names, is said by the library's roles file in bindings/roles.
 """
 
 from __future__ import annotations
 
-import gc
-import operator
 import os
 from contextlib import closing
-from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ._native import ffi, lib
-from .errors import (
-    ArgumentTypeError,
-    DTypeError,
-    ExtentError,
-    HostPointerError,
-    LibraryError,
-    SizeOverflowError,
-    raise_status,
-)
-from .pointers import DTYPE_NAMES, DevicePtr
+from ._table import LIBRARIES
+from .errors import LibraryError
+from .pointers import DTYPE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
-__all__ = ["Binding", "Library", "load", "loaded"]
+__all__ = ["NAMES", "Library", "load", "loaded"]
 
-_NAMES: Final = ("cublas", "cblas")
-_SYSTEM_NAMES: Final[Mapping[str, Sequence[str]]] = {
-    "cublas": ("libcublas.so.13", "libcublas.so.12", "libcublas.so"),
-    "cblas": ("libopenblas.so.0", "libopenblas.so", "libcblas.so.3", "libblas.so.3"),
-}
 _OK: Final = 0
-_ERROR_MEMORY: Final = 12
-_ABBREVIATIONS: Final = {
+ABBREVIATIONS: Final = {
     "any": "any",
     "bool": "bool",
     "int8": "i8",
@@ -66,32 +51,32 @@ _ABBREVIATIONS: Final = {
 }
 
 
-def _allocate(function: Callable[..., int], *arguments: Any) -> None:
-    """Call what allocates in the core; for want of memory once more, without what garbage holds.
-
-    So are regions entered, in _core.c. Raises what the last call says.
-    """
-    status = function(*arguments)
-    if status == _ERROR_MEMORY:
-        gc.collect()
-        status = function(*arguments)
-    if status:
-        raise_status(status)
-
-
-_DTYPE_OF: Final = {short: name for name, short in _ABBREVIATIONS.items()}
-
-
 def pointer_types() -> tuple[Any, ...]:
     """Return cffi's pointer types by oa_dtype."""
-    return tuple(ffi.typeof(f"oa_{_ABBREVIATIONS[name]} *") for name in DTYPE_NAMES)
+    return tuple(ffi.typeof(f"oa_{ABBREVIATIONS[name]} *") for name in DTYPE_NAMES)
 
 
 def _text(pointer: Any) -> str:
     return str(ffi.string(pointer).decode(errors="replace"))
 
 
-# -- finding and loading -------------------------------------------------------------------------------------
+class _Facts(NamedTuple):
+    """How one library is found and asked for its version, as its roles file says."""
+
+    title: str
+    backend: str | None  # the devices it works on; None: those whose libraries run on the CPU
+    install: str  # the remedy if it is not found
+    sonames: tuple[str, ...]  # in the order of preference
+    prefixes: tuple[str, ...]  # of its symbols, in builds that are known
+    suffixes: tuple[str, ...]
+    pathfinder: str  # its name for cuda-pathfinder; "" if that does not know it
+    shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
+    wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
+    version: tuple[str, str]  # (symbol, what it gives: see _version); ("", "") if it does not say
+
+
+_FACTS: Final = {name: _Facts(**facts) for name, facts in LIBRARIES.items()}
+NAMES: Final = tuple(_FACTS)  #: every library of this build, those of GPUs first
 
 
 class Library(NamedTuple):
@@ -106,7 +91,7 @@ class Library(NamedTuple):
 class _Candidate(NamedTuple):
     path: str
     found: str
-    shared: bool = False  # path is a module's that is loaded, and the library is what it is linked with
+    shared: bool = False  # path is that of a loaded module, and the library is the one it is linked with
 
 
 # How each library was found, once it is.
@@ -114,7 +99,7 @@ _found: dict[str, str] = {}
 
 
 def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None]:
-    """Yield where a library may be; says in tried what is not there at all."""
+    """Yield the places where a library may be; append to `tried` the places that do not exist."""
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     override = os.environ.get(variable)
     if override:
@@ -123,56 +108,62 @@ def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None
         else:
             yield _Candidate(override, f"environment variable {variable}")
         return
-    for finder in (_in_nvidia_packages,) if name == "cublas" else (_in_numpy, _in_scipy_openblas):
-        yield from finder(tried)
-    yield from _in_system(_SYSTEM_NAMES[name], tried)
+    facts = _FACTS[name]
+    for package, modules in facts.shared_with.items():
+        yield from _in_loaded_module(package, modules, tried)
+    if facts.pathfinder:
+        yield from _in_nvidia_packages(facts.pathfinder, tried)
+    for package, pattern in facts.wheels.items():
+        yield from _in_wheel(package, pattern, tried)
+    yield from _in_system(facts.sonames, tried)
 
 
-def _in_numpy(tried: list[str]) -> Iterator[_Candidate]:
+def _in_loaded_module(package: str, modules: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
     import sys
 
-    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # NumPy 2 and 1
+    for name in modules:
         path = getattr(sys.modules.get(name), "__file__", None)
         if path:
-            yield _Candidate(os.path.abspath(path), "NumPy's own", shared=True)
+            yield _Candidate(os.path.abspath(path), f"{package}'s own", shared=True)
             return
-    tried.append("NumPy's own: its extension module has no file")
+    tried.append(f"{package}'s own: its extension module has no file")
 
 
-def _in_nvidia_packages(tried: list[str]) -> Iterator[_Candidate]:
+def _in_nvidia_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
     try:
         from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     except ImportError as error:
         tried.append(f"cuda-pathfinder: {error}")
         return
     try:
-        loaded = load_nvidia_dynamic_lib("cublas")
+        loaded = load_nvidia_dynamic_lib(name)
     except (DynamicLibNotFoundError, RuntimeError, OSError) as error:
         tried.append(f"cuda-pathfinder: {' '.join(str(error).split())}")
         return
     if loaded.abs_path is None:
-        tried.append("cuda-pathfinder: found cublas and did not say where")
+        tried.append(f"cuda-pathfinder: found {name} and did not say where")
     elif loaded.was_already_loaded_from_elsewhere:
         yield _Candidate(loaded.abs_path, "already loaded in this process")
     else:
         yield _Candidate(loaded.abs_path, f"cuda-pathfinder, {loaded.found_via}")
 
 
-def _in_scipy_openblas(tried: list[str]) -> Iterator[_Candidate]:
-    # Importing it would load the library for everybody in the process; only its folder is needed.
+def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candidate]:
+    # To import the module may load the library for everybody in the process; only its folder is needed.
     from importlib.util import find_spec
     from pathlib import Path
 
-    spec = find_spec("scipy_openblas32")
+    module, _, inside = pattern.partition("/")
+    spec = find_spec(module)
     if spec is None or spec.origin is None:
-        tried.append("scipy-openblas32: not installed")
+        tried.append(f"{package}: not installed")
         return
-    folder = Path(spec.origin).resolve().parent / "lib"
-    paths = sorted(folder.glob("libscipy_openblas*.so*"))
+    folder = Path(spec.origin).resolve().parent
+    paths = sorted(folder.glob(inside))
     if not paths:
-        tried.append(f"scipy-openblas32: no libscipy_openblas in {folder}")
+        tried.append(f"{package}: no {inside} in {folder}")
     for path in paths:
-        yield _Candidate(str(path), "scipy-openblas32")
+        yield _Candidate(str(path), package)
 
 
 def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
@@ -194,9 +185,10 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 
 
 def find_and_open(name: str) -> str:
-    """Load a library; returns "" or every place tried and why it did not do.
+    """Load a library; return "" or every place tried and why it did not do.
 
-    The core calls it, through _core.c, the first time that a call needs the library: what it raises is raised there.
+    The core calls this function, through _core, the first time that a call needs the library: what is raised here is
+    raised there.
     """
     tried: list[str] = []
     with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
@@ -210,28 +202,27 @@ def find_and_open(name: str) -> str:
             if status == _OK:
                 return ""
             tried.append(f"{candidate.path} ({candidate.found}): {_text(lib.oa_last_error())}")
-    remedy = "install offload-args[cuda12] or offload-args[cuda13]" if name == "cublas" else "install scipy-openblas32"
     return (
-        f"not loaded; {remedy}, or set OFFLOAD_ARGS_{name.upper()} to the absolute path of the library. Tried: "
-        + "; ".join(tried)
+        f"not loaded; {_FACTS[name].install}, or set OFFLOAD_ARGS_{name.upper()} to the absolute path of the library. "
+        "Tried: " + "; ".join(tried)
     )
 
 
 def loaded(name: str) -> Library | None:
     """Return a library if it is loaded."""
-    if name not in _NAMES:  # C would take "cublas\0x" for cublas
+    if name not in NAMES:  # C reads "cublas\0x" as cublas
         return None
     path = _text(lib.oa_library_path(name.encode()))
     return Library(name, path, _version(name, path), _found.get(name, "oa_library_open")) if path else None
 
 
 def load(name: str) -> Library:
-    """Load "cublas" or "cblas" now, rather than at its first call.
+    """Load a library, such as "cublas", now rather than at its first call.
 
     Raises LibraryError listing every place tried.
     """
-    if name not in _NAMES:
-        raise LibraryError(f"load: no library is called {name!r}; there are {', '.join(_NAMES)}")
+    if name not in NAMES:
+        raise LibraryError(f"load: no library is called {name!r}; there are {', '.join(NAMES)}")
     found = loaded(name)
     if found is None:
         failure = find_and_open(name)
@@ -242,264 +233,27 @@ def load(name: str) -> Library:
 
 
 def _version(name: str, path: str) -> str:
+    """Ask a library for its version. Returns "" if it does not say.
+
+    The function of its roles file gives "text" (const char *f(void)), "parts" (int f(int part, int *value), for the
+    parts 0 to 2) or a "number" (int f(int *value)); the last two return 0 unless they failed.
+    """
     import ctypes
 
+    facts = _FACTS[name]
+    symbol, gives = facts.version
     library = ctypes.CDLL(path)
-    if name == "cublas":
+    spelled = (f"{prefix}{symbol}{suffix}" for prefix, suffix in product(facts.prefixes, facts.suffixes))
+    ask = next((getattr(library, one) for one in spelled if symbol and hasattr(library, one)), None)
+    if ask is None:
+        return ""
+    if gives == "text":
+        ask.restype = ctypes.c_char_p
+        return str(ask().decode())
+    numbers = []
+    for arguments in [(part,) for part in range(3)] if gives == "parts" else [()]:
         value = ctypes.c_int()
-        parts = []
-        for part in range(3):
-            if library.cublasGetProperty(part, ctypes.byref(value)) != 0:
-                return ""
-            parts.append(str(value.value))
-        return ".".join(parts)
-    for prefix, suffix in product(("", "scipy_"), ("", "64_")):
-        describe = getattr(library, f"{prefix}openblas_get_config{suffix}", None)
-        if describe is not None:
-            describe.restype = ctypes.c_char_p
-            return str(describe().decode())
-    return ""
-
-
-# -- generated functions, off their fast path ----------------------------------------------------------------
-
-
-class _Token(NamedTuple):
-    """A parameter as generated modules describe it: "scalar:alpha:f32"."""
-
-    kind: str  # enum, size, in, out, inout, scalar, result, update or output
-    name: str
-    dtype: str  # abbreviated, "" for enum and size
-    elements: int
-
-    @property
-    def on_device_or_host(self) -> bool:
-        return self.kind in ("scalar", "result", "update", "output")
-
-    @property
-    def dtype_name(self) -> str:
-        return _DTYPE_OF[self.dtype]
-
-
-@cache
-def _parse(record: str) -> tuple[_Token, ...]:
-    tokens = []
-    for word in record.split():
-        kind, name, *rest = word.split(":")
-        tokens.append(_Token(kind, name, rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1))
-    return tuple(tokens)
-
-
-def _describe(value: object) -> str:
-    if isinstance(value, DevicePtr):
-        return f"a DevicePtr[{DTYPE_NAMES[value._code]}]"
-    if isinstance(value, np.ndarray):
-        return f"a NumPy array of {value.dtype}"
-    if value is None:
-        return "None"
-    if isinstance(value, (bool, int, float, complex, str)):
-        return f"the {type(value).__name__} {value!r}"
-    return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
-
-
-class Binding:
-    """What the generated module of one library needs of this one; `records` describe its functions' parameters."""
-
-    __slots__ = ("_ffi", "_lib", "_library", "_records")
-
-    def __init__(self, library: str, library_ffi: Any, library_lib: Any, records: Mapping[str, str]) -> None:
-        self._library = library
-        self._ffi = library_ffi
-        self._lib = library_lib
-        self._records = records
-
-    def with_handle(
-        self, handle: object, function: Callable[..., Any], arguments: tuple[Any, ...], result: object = None
-    ) -> Any:
-        """Call a function with the caller's own library handle: an address, or an object with `handle` or `ptr`."""
-        value = handle
-        for attribute in ("handle", "ptr"):
-            value = getattr(value, attribute, value)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not value:
-            raise ArgumentTypeError(
-                f"{self._library}.{function.__name__}: handle needs a handle of {self._library} as an int, or an "
-                f"object with .handle or .ptr, got {_describe(handle)}"
-            )
-        name = self._library.encode()
-        status = lib.oa_use_handle(name, ffi.cast("void *", int(value)))
-        if status:
-            raise_status(status)
-        try:
-            return function(*arguments) if result is None else function(*arguments, result=result)
-        finally:
-            lib.oa_use_handle(name, ffi.NULL)
-
-    def on_device(self, name: str, arguments: tuple[Any, ...]) -> None:
-        """Call the form of a function whose scalars and results are on the device; host scalars are sent there."""
-        tokens = _parse(self._records[name])
-        passed: list[Any] = []
-        staged: list[Any] = []
-        try:
-            for token, value in zip(tokens, arguments, strict=True):
-                kind = token.kind
-                if kind in ("size", "enum"):
-                    passed.append(operator.index(value))
-                elif kind in ("in", "out", "inout"):
-                    passed.append(value._cd)
-                elif kind == "scalar" and not isinstance(value, DevicePtr):
-                    if not staged:  # nothing moves for a call that can't be made
-                        self._check(name, tokens, arguments, results_on_device=True)
-                    staged.append(self._stage(arguments, token, value))
-                    passed.append(ffi.cast(f"oa_{token.dtype} *", staged[-1]))
-                elif value.size == token.elements:
-                    passed.append(value._cd)
-                else:
-                    raise ValueError(name)
-            status = getattr(self._lib, f"oa_{self._library}_{name}_device")(*passed)
-        except (AttributeError, TypeError, OverflowError, ValueError):
-            self._check(name, tokens, arguments, results_on_device=True)
-            raise
-        else:
-            if status:
-                raise_status(status)
-        finally:
-            for one in staged:  # given back in the order of the stream, after the call
-                lib.oa_pointer_release(one)
-
-    def explain(self, name: str, arguments: tuple[Any, ...], error: BaseException) -> None:
-        """Make the call whose scalars are on the device, or raise what is wrong with the arguments.
-
-        error: what the fast path raised; it is raised again if no argument is at fault.
-        """
-        tokens = _parse(self._records[name])
-        remote = [
-            token
-            for token, value in zip(tokens, arguments, strict=False)
-            if token.on_device_or_host and isinstance(value, DevicePtr)
-        ]
-        if not remote:
-            self._check(name, tokens, arguments, results_on_device=False)
-            raise error
-        if len(arguments) < len(tokens):
-            raise HostPointerError(
-                f"{self._library}.{name}: {remote[0].name} is on the device, so the result has to be: "
-                f"result needs a DevicePtr[{tokens[-1].dtype_name}], got None"
-            )
-        self.on_device(name, arguments)
-
-    def in_out(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Call a function that changes its scalars: host numbers give a tuple of the new ones, DevicePtrs None."""
-        if any(isinstance(value, DevicePtr) for value in arguments):
-            return self.on_device(name, arguments)
-        tokens = _parse(self._records[name])
-        self._check(name, tokens, arguments, results_on_device=False)
-        passed: list[Any] = []
-        changed: list[tuple[_Token, Any]] = []
-        for token, value in zip(tokens, arguments, strict=True):
-            if token.kind in ("update", "output"):
-                place = self._ffi.new(f"{_c_type(token)}[]", token.elements)
-                if token.kind == "update":
-                    place[0] = value
-                changed.append((token, place))
-                passed.append(place)
-            else:
-                passed.append(value)
-        status = getattr(self._lib, f"oa_{self._library}_{name}")(*passed)
-        if status:
-            raise_status(status)
-        return tuple(place[0] if token.elements == 1 else tuple(place) for token, place in changed)
-
-    def _stage(self, arguments: tuple[Any, ...], token: _Token, value: Any) -> Any:
-        anchor = next(one for one in arguments if isinstance(one, DevicePtr))
-        staged = ffi.new("oa_any **")
-        number = ffi.from_buffer(np.asarray(value, dtype=token.dtype_name).reshape(1).view(np.uint8))
-        _allocate(lib.oa_stage, ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
-        return staged[0]
-
-    def _check(
-        self, name: str, tokens: Sequence[_Token], arguments: tuple[Any, ...], *, results_on_device: bool
-    ) -> None:
-        """Raise what is wrong with the first wrong argument, if one is."""
-        for token, value in zip(tokens, arguments, strict=False):
-            fail = _Failure(f"{self._library}.{name}: {token.name} needs", value)
-            if token.kind in ("enum", "size"):
-                _check_integer(token, value, fail)
-            elif token.kind in ("in", "out", "inout"):
-                _check_pointer(token, value, fail)
-            elif isinstance(value, DevicePtr):
-                _check_pointer(token, value, fail)
-                if value.size != token.elements:
-                    fail(
-                        ExtentError,
-                        f"a pointer to {token.elements} element{'s' * (token.elements > 1)}",
-                        f"pass a part of it, such as {token.name}[:{token.elements}]",
-                    )
-            elif token.kind == "scalar" or (token.kind == "update" and not results_on_device):
-                _check_scalar(token, value, fail)
-            elif results_on_device:
-                fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
-            elif token.kind == "output" and value is not None:
-                fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{token.dtype_name}]")
-
-
-def _c_type(token: _Token) -> str:
-    return {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex"}[token.dtype]
-
-
-class _Failure:
-    """The two ends of a message: who needs, and what came."""
-
-    def __init__(self, who: str, given: object) -> None:
-        self._who = who
-        self._given = given
-
-    def __call__(self, kind: type[Exception], needed: str, remedy: str = "") -> NoReturn:
-        text = f"{self._who} {needed}, got {_describe(self._given)}"
-        raise kind(text + (f"; {remedy}" if remedy else "")) from None
-
-
-def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
-    if isinstance(value, DevicePtr):
-        fail(HostPointerError, "an integer on the host", "it is on the device")
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        fail(ArgumentTypeError, "a constant of the library" if token.kind == "enum" else "an integer")
-    bits = 31 if token.kind == "enum" else 63
-    if not -(2**bits) <= number < 2**bits:
-        fail(SizeOverflowError, f"an integer of at most {bits} bits")
-
-
-def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
-    needed = f"a DevicePtr[{token.dtype_name}]"
-    if not isinstance(value, DevicePtr):
-        remedy = "lend a NumPy array first"
-        if isinstance(value, np.ndarray):
-            remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
-            if value.dtype != np.dtype(token.dtype_name):
-                remedy = f"convert it and lend it first: {token.name} = {token.name}.astype(np.{token.dtype_name})"
-        elif isinstance(value, int):
-            remedy = "an address is no pointer; lend a NumPy array first"
-        fail(HostPointerError, needed, remedy)
-    if DTYPE_NAMES[value._code] != token.dtype_name:
-        fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
-
-
-def _check_scalar(token: _Token, value: Any, fail: _Failure) -> None:
-    kind = "a number" if token.dtype.startswith("c") else "a real number"
-    if token.elements > 1:
-        needed = f"a sequence of {token.elements} numbers or a DevicePtr[{token.dtype_name}] of as many elements"
-        if not isinstance(value, (tuple, list)) or len(value) != token.elements:
-            fail(ArgumentTypeError, needed, "pass tuple(values)")
-        return
-    needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]"
-    if isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"pass {token.name}.item(), or lend it")
-    if isinstance(value, (str, bytes, bytearray)):
-        fail(ArgumentTypeError, needed)
-    try:
-        complex(value) if token.dtype.startswith("c") else float(value)
-    except (TypeError, ValueError):
-        fail(ArgumentTypeError, needed)
-    except OverflowError:
-        fail(SizeOverflowError, needed)
+        if ask(*arguments, ctypes.byref(value)) != 0:
+            return ""
+        numbers.append(str(value.value))
+    return ".".join(numbers)

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
-from offload_args import Device, cblas, cublas, testing
-from offload_args.errors import DeviceUnavailableError
+from helpers.devices import open_or_skip
+from offload_args import cblas, cublas, testing
 
 DEVICES = ("host", "sim:0", "cuda:0")
-
-
-def open_or_skip(name: str) -> str:
-    """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it.
-
-    OFFLOAD_ARGS_REQUIRE names backends, of which the first device will do ("cuda"), and devices ("cuda:1").
-    """
-    backend, _, index = name.partition(":")
-    try:
-        Device(name)
-    except DeviceUnavailableError as error:
-        required = os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(",")
-        if name in required or (backend in required and index in ("", "0")):
-            pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}: {error}")
-        pytest.skip("device unavailable")
-    if backend == "sim":
-        testing.sim_device(index=int(index))
-    return name
 
 
 @pytest.fixture(params=DEVICES)

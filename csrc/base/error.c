@@ -70,44 +70,27 @@ void oa_error_restore(const oa_saved_error *saved) { memcpy(last_error, saved->t
 const char *oa_last_error(void) { return last_error; }
 const char *oa_last_warning(void) { return last_warning; }
 
+static const char *const status_names[OA_STATUS_COUNT] = {
+#define OA_STATUS(name) [OA_##name] = "OA_" #name,
+#include "offload_args/statuses.def"
+#undef OA_STATUS
+};
+
 const char *oa_status_name(int status) {
-#define NAME(status) \
-  case status:       \
-    return #status
-  switch (status) {
-    NAME(OA_OK);
-    NAME(OA_ERROR_ARGUMENT);
-    NAME(OA_ERROR_TYPE);
-    NAME(OA_ERROR_NOT_HANDLE);
-    NAME(OA_ERROR_STALE);
-    NAME(OA_ERROR_EXTENT);
-    NAME(OA_ERROR_OVERFLOW);
-    NAME(OA_ERROR_DEVICE);
-    NAME(OA_ERROR_DIRECTION);
-    NAME(OA_ERROR_ALIAS);
-    NAME(OA_ERROR_PRESENT);
-    NAME(OA_ERROR_INVALID);
-    NAME(OA_ERROR_MEMORY);
-    NAME(OA_ERROR_BACKEND);
-    NAME(OA_ERROR_LIBRARY);
-    NAME(OA_ERROR_UNAVAILABLE);
-    NAME(OA_ERROR_LOST);
-    NAME(OA_ERROR_CAPTURE);
-    NAME(OA_ERROR_FORKED);
-    NAME(OA_ERROR_TORN);
-    default:
-      return "unknown status";
-  }
-#undef NAME
+  return status >= 0 && status < OA_STATUS_COUNT ? status_names[status] : "unknown status";
 }
 
 int oa_version(void) { return OA_VERSION; }
 
-int64_t oa_itemsize(int dtype) {
-  static const signed char sizes[OA_DTYPE_COUNT] = {
-      [OA_ANY] = 0, [OA_BOOL] = 1, [OA_I8] = 1,  [OA_I16] = 2,   [OA_I32] = 4, [OA_I64] = 8,
-      [OA_U8] = 1,  [OA_U16] = 2,  [OA_U32] = 4, [OA_U64] = 8,   [OA_F16] = 2, [OA_BF16] = 2,
-      [OA_F32] = 4, [OA_F64] = 8,  [OA_C64] = 8, [OA_C128] = 16,
-  };
-  return dtype >= 0 && dtype < OA_DTYPE_COUNT ? sizes[dtype] : 0;
-}
+static const struct {
+  const char *name;
+  signed char nbytes;
+} dtypes[OA_DTYPE_COUNT] = {
+#define OA_DTYPE(name, type, nbytes, kind, text) [OA_##name] = {text, nbytes},
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+};
+
+int64_t oa_itemsize(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].nbytes : 0; }
+
+const char *oa_dtype_name(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].name : "no dtype"; }

@@ -1,16 +1,15 @@
 /* The way of one call: everything is checked, then moved, then called, then marked. */
+#include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
 #include "library/library.h"
-#include "region/region.h"
+#include "region/change.h"
+#include "region/leave.h"
 #include "region/residency.h"
+#include "region/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const dtype_names[] = {"any",     "bool",    "int8",      "int16",     "int32",   "int64",
-                                          "uint8",   "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
-                                          "float32", "float64", "complex64", "complex128"};
 
 /* -- extents -- */
 
@@ -404,7 +403,7 @@ again:;
       status = (unsigned)o->dtype >= OA_DTYPE_COUNT
                    ? oa_fail_operand(call, o)
                    : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
-                             dtype_names[o->dtype], dtype_names[slot->dtype]);
+                             oa_dtype_name(o->dtype), oa_dtype_name(slot->dtype));
       goto failed;
     }
     oa_state *its = slot->region;

@@ -1,7 +1,9 @@
 /* The contents of pointers: filled, copied on the device, read to the host. Each is a call like any other, from oa_begin to
  * oa_end; an array of any strides is worked off in pieces that a 2-D copy can name. */
 #include "base/trace.h"
-#include "region/region.h"
+#include "call/call.h"
+#include "region/change.h"
+#include "region/slot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,118 +1,11 @@
-/* Pointers: handles and their slots; slices; addresses for code outside. */
+/* Pointers: slices of them, addresses for code outside, values from the host. */
 #include "base/trace.h"
-#include "region/region.h"
+#include "call/call.h"
+#include "region/change.h"
+#include "region/slot.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-struct oa_slots oa_slots;
-static oa_slot *free_slots;
-
-static int slots_status;
-static oa_saved_error slots_error;
-
-static int reserve(void) {
-  for (unsigned bits = 45; bits >= 32; bits--) {
-    void *range = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) continue;
-    oa_slots.base = (uintptr_t)range;
-    oa_slots.size = (uintptr_t)1 << bits;
-    oa_slots.bits = bits - 21 > 24 ? 24 : bits >= 41 ? bits - 21 : 16;
-    break;
-  }
-  if (!oa_slots.size)
-    return oa_fail(OA_ERROR_MEMORY, "no address space for handles: 4 GiB of it (no memory) are needed");
-  oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
-  oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
-  oa_slots.at = mmap(NULL, (size_t)oa_slots.limit * sizeof *oa_slots.at, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (oa_slots.at != MAP_FAILED) return OA_OK;
-  oa_slots.size = 0; /* nothing is a handle */
-  return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
-}
-
-static void start(void) {
-  slots_status = reserve();
-  oa_error_save(&slots_error);
-}
-
-int oa_slots_start(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start);
-  if (slots_status) oa_error_restore(&slots_error);
-  return slots_status;
-}
-
-void *oa_slot_handle(const oa_slot *slot) {
-  return (void *)(oa_slots.base + ((uintptr_t)(slot - oa_slots.at) << oa_slots.bits) + slot->generation);
-}
-
-oa_slot *oa_slot_take(oa_state *region, int kind) {
-  oa_slot *slot = free_slots;
-  uint32_t generation;
-  if (slot) {
-    free_slots = slot->next;
-    generation = slot->generation;
-  } else if (oa_slots.count < oa_slots.limit) {
-    slot = &oa_slots.at[oa_slots.count++];
-    generation = 1;
-  } else {
-    oa_fail(OA_ERROR_MEMORY, "all %u handles are in use or used up; end regions you no longer need", oa_slots.limit);
-    return NULL;
-  }
-  *slot = (oa_slot){.generation = generation, .kind = (uint8_t)kind, .region = region};
-  slot->root = (uint32_t)(slot - oa_slots.at);
-  if (kind == OA_SLOT_POINTER) {
-    slot->next = region->slots;
-    if (slot->next) slot->next->previous = slot;
-    region->slots = slot;
-  }
-  return slot;
-}
-
-void oa_slot_release(oa_slot *slot) {
-  if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_RELEASED) {
-    if (slot->previous)
-      slot->previous->next = slot->next;
-    else
-      slot->region->slots = slot->next;
-    if (slot->next) slot->next->previous = slot->previous;
-  }
-  slot->kind = OA_SLOT_FREE;
-  if (slot->generation == oa_slots.last) return; /* used up: never taken again */
-  slot->generation++;
-  slot->next = free_slots;
-  free_slots = slot;
-}
-
-static bool is_staged(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_STAGED; }
-
-int oa_slot_free_released(oa_slot *slot) {
-  oa_mapping *staged = is_staged(slot) ? slot->mapping : NULL;
-  oa_state *region = slot->region;
-  oa_slot_release(slot);
-  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it as long as the region is open */
-  if (staged->views--) return OA_OK;
-  for (int i = 0; i < region->mapping_count; i++)
-    if (region->mappings[i] == staged) region->mappings[i] = region->mappings[--region->mapping_count];
-  return oa_mapping_free(staged, region->stream);
-}
-
-oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {
-  if ((*status = oa_core_start())) return NULL;
-  oa_lock();
-  oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, status);
-  if (slot) return slot;
-  oa_unlock();
-  if (*status == OA_ERROR_STALE)
-    oa_fail(*status, "%s: %s belongs to a region that has ended; use it inside its region", function, name);
-  else
-    oa_fail(*status, "%s: %s needs a device pointer, got the address %p; lend the array in a region first", function,
-            name, pointer);
-  return NULL;
-}
 
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view) {
@@ -145,7 +38,7 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
       made->part = slot->part;
       made->root = slot->root;
       made->mapping = layout.span ? slot->mapping : NULL;
-      if (is_staged(made)) made->mapping->views++;
+      if (oa_slot_is_staged(made)) made->mapping->views++;
       made->offset = slot->offset + low;
       made->nbytes = layout.span;
       made->inside = slot->inside;
@@ -169,7 +62,7 @@ int oa_pointer_release(oa_any *view) {
       status = OA_OK; /* its region released it */
     else
       oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
-  } else if (oa_slot_root(slot) == slot && !is_staged(slot)) {
+  } else if (oa_slot_root(slot) == slot && !oa_slot_is_staged(slot)) {
     status =
         oa_fail(OA_ERROR_ARGUMENT,
                 "oa_pointer_release: view is a region's own pointer, which ends with its region; leave the region");
@@ -300,7 +193,7 @@ int oa_export_release(void *keep) {
   oa_lock();
   oa_stream *stream = NULL;
   if (oa_stream_borrow(mapping->device, &stream) == OA_OK) {
-    const int freed = oa_mapping_free(mapping, stream);
+    const int freed = oa_mapping_free(mapping, stream, false);
     oa_stream_give_back(stream);
     if (!status) status = freed;
   }
@@ -428,7 +321,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   oa_slot *made = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
   if (!made || oa_region_attach(region, mapping)) {
     if (made) oa_slot_release(made);
-    if (mapping) oa_mapping_free(mapping, stream);
+    if (mapping) oa_mapping_free(mapping, stream, false);
     oa_unlock();
     return OA_ERROR_MEMORY;
   }

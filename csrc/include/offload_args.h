@@ -21,69 +21,28 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The lines between the two marks are read by cffi as they stand: plain C, no macro but `#define NAME <integer>`. */
+/* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
+ * file, as bindings/declarations.py expands them. */
 /* [cffi begin] */
 #define OA_VERSION 100 /* 0.1.0 */
 
-/* One opaque type a dtype; oa_any where the dtype is known only at run time. None has a definition anywhere. */
-typedef struct oa_any oa_any;
-typedef struct oa_bool oa_bool;
-typedef struct oa_i8 oa_i8;
-typedef struct oa_i16 oa_i16;
-typedef struct oa_i32 oa_i32;
-typedef struct oa_i64 oa_i64;
-typedef struct oa_u8 oa_u8;
-typedef struct oa_u16 oa_u16;
-typedef struct oa_u32 oa_u32;
-typedef struct oa_u64 oa_u64;
-typedef struct oa_f16 oa_f16;
-typedef struct oa_bf16 oa_bf16;
-typedef struct oa_f32 oa_f32;
-typedef struct oa_f64 oa_f64;
-typedef struct oa_c64 oa_c64;
-typedef struct oa_c128 oa_c128;
+/* One opaque type for each dtype; oa_any where the dtype is known only at run time. None has a definition anywhere. */
+#define OA_DTYPE(name, type, nbytes, kind, text) typedef struct oa_##type oa_##type;
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
 
 enum oa_dtype {
-  OA_ANY = 0,
-  OA_BOOL,
-  OA_I8,
-  OA_I16,
-  OA_I32,
-  OA_I64,
-  OA_U8,
-  OA_U16,
-  OA_U32,
-  OA_U64,
-  OA_F16,
-  OA_BF16,
-  OA_F32,
-  OA_F64,
-  OA_C64,
-  OA_C128,
+#define OA_DTYPE(name, type, nbytes, kind, text) OA_##name,
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
   OA_DTYPE_COUNT
 };
 
 enum oa_status {
-  OA_OK = 0,
-  OA_ERROR_ARGUMENT,    /* a value no call can take: negative size, unknown enum, too many dimensions */
-  OA_ERROR_TYPE,        /* wrong dtype */
-  OA_ERROR_NOT_HANDLE,  /* a host pointer, NULL or an integer where a device pointer belongs */
-  OA_ERROR_STALE,       /* a device pointer or region used after its end */
-  OA_ERROR_EXTENT,      /* the call would touch more than the pointer has */
-  OA_ERROR_OVERFLOW,    /* a size that does not fit */
-  OA_ERROR_DEVICE,      /* a pointer on another device than the call's */
-  OA_ERROR_DIRECTION,   /* writing an In, reading an Out before it was written, widening rights, a second writer */
-  OA_ERROR_ALIAS,       /* a written operand overlaps another */
-  OA_ERROR_PRESENT,     /* an array that only partly overlaps what is present, or can't be shared with it */
-  OA_ERROR_INVALID,     /* data that a failed call or region left undefined */
-  OA_ERROR_MEMORY,      /* out of device or host memory */
-  OA_ERROR_BACKEND,     /* the driver refused */
-  OA_ERROR_LIBRARY,     /* a vendor library is missing, lacks a symbol, or returned a status */
-  OA_ERROR_UNAVAILABLE, /* no such device here */
-  OA_ERROR_LOST,        /* the device is lost: an earlier asynchronous failure */
-  OA_ERROR_CAPTURE,     /* the stream is capturing and something would have to move */
-  OA_ERROR_FORKED,      /* this process was forked after the core was used */
-  OA_ERROR_TORN         /* the device died while a host array was being written */
+#define OA_STATUS(name) OA_##name,
+#include "offload_args/statuses.def"
+#undef OA_STATUS
+  OA_STATUS_COUNT
 };
 
 enum oa_direction { OA_BY_USE = 0, OA_IN, OA_OUT, OA_INOUT, OA_SCRATCH };
@@ -198,7 +157,8 @@ const char *oa_last_warning(void); /* text of this thread's last warning; never 
 const char *oa_take_warning(void);
 const char *oa_status_name(int status);
 int oa_version(void);
-int64_t oa_itemsize(int dtype);
+int64_t oa_itemsize(int dtype);       /* in bytes; 0 of OA_ANY and of a number that is no oa_dtype */
+const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that is no oa_dtype */
 
 /* -- devices ------------------------------------------------------------------------------------------------------ */
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
@@ -317,15 +277,11 @@ enum oa_trace_flags {
 };
 
 enum oa_trace_kind {
-  OA_TRACE_ENTER = 1, /* a region was entered; nbytes: of the arrays it made a mapping for */
-  OA_TRACE_LEAVE,     /* from oa_region_finish to the end of oa_region_wait */
-  OA_TRACE_UP,
-  OA_TRACE_DOWN,
-  OA_TRACE_CALL, /* of a vendor's function: from oa_begin to oa_end, what it brings up included */
-  OA_TRACE_WAIT,
-  OA_TRACE_ALLOCATE,
-  OA_TRACE_RELEASE,
-  OA_TRACE_ACCESS /* what is no vendor's function, from oa_begin to oa_end: "oa_address", or a C program's own code */
+  OA_TRACE_NONE,
+#define OA_TRACE_KIND(name, text) OA_TRACE_##name,
+#include "offload_args/trace_kinds.def"
+#undef OA_TRACE_KIND
+  OA_TRACE_KIND_COUNT
 };
 
 /* Something that is over. Times are ns of CLOCK_MONOTONIC on the host: of a call, of issuing it where the device works

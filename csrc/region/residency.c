@@ -1,5 +1,7 @@
 #include "region/residency.h"
 
+#include "region/array.h"
+#include "region/change.h"
 #include "region/pages.h"
 
 #include <stdio.h>
@@ -312,7 +314,8 @@ void oa_kept_detach(oa_mapping *mapping) {
 bool oa_kept_return(oa_mapping *mapping) {
   oa_kept *kept = mapping->kept;
   if (!kept) return false;
-  const bool stays = kept->wanted && kept->waited && !mapping->escaped && !kept->broken && !mapping->device->lost;
+  const bool stays =
+      mapping->address && kept->wanted && kept->waited && !mapping->escaped && !kept->broken && !mapping->device->lost;
   if (!stays) {
     oa_kept_detach(mapping);
     return false;
@@ -504,27 +507,23 @@ void oa_kept_before_down(oa_mapping *mapping) {
   count_armed(kept);
 }
 
-void oa_kept_after_down(oa_state *region, bool well) {
-  for (int i = 0; i < region->mapping_count; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    while (mapping->kept && mapping->moving) oa_wait_change();
-    oa_kept *kept = mapping->kept;
-    if (!kept) continue;
-    kept->broken |= !well;
-    kept->waited = true;
-    if (!well || !kept->coming) continue;
-    kept->coming = false;
-    if (!kept->wanted || !kept->owned) continue;
-    mapping->moving = true;
-    oa_unlock();
-    if (!kept->watch) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
-    if (kept->watch) oa_watch_agree(kept->watch);
-    oa_lock();
-    kept->stale = false;
-    count_armed(kept);
-    mapping->moving = false;
-    oa_announce_change();
-  }
+void oa_kept_after_down(oa_mapping *mapping, bool well) {
+  while (mapping->kept && mapping->moving) oa_wait_change();
+  oa_kept *kept = mapping->kept;
+  if (!kept) return;
+  kept->broken |= !well;
+  kept->waited = true;
+  if (!well || !kept->coming) return;
+  kept->coming = false;
+  if (!kept->wanted || !kept->owned) return;
+  mapping->moving = true;
+  oa_unlock();
+  if (!kept->watch) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
+  if (kept->watch) oa_watch_agree(kept->watch);
+  oa_lock();
+  kept->stale = false;
+  count_armed(kept);
+  oa_mapping_yield(mapping);
 }
 
 /* -- want of memory ------------------------------------------------------------------------------------------------- */

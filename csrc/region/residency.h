@@ -4,7 +4,7 @@
 #ifndef OA_RESIDENCY_H
 #define OA_RESIDENCY_H
 
-#include "region/region.h"
+#include "region/mapping.h"
 
 /* So many moves at most bring one kept array up to date. */
 enum { OA_KEPT_MOVES = 64 };
@@ -19,7 +19,7 @@ void oa_kept_tidy(void);
 void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made);
 /* The mapping was made for a region that could not be entered: nothing was issued. */
 void oa_kept_untouched(oa_mapping *mapping);
-/* The mapping lets go of its memory: true if that stays. */
+/* The mapping ends: returns true if its memory stays. It has nothing to do with what is kept afterwards. */
 bool oa_kept_return(oa_mapping *mapping);
 /* The mapping has nothing to do with what is kept any more; its memory is its own. */
 void oa_kept_detach(oa_mapping *mapping);
@@ -36,7 +36,7 @@ int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves);
 void oa_kept_arrived(oa_mapping *mapping, bool well);
 /* Prepares the watched pages of a mapping that will be copied down, and is seized. Frees the lock meanwhile. */
 void oa_kept_before_down(oa_mapping *mapping);
-/* The region's copies down are complete, or failed. Frees the lock meanwhile. */
-void oa_kept_after_down(oa_state *region, bool well);
+/* The copies down of a region that had the mapping are complete, or failed. Frees the lock meanwhile. */
+void oa_kept_after_down(oa_mapping *mapping, bool well);
 
 #endif

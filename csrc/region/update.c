@@ -1,7 +1,9 @@
 /* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
-#include "region/residency.h"
-
 #include "base/trace.h"
+#include "region/array.h"
+#include "region/change.h"
+#include "region/leave.h"
+#include "region/residency.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
  * that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has every
- * function of the header: tests/test_bindings.py compares the two. */
+ * function of the header: tests/bindings/test_bindings.py compares the two. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -86,6 +86,7 @@ static void texts(void) {
   oa_take_warning();
   for (int i = 0; i < WRONG_DTYPES; i++) {
     CHECK(oa_itemsize(wrong_dtypes[i]) == 0);
+    CHECK(strcmp(oa_dtype_name(wrong_dtypes[i]), "no dtype") == 0 || wrong_dtypes[i] == OA_ANY);
     CHECK(strcmp(oa_status_name(wrong_dtypes[i]), "unknown status") == 0 || wrong_dtypes[i] == OA_DTYPE_COUNT);
   }
   CHECK(oa_fail_enum(NULL, NULL, INT64_MIN, NULL) == OA_ERROR_ARGUMENT);
@@ -592,6 +593,7 @@ static const struct {
     {"oa_status_name", texts},
     {"oa_version", texts},
     {"oa_itemsize", texts},
+    {"oa_dtype_name", texts},
     {"oa_device_open", device_open},
     {"oa_device_count", device_count},
     {"oa_device_get_info", device_figures},

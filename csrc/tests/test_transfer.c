@@ -4,7 +4,7 @@
 #include "device/staging.h"
 #include "device/stream.h"
 #include "library/library.h"
-#include "region/region.h"
+#include "region/mapping.h"
 #include "transfer/transfer.h"
 
 #include <stdlib.h>

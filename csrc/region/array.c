@@ -1,0 +1,107 @@
+#include "region/array.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "Scratch"};
+
+const char *oa_direction_name(int direction) { return direction_names[direction]; }
+
+static void name_entrant(oa_entrant *e, int position) {
+  const char *name = e->array->name;
+  if (name) {
+    const size_t length = strnlen(name, sizeof e->name - 1);
+    memcpy(e->name, name, length);
+    e->name[length] = '\0';
+  } else if (position < 9) { /* snprintf would cost more than the rest of entering an array */
+    memcpy(e->name, "argument 0", 11);
+    e->name[9] = (char)('1' + position);
+  } else {
+    snprintf(e->name, sizeof e->name, "argument %d", position + 1);
+  }
+}
+
+int oa_entrant_check(oa_entrant *e, int position) {
+  const oa_array *a = e->array;
+  name_entrant(e, position);
+  if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
+    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
+  if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is no oa_direction", e->name, a->direction);
+  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are no sum of oa_array_flags", e->name, a->flags);
+  if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
+                   OA_MAX_DIMENSIONS);
+  if (a->ndim > 0 && (!a->shape || (!a->strides && a->direction != OA_SCRATCH)))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL", e->name,
+                   a->ndim);
+  const int64_t itemsize = oa_itemsize(a->dtype);
+  int64_t c_order[OA_MAX_DIMENSIONS];
+  const int64_t *strides = a->strides;
+  if (a->direction == OA_SCRATCH) { /* a made-up array in C order; overflow is found below */
+    int64_t step = itemsize;
+    for (int i = a->ndim - 1; i >= 0; i--) {
+      c_order[i] = step;
+      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step)) step = INT64_MAX;
+    }
+    strides = c_order;
+  }
+  const int status = oa_layout_of(a->ndim, a->shape, strides, itemsize, &e->layout);
+  if (status == OA_ERROR_ARGUMENT)
+    return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", e->name);
+  if (status)
+    return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it", e->name);
+  e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
+  e->out = a->direction == OA_OUT;
+  const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
+  if (must_write && (a->flags & OA_READ_ONLY))
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", e->name,
+                   direction_names[a->direction]);
+  if (e->layout.overlapping) {
+    if (must_write)
+      return oa_fail(OA_ERROR_ARGUMENT,
+                     "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
+                     "overlapping view); lend a copy of it",
+                     e->name, direction_names[a->direction]);
+    e->writes = false;
+  }
+  if (a->direction == OA_SCRATCH || e->layout.size == 0) return OA_OK;
+  if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
+  const uintptr_t data = (uintptr_t)a->data;
+  e->low = data + (uintptr_t)e->layout.low;
+  e->high = e->low + (uintptr_t)e->layout.span;
+  if (e->high < e->low || (e->layout.low < 0 && e->low > data))
+    return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", e->name);
+  e->lines = e->layout.lines;
+  /* Packed: whatever is not lines, and what no leading dimension names: reversed, or with gaps along every axis. A matrix
+   * of one column counts as a matrix. */
+  bool named = e->layout.lines.count == 1;
+  for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= strides[i] == itemsize;
+  e->packed = !e->layout.regular || e->layout.reversed || !named;
+  if ((a->flags & OA_BORROWED) && !e->layout.regular)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
+                   e->name);
+  if ((a->flags & OA_BORROWED) && e->low % (uintptr_t)itemsize)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device at an address that is no multiple of its itemsize, %lld bytes; "
+                   "devices can't read it there: make a copy of it",
+                   e->name, (long long)itemsize);
+  return OA_OK;
+}
+
+int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
+  if (!array) return oa_fail_null(function, "array");
+  oa_entrant e = {.array = (oa_array *)array};
+  const int status = oa_entrant_check(&e, 0);
+  if (status) return oa_fail_in(status, "%s", function);
+  *low = e.low;
+  *high = e.high;
+  *lines = e.packed ? (oa_lines){0} : e.lines;
+  lines->start = 0;
+  return OA_OK;
+}

@@ -1,0 +1,515 @@
+/* Entering a region: which mapping each array has, new or shared; its memory; its pointers. */
+#include "base/trace.h"
+#include "device/staging.h"
+#include "region/array.h"
+#include "region/change.h"
+#include "region/leave.h"
+#include "region/residency.h"
+#include "region/slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* -- places: the mapping of each array -- */
+
+/* Device memory begins at a multiple of every itemsize: an array has to begin at one of its own within a mapping. */
+static int check_start(const oa_entrant *e, const char *other) {
+  const int64_t itemsize = oa_itemsize(e->array->dtype);
+  if (e->lines.start % itemsize == 0) return OA_OK;
+  return oa_fail(OA_ERROR_PRESENT,
+                 "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is no multiple of its "
+                 "itemsize, %lld: devices can't read it there; lend a copy of it",
+                 e->name, (long long)e->lines.start, other, (long long)itemsize);
+}
+
+static int keep_shape(oa_part *part, const oa_array *a, int64_t itemsize) {
+  const size_t bytes = (size_t)a->ndim * sizeof(int64_t);
+  oa_shape *s = malloc(sizeof *s + 2 * bytes);
+  if (!s) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  s->ndim = a->ndim;
+  s->itemsize = itemsize;
+  s->shape = (int64_t *)(s + 1);
+  s->strides = s->shape + a->ndim;
+  memcpy(s->shape, a->shape, bytes);
+  memcpy(s->strides, a->strides, bytes);
+  part->shape = s;
+  return OA_OK;
+}
+
+/* Finds what is present on one device in an interval, and whether others have some of it. */
+typedef struct overlap {
+  oa_device *device;
+  oa_mapping *here;
+  bool elsewhere, written_elsewhere;
+} overlap;
+
+static int note_overlap(oa_present *element, void *data) {
+  overlap *o = data;
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (mapping->device == o->device) {
+    if (!o->here) o->here = mapping;
+  } else {
+    o->elsewhere = true;
+    mapping->elsewhere = true;
+    o->written_elsewhere |= oa_mapping_is_newer(mapping);
+  }
+  return 0;
+}
+
+static int share(oa_entrant *e, oa_mapping *mapping) {
+  const oa_array *a = e->array;
+  const oa_part *covering = NULL;
+  const oa_part *first = &mapping->parts[0];
+  e->mapping = mapping;
+  e->lines.start = (int64_t)(e->low - mapping->at.low);
+  if (first->shape) {
+    if (!oa_part_is(first, a))
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+          "dimension); lend exactly the same view, or their parent in a region around both",
+          e->name, first->name);
+    covering = first;
+    e->part = 0;
+    e->packed = true;
+    e->lines = first->lines;
+  } else if (!e->layout.regular) {
+    return oa_fail(OA_ERROR_PRESENT,
+                   "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
+                   "dimension; slice the pointer of %s, or lend a copy",
+                   e->name, first->name, first->name);
+  } else {
+    for (int i = 0; i < mapping->part_count; i++) { /* the one with the most rights */
+      const oa_part *part = &mapping->parts[i];
+      if (!oa_lines_contain(part->lines, e->lines)) continue;
+      if (covering && part->writes + part->goes_up <= covering->writes + covering->goes_up) continue;
+      covering = part;
+      e->part = i;
+    }
+    e->packed = false;
+    if (covering && check_start(e, covering->name)) return OA_ERROR_PRESENT;
+  }
+  if (!covering)
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+        "region around both, and slice its pointer",
+        e->name, first->name);
+  const int direction = a->direction;
+  if ((direction == OA_OUT || direction == OA_INOUT) && !covering->writes)
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
+        "InOut in the outer region",
+        e->name, oa_direction_name(direction), covering->name);
+  if (direction == OA_INOUT && !covering->goes_up)
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
+        e->name, covering->name);
+  e->writes = e->writes && covering->writes;
+  e->out = e->out || !covering->goes_up;
+  return OA_OK;
+}
+
+/* A new mapping over the hull of entrants [0, count), which are sorted by address. */
+static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high,
+                       bool elsewhere) {
+  oa_entrant *first = cluster[0];
+  const bool packed = count == 1 && first->packed;
+  const int64_t itemsize = oa_itemsize(first->array->dtype);
+  const int64_t nbytes = packed ? first->layout.size * itemsize : (int64_t)(high - low);
+  oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_HOST, nbytes);
+  if (!mapping) return OA_ERROR_MEMORY;
+  if (oa_region_attach(region, mapping)) {
+    oa_mapping_free(mapping, region->stream, false);
+    return OA_ERROR_MEMORY;
+  }
+  mapping->holders = mapping->references = 1;
+  mapping->moving = true; /* until it is allocated */
+  mapping->maker = region;
+  mapping->serial = region->serial;
+  mapping->elsewhere = elsewhere;
+  if (count > 1) {
+    mapping->parts = calloc((size_t)count, sizeof *mapping->parts);
+    mapping->groups = calloc((size_t)count, sizeof *mapping->groups);
+    if (!mapping->parts || !mapping->groups) {
+      free(mapping->parts);
+      free(mapping->groups);
+      mapping->parts = &mapping->one_part;
+      mapping->groups = &mapping->one_group;
+      return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+    }
+  }
+  mapping->part_count = 0;
+  for (int i = 0; i < count; i++) {
+    oa_entrant *e = cluster[i];
+    const oa_array *a = e->array;
+    if (!packed && !e->layout.regular)
+      return oa_fail(
+          OA_ERROR_PRESENT,
+          "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
+          "lend their parent and slice its pointer, or lend a copy",
+          e->name, cluster[i ? 0 : 1]->name);
+    e->mapping = mapping;
+    e->packed = packed;
+    e->lines.start = (int64_t)(e->low - low);
+    if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
+    if (check_start(e, first->name)) return OA_ERROR_PRESENT;
+    int at = 0; /* the same bytes again are one part */
+    while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
+    oa_part *part = &mapping->parts[at];
+    if (at == mapping->part_count) {
+      mapping->part_count++;
+      *part = (oa_part){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
+      memcpy(part->name, e->name, sizeof part->name);
+      if (packed && keep_shape(part, a, itemsize)) return OA_ERROR_MEMORY;
+    }
+    part->writes |= e->writes;
+    part->goes_up |= a->direction != OA_OUT;
+    e->part = at;
+  }
+  if (mapping->part_count == 1)
+    mapping->groups[0] = (oa_group){.cover = 0};
+  else
+    oa_mapping_form_groups(mapping);
+  mapping->at.low = low;
+  mapping->at.high = high;
+  mapping->listed = true;
+  oa_present_insert(&oa_table, &mapping->at);
+  oa_kept_attach(mapping, first->array, true);
+  return OA_OK;
+}
+
+static int place_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high) {
+  overlap found = {.device = region->device};
+  oa_present_visit(&oa_table, low, high, note_overlap, &found);
+  if (found.elsewhere) {
+    for (int i = 0; i < count; i++) {
+      const int direction = cluster[i]->array->direction;
+      if (found.written_elsewhere || direction == OA_OUT || direction == OA_INOUT)
+        return oa_fail(
+            OA_ERROR_DIRECTION,
+            "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
+            "be on several devices for reading, or on one for writing: leave the other region first",
+            cluster[i]->name);
+    }
+  }
+  oa_mapping *here = found.here;
+  if (!here) return map_cluster(region, cluster, count, low, high, found.elsewhere);
+  if (low < here->at.low || high > here->at.high)
+    return oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
+        "the outer region, and slice its pointer",
+        cluster[0]->name, here->parts[0].name);
+  int attached = 0;
+  while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
+  if (attached == region->mapping_count) {
+    const int status = oa_region_attach(region, here);
+    if (status) return status;
+    here->holders++;
+    here->references++;
+  }
+  here->elsewhere |= found.elsewhere;
+  for (int i = 0; i < count; i++) {
+    const int status = share(cluster[i], here);
+    if (status) return status;
+  }
+  if (low == here->at.low && high == here->at.high && cluster[0]->array->flags & OA_RESIDENT)
+    oa_kept_attach(here, cluster[0]->array, false);
+  return OA_OK;
+}
+
+static int by_address(const void *a, const void *b) {
+  const oa_entrant *const *x = a, *const *y = b;
+  if ((*x)->low != (*y)->low) return (*x)->low < (*y)->low ? -1 : 1;
+  return (*x)->array < (*y)->array ? -1 : 1;
+}
+
+static bool is_on_the_host(const oa_entrant *e) {
+  return e->array->direction != OA_SCRATCH && !(e->array->flags & OA_BORROWED) && e->layout.size;
+}
+
+/* Gives every host array its mapping: arrays whose hulls overlap form a cluster. */
+static int place_arrays(oa_state *region, oa_entrant *entrants, int count, oa_entrant **sorted) {
+  int hosts = 0;
+  for (bool again = true; again;) { /* before anything is placed, for the lock may be freed */
+    again = false;
+    for (int i = 0; i < count; i++)
+      if (is_on_the_host(&entrants[i])) again |= oa_clear_way(entrants[i].low, entrants[i].high);
+  }
+  for (int i = 0; i < count; i++) {
+    if (!is_on_the_host(&entrants[i])) continue;
+    int at = hosts++; /* insertion keeps a few arrays cheap; many are sorted below */
+    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_entrant *){&entrants[i]}) > 0; at--)
+      sorted[at] = sorted[at - 1];
+    sorted[at] = &entrants[i];
+  }
+  if (hosts > 16) qsort(sorted, (size_t)hosts, sizeof(*sorted), by_address);
+  for (int i = 0; i < hosts;) {
+    uintptr_t high = sorted[i]->high;
+    int end = i + 1;
+    for (; end < hosts && sorted[end]->low < high; end++)
+      if (sorted[end]->high > high) high = sorted[end]->high;
+    const int status = place_cluster(region, &sorted[i], end - i, sorted[i]->low, high);
+    if (status) return status;
+    i = end;
+  }
+  return OA_OK;
+}
+
+/* A mapping of its own for scratch and borrowed memory. */
+static int place_apart(oa_state *region, oa_entrant *e) {
+  const oa_array *a = e->array;
+  const bool borrowed = a->flags & OA_BORROWED;
+  oa_mapping *mapping = oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  if (!mapping) return OA_ERROR_MEMORY;
+  if (oa_region_attach(region, mapping)) {
+    oa_mapping_free(mapping, region->stream, false);
+    return OA_ERROR_MEMORY;
+  }
+  mapping->holders = mapping->references = 1;
+  mapping->moving = !borrowed;
+  mapping->maker = borrowed ? NULL : region;
+  mapping->serial = region->serial;
+  if (borrowed) mapping->address = e->low;
+  e->mapping = mapping;
+  e->part = 0;
+  e->packed = false;
+  e->lines = e->layout.lines;
+  e->lines.start = 0;
+  oa_part *part = &mapping->parts[0];
+  *part = (oa_part){.lines = e->lines, .dtype = a->dtype, .writes = e->writes};
+  memcpy(part->name, e->name, sizeof part->name);
+  mapping->groups[0].valid = true;
+  return OA_OK;
+}
+
+/* -- memory -- */
+
+static bool is_small(const oa_state *region, const oa_entrant *e) {
+  const oa_mapping *mapping = e->mapping;
+  return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
+}
+
+/* Device memory for the region: what was kept for another time, else an allocation on its stream. Without the lock. */
+static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
+  void *stream = region->stream->native;
+  const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
+  if (!reused || *zeros) region->allocated = true;
+  return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
+}
+
+/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
+ * one call uses `once` it may use in a block of pinned memory, with nothing copied to the device. */
+static int allocate_small(oa_state *region, oa_entrant *entrants, int count, bool once) {
+  oa_device *device = region->device;
+  size_t nbytes = 0;
+  int mappings = 0;
+  const oa_mapping *last = NULL;
+  bool in_place = once && device->backend->flags & OA_PINNED_IN_PLACE;
+  for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
+    if (!is_small(region, &entrants[i]) || entrants[i].mapping == last) continue;
+    last = entrants[i].mapping;
+    nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
+    mappings++;
+    in_place &= last->kind == OA_MAPS_HOST;
+  }
+  in_place &= mappings && nbytes <= OA_IN_PLACE_MOST;
+  if (mappings < 2 && !in_place) return OA_OK;
+  oa_arena *arena = calloc(1, sizeof *arena);
+  if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  arena->nbytes = nbytes;
+  oa_unlock();
+  int status = OA_OK;
+  bool zeros = false;
+  if (in_place && (arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW)))
+    arena->address = (uint64_t)(uintptr_t)arena->block->memory;
+  else
+    status = take_memory(region, nbytes, &arena->address, &zeros);
+  oa_lock();
+  if (status) {
+    free(arena);
+    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
+  }
+  uint64_t address = arena->address;
+  for (int i = 0; i < count; i++) {
+    if (!is_small(region, &entrants[i])) continue;
+    oa_mapping *mapping = entrants[i].mapping;
+    mapping->arena = arena;
+    mapping->address = address;
+    arena->mappings++;
+    address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
+  }
+  return OA_OK;
+}
+
+/* The memory of the mappings this enter made; the lock is free while the backend is asked. */
+static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, bool once) {
+  const int small = allocate_small(region, entrants, count, once);
+  if (small) return small;
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region || mapping->address) continue;
+    uint64_t address = 0;
+    bool zeros = false;
+    oa_unlock();
+    const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
+    oa_lock();
+    mapping->zeros = zeros;
+    if (status)
+      return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->parts[0].name, (long long)mapping->nbytes);
+    mapping->address = address;
+  }
+  return OA_OK;
+}
+
+/* Notes that what the region allocated can be used elsewhere only after that. */
+static int note_allocations(oa_state *region) {
+  if (!region->allocated || region->device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
+  int status = oa_stream_advance(region->stream);
+  bool large = false;
+  for (int i = 0; i < region->mapping_count && !status; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    status = oa_uses_add(&mapping->uses, region->stream, true);
+    large |= mapping->nbytes >= OA_OVERLAP_BYTES;
+  }
+  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
+  return status;
+}
+
+/* -- entering -- */
+
+/* From the last to the first: each goes before the others in the region's list, which is in the arguments' order then. */
+static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
+  for (int i = count - 1; i >= 0; i--) {
+    oa_entrant *e = &entrants[i];
+    oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
+    if (!slot) return OA_ERROR_MEMORY;
+    slot->dtype = (uint8_t)e->array->dtype;
+    slot->reads = true;
+    slot->writes = e->writes;
+    slot->out = e->out;
+    slot->owed = e->array->direction == OA_OUT;
+    if (e->layout.size) {
+      slot->mapping = e->mapping;
+      slot->part = e->part;
+      slot->offset = e->lines.start;
+      slot->nbytes = oa_lines_span(e->lines);
+      slot->inside = e->lines;
+    }
+    e->array->handle = oa_slot_handle(slot);
+    e->array->packed = e->layout.size && e->packed;
+  }
+  return OA_OK;
+}
+
+static int enter_locked(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
+                        int count, oa_state *region) {
+  int status = oa_stream_borrow(device, &region->stream);
+  if (status) return status;
+  region->calls = region->stream;
+  if (options && options->has_stream) {
+    if ((status = oa_stream_foreign(device, options->stream, &region->foreign))) return status;
+    region->calls = region->foreign;
+  }
+  if (options && options->has_wait_stream) {
+    oa_stream *other;
+    if ((status = oa_stream_foreign(device, options->wait_stream, &other))) return status;
+    other->next = region->foreign;
+    region->foreign = other;
+    status = oa_stream_advance(other);
+    if (!status) status = oa_stream_after(region->stream, other, other->ticket);
+    if (!status && region->calls != region->stream) status = oa_stream_after(region->calls, other, other->ticket);
+    if (status) return status;
+  }
+  if ((status = place_arrays(region, entrants, count, sorted))) return status;
+  for (int i = 0; i < count; i++) {
+    const oa_array *a = entrants[i].array;
+    if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
+      if ((status = place_apart(region, &entrants[i]))) return status;
+  }
+  status = allocate_mappings(region, entrants, count, options && options->once);
+  const int noted = note_allocations(region);
+  return status ? status : noted;
+}
+
+static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int status) {
+  int64_t nbytes = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->serial == region->serial) nbytes += region->mappings[i]->nbytes;
+  oa_trace_note(OA_TRACE_ENTER, begun, region->device, region->serial, tag, "enter", NULL, nbytes, status);
+}
+
+int oa_region_enter(int number, const oa_region_options *options, oa_array *arrays, int count, oa_region **handle) {
+  int status = oa_core_start();
+  if (status) return status;
+  const int64_t begun = oa_trace_begin();
+  oa_device *device = oa_device_of(number);
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_region_enter");
+  if ((status = oa_device_usable(device)) || (status = oa_slots_start()) || (status = oa_residency_start()))
+    return status;
+  if (count < 0 || (count && !arrays) || !handle)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
+                   handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
+
+  oa_entrant few[8];
+  oa_entrant *few_sorted[8];
+  oa_entrant *entrants = few, **sorted = few_sorted;
+  void *many = NULL;
+  if (count > 8) {
+    many = malloc((size_t)count * (sizeof *entrants + sizeof(*sorted)));
+    if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);
+    entrants = many;
+    sorted = (oa_entrant **)(entrants + count);
+  }
+  for (int i = 0; i < count; i++) {
+    entrants[i] = (oa_entrant){.array = &arrays[i]};
+    if ((status = oa_entrant_check(&entrants[i], i))) {
+      free(many);
+      return status;
+    }
+  }
+  oa_state *region = oa_region_new(device);
+  if (!region) {
+    free(many);
+    return OA_ERROR_MEMORY;
+  }
+
+  oa_lock();
+  oa_region_list(region);
+  oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
+  status = own ? enter_locked(device, options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
+  if (!status) status = make_slots(region, entrants, count);
+  if (own) region->handle = oa_slot_handle(own);
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    mapping->maker = NULL;
+    mapping->moving = false;
+    mapping->failed = !mapping->address; /* others may share it already */
+    if (status) oa_kept_untouched(mapping);
+  }
+  if (begun) trace_enter(region, begun, options ? options->tag : 0, status);
+  const bool holds = region->mapping_count;
+  oa_region *own_handle = region->handle;
+  if (!status) *handle = own_handle;
+  oa_saved_error saved;
+  if (status) oa_error_save(&saved);
+  if (status && !holds) oa_region_destroy(region); /* it may have no stream */
+  oa_announce_change();
+  oa_unlock();
+  if (status && holds) { /* others that shared its mappings may have left meanwhile: what they wrote comes down */
+    oa_region_finish(own_handle, OA_DISCARD, NULL);
+    const int left = oa_region_wait(own_handle);
+    if (!left) oa_error_restore(&saved);
+    if (left) status = left;
+  } else if (status) {
+    oa_error_restore(&saved);
+  }
+  oa_kept_tidy();
+  free(many);
+  return status;
+}

@@ -1,0 +1,448 @@
+#include "region/leave.h"
+
+#include "base/trace.h"
+#include "library/library.h"
+#include "region/change.h"
+#include "region/residency.h"
+#include "region/slot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- the end of a region -- */
+
+int oa_region_destroy(oa_state *region) {
+  int status = OA_OK;
+  while (region->slots) oa_slot_release(region->slots);
+  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays good when its owner is gone */
+    if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
+    oa_stream_advance(region->stream);
+    for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
+  }
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    while (mapping->moving) oa_wait_change(); /* an update on another thread */
+    if (--mapping->references > 0) continue;
+    oa_mapping_unlist(mapping);
+    if (mapping->exports) {
+      oa_kept_detach(mapping);
+      continue;
+    }
+    const bool stays = oa_kept_return(mapping);
+    const int freed = oa_mapping_free(mapping, region->stream, stays);
+    if (!status) status = freed;
+  }
+  while (region->foreign) {
+    oa_stream *next = region->foreign->next;
+    oa_library_give_back(region->foreign);
+    oa_stream_forget(region->foreign);
+    region->foreign = next;
+  }
+  if (region->copies) oa_stream_give_back(region->copies);
+  if (region->stream) oa_stream_give_back(region->stream);
+  int ignored = OA_OK;
+  oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
+  if (own) oa_slot_release(own);
+  oa_region_free(region);
+  return status;
+}
+
+/* -- finishing: everything that has to come down is enqueued -- */
+
+static void remember(oa_state *region, int status) {
+  if (!status || region->status) return;
+  region->status = status;
+  oa_error_save(&region->error);
+}
+
+/* Appends ", name" to text: whole names; "..." stands for those that there is no room for. */
+static void append_name(char *text, size_t size, const char *name) {
+  static const char more[] = ", ...";
+  const size_t used = strlen(text), room = size - used;
+  if (used >= sizeof more && strcmp(text + used - (sizeof more - 1), more) == 0) return;
+  snprintf(text + used, room, used && strlen(name) + 2 + sizeof more > room ? more : used ? ", %s" : "%s", name);
+}
+
+/* Whether the group comes down at the end of its mapping's last region, which has that outcome. */
+static bool comes_down(const oa_group *group, int outcome) {
+  if (group->invalid) return false;
+  if (outcome == OA_DISCARD) return group->dirty && group->committed;
+  return group->dirty || (group->escaped && group->valid);
+}
+
+/* Fills moves with what brings the mapping's parts down; returns how many. */
+static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
+  int count = 0;
+  if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    const oa_group *group = &mapping->groups[part->group];
+    if (!part->writes || !comes_down(group, outcome)) continue;
+    const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
+    if (covered) continue;
+    oa_part_move(mapping, part, &moves[count]);
+    moves[count++].trace.why =
+        group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
+  }
+  return count;
+}
+
+/* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
+static void come_down(oa_state *region, int status) {
+  remember(region, status);
+  region->move_count = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
+}
+
+/* A failure on the way down, with the names of what was to come down. */
+static int fail_coming_down(const oa_state *region, int status) {
+  char names[256] = "";
+  if (!status || status == OA_ERROR_TORN) return status; /* that one says it */
+  for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
+  return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
+}
+
+static bool is_in_a_call(const oa_state *region) {
+  for (const oa_slot *slot = region->slots; slot; slot = slot->next)
+    if (slot->calls) return true;
+  return false;
+}
+
+static oa_group *group_of(const oa_slot *slot) {
+  return &slot->mapping->groups[slot->mapping->parts[slot->part].group];
+}
+
+/* The pointer to the slot's group of the region that the slot's is nested in: the youngest older one of its thread that is
+ * open and lends some of the group. NULL: it is in none. */
+static oa_slot *enclosing(const oa_slot *slot) {
+  const oa_state *region = slot->region;
+  for (const oa_state *outer = region->older; outer; outer = outer->older) {
+    if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
+    for (oa_slot *s = outer->slots; s; s = s->next)
+      if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
+  }
+  return NULL;
+}
+
+/* Arrays to be named when their region is left. */
+typedef struct names {
+  char text[256];
+  int count;
+} names;
+
+static void add_name(names *n, const oa_slot *slot) {
+  append_name(n->text, sizeof n->text, slot->mapping->parts[slot->part].name);
+  n->count++;
+}
+
+/* Hands on what the region wrote: to the region around it, else to the host; what is discarded is undefined for others.
+ * Adds the arrays lent as Out that nothing wrote, or those whose results are lost. */
+static void account_writes(oa_state *region, int outcome, names *told) {
+  for (oa_slot *slot = region->slots; slot; slot = slot->next) {
+    if (!slot->mapping) continue;
+    oa_group *group = group_of(slot);
+    if (slot->wrote && outcome == OA_DISCARD) {
+      if (!group->dirty || group->invalid) continue; /* an update has brought it down, or it was lost before */
+      group->invalid = true;
+      if (slot->mapping->kind == OA_MAPS_HOST) add_name(told, slot);
+    } else if (slot->wrote) {
+      oa_slot *outer = slot->mapping->holders > 1 ? enclosing(slot) : NULL;
+      *(outer ? &outer->wrote : &group->committed) = true;
+    } else if (slot->owed && outcome == OA_COMMIT && !group->written && !group->escaped && !group->invalid) {
+      add_name(told, slot);
+    }
+  }
+}
+
+/* Notes what has to come down of a mapping that the region was the last to hold. The mapping is seized; frees the lock
+ * meanwhile. */
+static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+  if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
+    const uint64_t ticket = region->stream->ticket;
+    oa_unlock();
+    const int status = oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address");
+    oa_lock();
+    remember(region, status);
+    if (!status) oa_stream_waited(region->stream, ticket);
+  }
+  if (!region->moves) return;
+  for (int p = 0; p < mapping->part_count; p++)
+    if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes && mapping->kind == OA_MAPS_HOST &&
+        outcome == OA_COMMIT)
+      append_name(invalid->text, sizeof invalid->text, mapping->parts[p].name);
+  const int count = moves_down(mapping, outcome, region->moves + region->move_count);
+  if (!count) return;
+  if (mapping->kept) oa_kept_before_down(mapping);
+  region->move_count += count;
+  mapping->leaving = region;
+  if (!(region->device->backend->flags & OA_SYNCHRONOUS))
+    remember(region, oa_uses_order(&mapping->uses, region->stream, false));
+  for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
+}
+
+/* Waits until the mapping is neither being moved nor on its way down, then marks it as moving and waits for the calls
+ * that use it. Frees the lock meanwhile; the caller sees to it that the mapping lives. */
+static void seize(oa_mapping *mapping) {
+  while (mapping->moving || mapping->leaving) {
+    if (mapping->leaving)
+      oa_region_complete(mapping->leaving);
+    else
+      oa_wait_change();
+  }
+  mapping->moving = true; /* no call begins any more, and those under way need nothing of it to end */
+  while (mapping->calls) oa_wait_change();
+}
+
+/* The region holds the mapping no more. Frees the lock meanwhile. */
+static void leave_mapping(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+  if (mapping->holders > 1) {
+    mapping->holders--;
+    return;
+  }
+  seize(mapping); /* others may share it meanwhile */
+  if (--mapping->holders == 0) bring_down(region, mapping, outcome, invalid);
+  oa_mapping_yield(mapping);
+}
+
+/* Enqueues the copies down that were noted; without the lock. */
+static int issue_down(oa_state *region) {
+  const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
+  int status = OA_OK;
+  if (order && oa_trace_begin())
+    status =
+        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+  if (!status) {
+    region->copying = oa_trace_begin();
+    status = fail_coming_down(
+        region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
+  }
+  remember(region, status);
+  return status;
+}
+
+/* Notes the copies that are on their way; until they have arrived nobody writes what they read. */
+static void note_down(oa_state *region) {
+  bool issued = false; /* else all is left to be copied when the region is waited for */
+  for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
+  if (!issued) return;
+  remember(region, oa_stream_advance(region->stream));
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region)
+      remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
+}
+
+int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
+  if (warnings) *warnings = 0;
+  int status = oa_core_start();
+  if (status) return status;
+  if (outcome < OA_COMMIT || outcome > OA_KEEP)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
+  oa_lock();
+  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+  if (!own) {
+    oa_unlock();
+    if (status == OA_ERROR_STALE) return OA_OK;
+    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
+                   (void *)handle);
+  }
+  oa_state *region = own->region;
+  if (region->phase != OA_OPEN) {
+    oa_unlock();
+    return OA_OK;
+  }
+  region->phase = OA_FINISHING;
+  region->leaving = oa_trace_begin();
+  while (is_in_a_call(region)) oa_wait_change();
+
+  names told = {.count = 0}, invalid = {.count = 0};
+  account_writes(region, outcome, &told);
+  while (region->slots) oa_slot_release(region->slots);
+  int parts = 0;
+  for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
+  if (parts) {
+    region->moves = calloc((size_t)parts, sizeof *region->moves);
+    if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
+  }
+  for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
+  if (invalid.text[0])
+    remember(region,
+             oa_fail(OA_ERROR_INVALID,
+                     "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
+                     "overwrite it whole, or don't use it",
+                     invalid.text));
+  const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
+  oa_unlock();
+  if (down) status = issue_down(region);
+  oa_lock();
+  if (down && !status) note_down(region);
+  if (!down || status) come_down(region, 0);
+  region->phase = OA_FINISHED;
+  oa_announce_change();
+  oa_unlock();
+  if (warnings) *warnings = told.count;
+  if (told.count && outcome == OA_COMMIT)
+    oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
+            told.text);
+  else if (told.count)
+    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", told.text,
+            told.count > 1 ? "were" : "was");
+  return OA_OK;
+}
+
+/* -- waiting: what was enqueued arrives -- */
+
+/* The state of a live region, under the lock it takes; NULL with the lock free. */
+static oa_state *find(const char *function, oa_region *handle, int *status) {
+  if ((*status = oa_core_start())) return NULL;
+  oa_lock();
+  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, status);
+  if (own) return own->region;
+  oa_unlock();
+  if (*status == OA_ERROR_NOT_HANDLE)
+    oa_fail(*status, "%s: region needs what oa_region_enter gave, got the address %p", function, (void *)handle);
+  else
+    oa_fail(*status, "%s: the region has ended", function);
+  return NULL;
+}
+
+/* Makes the region's stream run after all that has to be waited for; false if there is nothing. */
+static bool order_all(oa_state *region) {
+  oa_stream *stream = region->stream;
+  bool wait = stream->waited != stream->ticket;
+  for (int i = 0; i < region->mapping_count; i++) {
+    const oa_mapping *mapping = region->mappings[i];
+    if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
+      continue; /* but a block goes back in no stream's order: each waits, whoever is last */
+    if (oa_uses_over(&mapping->uses, stream)) continue;
+    remember(region, oa_uses_order(&mapping->uses, stream, true));
+    wait = true;
+  }
+  for (oa_stream *s = region->foreign; s; s = s->next) {
+    if (!s->ticket) continue;
+    remember(region, oa_stream_after(stream, s, s->ticket));
+    wait = true;
+  }
+  return wait;
+}
+
+/* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
+ * which it frees meanwhile. */
+static void complete(oa_state *region) {
+  oa_device *device = region->device;
+  const uint64_t ticket = region->stream->ticket;
+  int status = OA_OK;
+  region->completing = true;
+  const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
+  oa_unlock();
+  if (wait)
+    status = region->copying /* then this is a part of copying down */
+                 ? device->backend->stream_synchronize(device, region->stream->native)
+                 : oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
+  if (!status)
+    status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
+  else
+    oa_transfer_abandon(device, region->moves, region->move_count);
+  if (region->copying)
+    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  const bool waited = !status;
+  status = fail_coming_down(region, status);
+  oa_lock();
+  if (waited) oa_stream_waited(region->stream, ticket);
+  come_down(region, status);
+  region->completing = false;
+  oa_announce_change();
+}
+
+void oa_region_complete(oa_state *region) {
+  if (region->phase == OA_FINISHED && !region->completing)
+    complete(region);
+  else
+    oa_wait_change();
+}
+
+int oa_region_wait(oa_region *handle) {
+  int status;
+  oa_state *region = find("oa_region_wait", handle, &status);
+  while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
+    oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
+    oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+    region = own ? own->region : NULL;
+    if (!region) oa_unlock();
+  }
+  if (!region) return status == OA_ERROR_STALE ? OA_OK : status;
+  if (region->phase == OA_OPEN) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_wait: the region is still open; call oa_region_finish first");
+  }
+  region->phase = OA_WAITING;
+  complete(region);
+  const int first = region->status;
+  const oa_saved_error text = region->error;
+  oa_device *device = region->device;
+  const int64_t leaving = region->leaving;
+  const uint64_t serial = region->serial;
+  for (int i = 0; i < region->mapping_count; i++) oa_kept_after_down(region->mappings[i], !first);
+  status = oa_region_destroy(region);
+  oa_announce_change();
+  oa_unlock();
+  oa_kept_tidy();
+  if (leaving) oa_trace_note(OA_TRACE_LEAVE, leaving, device, serial, 0, "leave", NULL, 0, first ? first : status);
+  if (first) oa_error_restore(&text);
+  return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
+}
+
+int oa_region_synchronize(oa_region *handle) {
+  int status;
+  oa_state *region = find("oa_region_synchronize", handle, &status);
+  if (!region) return status;
+  oa_device *device = region->device;
+  if (device->backend->flags & OA_SYNCHRONOUS) {
+    oa_unlock();
+    return OA_OK;
+  }
+  for (oa_stream *s = region->foreign; s && !status; s = s->next)
+    if (s->ticket) status = oa_stream_after(region->stream, s, s->ticket);
+  void *native = region->stream->native;
+  const uint64_t serial = region->serial;
+  oa_unlock();
+  return status ? status : oa_trace_synchronize(device, native, serial, "oa_region_synchronize");
+}
+
+int oa_region_stream(oa_region *handle, void **stream) {
+  int status;
+  if (!stream) return oa_fail_null("oa_region_stream", "stream");
+  oa_state *region = find("oa_region_stream", handle, &status);
+  if (!region) return status;
+  if (region->phase != OA_OPEN)
+    status = oa_fail(OA_ERROR_STALE, "oa_region_stream: the region has ended");
+  else
+    *stream = region->calls->native;
+  oa_unlock();
+  return status;
+}
+
+/* -- the way of others -- */
+
+static int note_unheld(oa_present *element, void *found) {
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (mapping->holders) return 0;
+  *(oa_mapping **)found = mapping;
+  return 1;
+}
+
+bool oa_clear_way(uintptr_t low, uintptr_t high) {
+  oa_mapping *found;
+  while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
+    if (found->leaving || found->moving) {
+      if (found->leaving)
+        oa_region_complete(found->leaving);
+      else
+        oa_wait_change();
+      return true;
+    }
+    oa_mapping_unlist(found); /* its region frees it */
+  }
+  return false;
+}

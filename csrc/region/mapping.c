@@ -1,0 +1,162 @@
+#include "region/mapping.h"
+
+#include "device/staging.h"
+#include "region/change.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+oa_present_table oa_table;
+oa_mapping *oa_mappings;
+
+oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
+  oa_mapping *mapping = calloc(1, sizeof *mapping);
+  if (!mapping) {
+    oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
+    return NULL;
+  }
+  mapping->kind = kind;
+  mapping->device = device;
+  mapping->nbytes = nbytes;
+  mapping->parts = &mapping->one_part;
+  mapping->groups = &mapping->one_group;
+  mapping->part_count = mapping->group_count = 1;
+  mapping->next = oa_mappings;
+  if (mapping->next) mapping->next->previous = mapping;
+  oa_mappings = mapping;
+  device->counts.mappings++;
+  return mapping;
+}
+
+void oa_mapping_unlist(oa_mapping *mapping) {
+  if (mapping->listed) oa_present_remove(&oa_table, &mapping->at);
+  mapping->listed = false;
+}
+
+void oa_mapping_yield(oa_mapping *mapping) {
+  mapping->moving = false;
+  oa_announce_change();
+}
+
+bool oa_mapping_is_newer(const oa_mapping *mapping) {
+  if (mapping->writing || mapping->leaving) return true;
+  for (int g = 0; g < mapping->group_count; g++)
+    if (mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
+  return false;
+}
+
+/* -- the end of a mapping -- */
+
+/* Gives back a mapping's part, whose users stream runs after, or whose uses are over; with the last one, the memory. */
+static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bool over) {
+  int status = OA_OK;
+  const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
+  if (--arena->mappings) {
+    if (arena->block || !order || over) return OA_OK;
+    status = oa_stream_advance(stream);
+    return status ? status : oa_uses_add(&arena->uses, stream, true);
+  }
+  int released = OA_OK;
+  if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
+    oa_block_give(device, arena->block);
+  } else {
+    over &= oa_uses_over(&arena->uses, stream);
+    if (order) status = oa_uses_order(&arena->uses, stream, true);
+    released = over ? oa_device_keep(device, stream->native, arena->address, arena->nbytes, false)
+                    : oa_device_release(device, stream->native, arena->address, arena->nbytes);
+  }
+  oa_uses_clear(&arena->uses);
+  free(arena);
+  return status ? status : released;
+}
+
+/* Gives its memory back in stream's order; it stays for another time if nobody uses it any more. */
+static int give_memory(oa_mapping *mapping, oa_stream *stream) {
+  oa_device *device = mapping->device;
+  const bool over = oa_uses_over(&mapping->uses, stream);
+  const size_t nbytes = (size_t)mapping->nbytes;
+  const int status = oa_uses_order(&mapping->uses, stream, true);
+  const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
+                       : over ? oa_device_keep(device, stream->native, mapping->address, nbytes, mapping->cleared)
+                              : oa_device_release(device, stream->native, mapping->address, nbytes);
+  return status ? status : released;
+}
+
+int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
+  int status = OA_OK;
+  oa_mapping_unlist(mapping);
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !memory_stays) status = give_memory(mapping, stream);
+  if (mapping->previous)
+    mapping->previous->next = mapping->next;
+  else
+    oa_mappings = mapping->next;
+  if (mapping->next) mapping->next->previous = mapping->previous;
+  mapping->device->counts.mappings--;
+  for (int i = 0; i < mapping->part_count; i++) free(mapping->parts[i].shape);
+  if (mapping->parts != &mapping->one_part) free(mapping->parts);
+  if (mapping->groups != &mapping->one_group) free(mapping->groups);
+  oa_uses_clear(&mapping->uses);
+  free(mapping);
+  return status;
+}
+
+/* -- parts and groups -- */
+
+bool oa_part_is(const oa_part *part, const oa_array *a) {
+  const oa_shape *s = part->shape;
+  return part->data == a->data && part->dtype == a->dtype && s->ndim == a->ndim &&
+         memcmp(s->shape, a->shape, (size_t)a->ndim * sizeof *s->shape) == 0 &&
+         memcmp(s->strides, a->strides, (size_t)a->ndim * sizeof *s->strides) == 0;
+}
+
+void oa_part_move(const oa_mapping *mapping, const oa_part *part, oa_move *move) {
+  *move = (oa_move){.host = part->shape ? part->data : part->host,
+                    .address = mapping->address + (uint64_t)part->lines.start,
+                    .lines = part->lines,
+                    .irregular = part->shape,
+                    .name = part->name,
+                    .allocation = mapping->arena ? (const void *)mapping->arena : mapping,
+                    .in_place = mapping->arena && mapping->arena->block,
+                    .trace = {.region = mapping->serial}};
+  if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
+    move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
+}
+
+int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
+  int count = 0;
+  if (mapping->kind != OA_MAPS_HOST || mapping->kept) return 0; /* what is kept is looked at without the lock */
+  const int cover = mapping->groups[group].cover;
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    const bool whole = cover >= 0 && mapping->parts[cover].goes_up; /* then it says it all */
+    if (part->group == group && part->goes_up && (!whole || i == cover)) oa_part_move(mapping, part, &moves[count++]);
+  }
+  return count;
+}
+
+void oa_mapping_form_groups(oa_mapping *mapping) {
+  const int count = mapping->part_count;
+  oa_part *parts = mapping->parts;
+  for (int i = 0; i < count; i++) parts[i].group = i;
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < i; j++) {
+      const int from = parts[i].group, to = parts[j].group;
+      if (from == to || oa_lines_disjoint(parts[i].lines, parts[j].lines)) continue;
+      for (int k = 0; k < count; k++)
+        if (parts[k].group == from) parts[k].group = to;
+    }
+  /* What is valid or written is known of the group as a whole: if some of it goes up, all of it does. */
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < count; j++)
+      if (parts[i].group == parts[j].group && parts[j].goes_up) parts[i].goes_up = true;
+  mapping->group_count = count; /* some may be unused */
+  for (int g = 0; g < count; g++) {
+    mapping->groups[g] = (oa_group){.cover = -1};
+    for (int i = 0; i < count && mapping->groups[g].cover < 0; i++) {
+      bool covers = parts[i].group == g;
+      for (int j = 0; j < count && covers; j++)
+        covers = parts[j].group != g || oa_lines_contain(parts[i].lines, parts[j].lines);
+      if (covers) mapping->groups[g].cover = i;
+    }
+  }
+}

@@ -1,0 +1,126 @@
+"""How portable BLAS calls each vendor's library: one adapter a library."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from . import _core
+from .errors import LibraryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Enums", "vendor_of"]
+
+_NAME, _BACKEND, _HOST_CALLS = 0, 1, 4  # in _core.device_info; the last: whether a device's libraries run on the CPU
+
+
+class Enums(NamedTuple):
+    """The values of a vendor's enums; the pairs are (for a matrix as it is, for one stored as its transpose)."""
+
+    op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugate and not transposed, which no BLAS has
+    uplo: tuple[dict[str, int], dict[str, int]]
+    side: tuple[dict[str, int], dict[str, int]]
+    diag: dict[str, int]
+    conjugates: bool  # the dtype is complex
+    base: int  # of the index that iamax gives
+
+
+class _Vendor:
+    """One library. Its functions are called in column-major order, with arguments in the reference's order."""
+
+    module: ClassVar[str]  # in this package
+    backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
+    base: ClassVar[int]
+    op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T", "C"
+    uplo: ClassVar[Sequence[str]]  # for "U", "L"
+    side: ClassVar[Sequence[str]]  # for "L", "R"
+    diag: ClassVar[Sequence[str]]  # for "N", "U"
+
+    def __init__(self) -> None:
+        self.functions: Any = importlib.import_module(f".{self.module}", __package__)
+
+    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
+        """Return the function of that name for a routine, None if the library lacks it.
+
+        ordered: the function has matrices.
+        """
+        found: Callable[..., Any] | None = getattr(self.functions, name, None)
+        return found
+
+    def enums(self, *, conjugates: bool) -> Enums:
+        """Return the library's enums for a dtype; conjugates: it is complex."""
+
+        def values(names: Sequence[str], letters: str) -> dict[str, int]:
+            return {letter: getattr(self.functions, name) for letter, name in zip(letters, names, strict=True)}
+
+        op, uplo, side = values(self.op, "NTC"), values(self.uplo, "UL"), values(self.side, "LR")
+        flipped: dict[str, Any] = {"N": op["T"], "T": op["N"], "C": None if conjugates else op["N"]}
+        return Enums(
+            op=(op, flipped),
+            uplo=(uplo, {"U": uplo["L"], "L": uplo["U"]}),
+            side=(side, {"L": side["R"], "R": side["L"]}),
+            diag=values(self.diag, "NU"),
+            conjugates=conjugates,
+            base=self.base,
+        )
+
+
+class _CBLAS(_Vendor):
+    """CBLAS: the order of matrices is an argument."""
+
+    module = "cblas"
+    backend = None
+    base = 0
+    op = ("NoTrans", "Trans", "ConjTrans")
+    uplo = ("Upper", "Lower")
+    side = ("Left", "Right")
+    diag = ("NonUnit", "Unit")
+
+    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
+        found = super().function(routine, name, ordered=ordered)
+        return partial(found, self.functions.ColMajor) if found is not None and ordered else found
+
+
+class _CuBLAS(_Vendor):
+    """cuBLAS: trmm has an operand more, for its result."""
+
+    module = "cublas"
+    backend = "cuda"
+    base = 1
+    op = ("OP_N", "OP_T", "OP_C")
+    uplo = ("FILL_MODE_UPPER", "FILL_MODE_LOWER")
+    side = ("SIDE_LEFT", "SIDE_RIGHT")
+    diag = ("DIAG_NON_UNIT", "DIAG_UNIT")
+
+    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
+        found = super().function(routine, name, ordered=ordered)
+        return _in_place(found) if found is not None and routine == "trmm" else found
+
+
+_VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _CBLAS)
+_made: dict[type[_Vendor], _Vendor] = {}
+
+
+def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
+    """Give a trmm with an operand for its result the form of the reference, which writes B."""
+
+    def call(*arguments: Any) -> None:
+        trmm(*arguments, *arguments[-2:])
+
+    return call
+
+
+def vendor_of(device: int) -> _Vendor:
+    """Return the adapter of the library that runs on a device, by its number.
+
+    Raises LibraryError if there is none.
+    """
+    info = _core.device_info(device)
+    for vendor in _VENDORS:
+        if vendor.backend == info[_BACKEND] or (vendor.backend is None and info[_HOST_CALLS]):
+            known = _made.get(vendor)
+            return known if known is not None else _made.setdefault(vendor, vendor())
+    raise LibraryError(f"blas: no library of this build runs on {info[_NAME]}")

@@ -1,0 +1,93 @@
+/* Reading what Python gives: NumPy arrays through __array_struct__, and the tuples other arguments are resolved to. */
+#include "module.h"
+
+/* NumPy's array interface, as its documentation gives it. */
+typedef struct {
+  int two;
+  int nd;
+  char typekind;
+  int itemsize;
+  int flags;
+  Py_intptr_t *shape;
+  Py_intptr_t *strides;
+  void *data;
+  PyObject *descr;
+} ArrayInterface;
+
+_Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the core as they are");
+
+/* What ndarray itself says of an array's attribute. */
+PyObject *attribute(PyObject *array, PyObject *descriptor) {
+  descrgetfunc get = (descrgetfunc)PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get);
+  return get(descriptor, array, (PyObject *)Py_TYPE(array));
+}
+
+void release_item(Item *item) {
+  Py_XDECREF(item->capsule);
+  Py_XDECREF(item->source);
+  PyMem_Free(item->dims);
+}
+
+static int dtype_of(char kind, int itemsize) {
+  switch (kind << 8 | itemsize) {
+#define OA_DTYPE(name, type, nbytes, kind, text) \
+  case kind << 8 | nbytes:                       \
+    return OA_##name;
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+    default:
+      return -1;
+  }
+}
+
+/* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
+int read_ndarray(Item *item, oa_array *array, int *flags) {
+  item->capsule = attribute(item->source, python.array_struct);
+  if (item->capsule == NULL) return -1;
+  const ArrayInterface *interface = PyCapsule_GetPointer(item->capsule, NULL);
+  if (interface == NULL) return -1;
+  int dtype = dtype_of(interface->typekind, interface->itemsize);
+  if (dtype < 0 && interface->typekind == 'V') {
+    PyObject *code = PyObject_CallFunctionObjArgs(python.dtype_code, item->source, NULL);
+    if (code == NULL) return -1;
+    dtype = (int)PyLong_AsLong(code);
+    Py_DECREF(code);
+    if (PyErr_Occurred()) return -1;
+  }
+  if (dtype < 0 || !(interface->flags & ARRAY_NATIVE)) return 0;
+  array->data = interface->data;
+  array->ndim = interface->nd;
+  array->shape = (const int64_t *)interface->shape;
+  array->strides = (const int64_t *)interface->strides;
+  array->dtype = dtype;
+  *flags = interface->flags;
+  return 1;
+}
+
+/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), a Scratch or borrowed memory. */
+int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options) {
+  PyObject *shape, *strides, *stream;
+  unsigned long long address;
+  int found;
+  if (!PyArg_ParseTuple(item->source, "iO!O!KiiO", &array->dtype, &PyTuple_Type, &shape, &PyTuple_Type, &strides,
+                        &address, &array->flags, &found, &stream))
+    return -1;
+  array->ndim = (int32_t)PyTuple_Size(shape);
+  item->dims = PyMem_Calloc(2 * (size_t)array->ndim + 1, sizeof *item->dims);
+  if (item->dims == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (read_integers(shape, item->dims) < 0) return -1;
+  if (PyTuple_Size(strides) == array->ndim && read_integers(strides, item->dims + array->ndim) < 0) return -1;
+  array->shape = item->dims;
+  array->strides = item->dims + array->ndim;
+  array->data = (void *)(uintptr_t)address;
+  if (*device < 0 && found >= 0) *device = found;
+  if (stream != Py_None) {
+    options->wait_stream = PyLong_AsVoidPtr(stream);
+    if (PyErr_Occurred()) return -1;
+    options->has_wait_stream = 1;
+  }
+  return 0;
+}

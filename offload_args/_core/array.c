@@ -1,0 +1,83 @@
+/* Functions on single arrays: update, whether one is lent, what stays of it on a device. */
+#include "module.h"
+
+static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, int)) {
+  Item item = {0};
+  oa_array array = {.name = "the array"};
+  int flags, device, status;
+  if (!PyArg_ParseTuple(arguments, "O!i", python.ndarray, &item.source, &device)) return NULL;
+  Py_INCREF(item.source);
+  int result = read_ndarray(&item, &array, &flags);
+  if (result <= 0) {
+    if (result == 0) PyErr_SetString(PyExc_TypeError, "offload_args.update: an array of this dtype is on no device");
+    release_item(&item);
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = function(&array, device);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return update(arguments, oa_update_from);
+}
+static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
+static PyObject *update_check(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return update(arguments, oa_update_check);
+}
+
+/* (array) -> bool: it is an array that is lent, or a part of one */
+static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
+  Held one = {0};
+  Item item = {.source = Py_NewRef(array)};
+  oa_array read = {0};
+  int flags, result = keep_alive(&one, array) < 0 ? -1 : read_ndarray(&item, &read, &flags);
+  if (result > 0) {
+    find_bytes(&one, &read);
+    lock_lent();
+    result = is_lent(&one);
+    unlock_lent();
+  }
+  release_item(&item);
+  release_one(&one);
+  return result < 0 ? NULL : PyBool_FromLong(result);
+}
+
+/* (array, device): what is said of the array once it is read, for functions that need its owner too. */
+static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, int)) {
+  Item item = {0};
+  Held held = {0};
+  oa_array array = {.name = "the array"};
+  int flags, device, status = OA_OK;
+  if (!PyArg_ParseTuple(arguments, "O!i", python.ndarray, &item.source, &device)) return NULL;
+  Py_INCREF(item.source);
+  int result = keep_alive(&held, item.source);
+  if (result == 0) result = name_owner(&held, &array) < 0 ? -1 : read_ndarray(&item, &array, &flags);
+  if (result == 0 && function == oa_keep)
+    Py_XDECREF(PyObject_CallFunction(python.refuse, "On", item.source, (Py_ssize_t)0));
+  if (result > 0) {
+    Py_BEGIN_ALLOW_THREADS status = function(&array, device);
+    Py_END_ALLOW_THREADS watch_owner(held.owner);
+  }
+  release_one(&held);
+  release_item(&item);
+  if (status != OA_OK) return fail(status);
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE; /* what can't be lent is not kept */
+}
+
+static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_keep); }
+static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
+
+static PyMethodDef array_functions[] = {
+    {"update_from", update_from, METH_VARARGS, NULL},
+    {"update_to", update_to, METH_VARARGS, NULL},
+    {"update_check", update_check, METH_VARARGS, NULL},
+    {"is_lent", lent_array, METH_O, NULL},
+    {"keep", keep, METH_VARARGS, NULL},
+    {"release", release, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_array(PyObject *module) { return PyModule_AddFunctions(module, array_functions); }

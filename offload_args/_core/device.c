@@ -1,0 +1,125 @@
+/* Devices: opening them, and what they tell of themselves. */
+#include "module.h"
+
+/* The text of a name, which lives as long as the object; NULL with ArgumentError for what is no text, or has characters
+ * that C or a message would not show: a NUL, a new line. */
+static const char *text_of_name(PyObject *name) {
+  Py_ssize_t length = 0, shown = 0;
+  const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
+  while (text != NULL && (unsigned char)text[shown] >= ' ') shown++;
+  if (text != NULL && shown == length) return text;
+  PyErr_Format(python.argument_error, "Device: name needs a string such as \"cuda:0\" or \"host\", got %R", name);
+  return NULL;
+}
+
+static PyObject *device_open(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const char *name = text_of_name(argument);
+  int device = -1, status;
+  if (name == NULL) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_open(name, &device);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(device) : fail(status);
+}
+
+/* (backend) -> the number of its devices; 0 where its driver is missing */
+static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const char *backend = text_of_name(argument);
+  int count = 0, status;
+  if (backend == NULL) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_count(backend, &count);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
+}
+
+/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor) */
+static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  oa_device_info info;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  return Py_BuildValue("sssiiLLiii", info.name, info.backend, info.model, info.index, info.host_calls,
+                       (long long)info.memory_free, (long long)info.memory_total, info.driver_version,
+                       info.compute_major, info.compute_minor);
+}
+
+/* (device) -> the fields of oa_counters in their order */
+static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  oa_counters now;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  int status = oa_device_get_counters(device, &now);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("LLLLLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
+                       (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
+                       (long long)now.mappings, (long long)now.regions, (long long)now.calls,
+                       (long long)now.memory_used, (long long)now.memory_peak, (long long)now.pinned_bytes);
+}
+
+/* (device) -> the fields of oa_residency in their order */
+static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  oa_residency now;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  int status = oa_residency_query(device, &now);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("iiLLLLLLLLLL", now.mode, now.tracking, (long long)now.kept, (long long)now.kept_bytes,
+                       (long long)now.returns, (long long)now.bytes_spared, (long long)now.bytes_resent,
+                       (long long)now.pages_armed, (long long)now.pages_written, (long long)now.dropped,
+                       (long long)now.promoted, (long long)now.demoted);
+}
+
+/* (mode, tracking) */
+static PyObject *residency_configure(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int mode, tracking, status;
+  if (!PyArg_ParseTuple(arguments, "ii", &mode, &tracking)) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_residency_configure(mode, tracking);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_synchronize(device);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *device_trim(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument), status;
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_device_trim(device);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* (device, capacity, fail_after, delay_us) */
+static PyObject *sim_configure(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int device;
+  long long capacity, fail_after, delay;
+  if (!PyArg_ParseTuple(arguments, "iLLL", &device, &capacity, &fail_after, &delay)) return NULL;
+  int status = oa_sim_configure(device, capacity, fail_after, delay);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argument) {
+  int device = as_int(argument);
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  return PyLong_FromLongLong(oa_sim_backend_calls(device));
+}
+
+static PyMethodDef device_functions[] = {
+    {"device_open", device_open, METH_O, NULL},
+    {"device_count", device_count, METH_O, NULL},
+    {"device_info", device_info, METH_O, NULL},
+    {"device_counters", device_counters, METH_O, NULL},
+    {"device_residency", device_residency, METH_O, NULL},
+    {"residency_configure", residency_configure, METH_VARARGS, NULL},
+    {"device_synchronize", device_synchronize, METH_O, NULL},
+    {"device_trim", device_trim, METH_O, NULL},
+    {"sim_configure", sim_configure, METH_VARARGS, NULL},
+    {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_device(PyObject *module) { return PyModule_AddFunctions(module, device_functions); }

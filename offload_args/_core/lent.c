@@ -1,0 +1,283 @@
+/* Arrays that are lent: they are read-only to the host, kept alive, and watched while something of them stays on a device. */
+#include "module.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static PyObject *name_owndata;
+
+/* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
+/* The arrays made read-only, each as often as it is lent, by address and by the array that owns their memory; and those
+ * whose flag NumPy would not give back yet, because what they are views of is still lent. Guarded by a mutex of their own
+ * and not by the GIL. It is recursive: collecting garbage while it is held may end a region. */
+enum { BUCKETS = 4096 };
+static Held *locked[BUCKETS], *owners[BUCKETS];
+static PyObject *deferred; /* list */
+static pthread_mutex_t locked_mutex;
+
+static void locked_mutex_init(void) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&locked_mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+void lock_lent(void) {
+  if (pthread_mutex_trylock(&locked_mutex) == 0) return;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&locked_mutex);
+  Py_END_ALLOW_THREADS
+}
+
+void unlock_lent(void) { pthread_mutex_unlock(&locked_mutex); }
+
+static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->root : held->array; }
+
+static Held **bucket_of(Held **table, const PyObject *array) { return &table[((uintptr_t)array >> 4) % BUCKETS]; }
+
+/* Whether this very array is lent, and could be written before, or could not. */
+static int is_locked(const Held *one, int writeable) {
+  for (const Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
+    if (held->array == one->array && held->writeable == writeable) return 1;
+  return 0;
+}
+
+static int owner_is_locked(const PyObject *owner) {
+  for (const Held *held = *bucket_of(owners, owner); held != NULL; held = held->next_of_owner)
+    if (owner_of(held) == owner && held->writeable) return 1;
+  return 0;
+}
+
+/* Whether all its bytes belong to an array that is lent and that the host could write before, and the host had not made
+ * it read-only as far as is known. NumPy names the owner of a view's memory as its base, not the view it was taken of: so
+ * the bytes tell. */
+int is_lent(const Held *one) {
+  if (is_locked(one, 0)) return 0;
+  for (const Held *held = *bucket_of(owners, owner_of(one)); held != NULL; held = held->next_of_owner)
+    if (owner_of(held) == owner_of(one) && held->writeable && held->low <= one->low && one->high <= held->high)
+      return 1;
+  return 0;
+}
+
+static void count_in(Held *held) {
+  Held **bucket = bucket_of(locked, held->array), **of_owner = bucket_of(owners, owner_of(held));
+  held->next = *bucket;
+  *bucket = held;
+  held->next_of_owner = *of_owner;
+  held->place_of_owner = of_owner;
+  if (*of_owner != NULL) (*of_owner)->place_of_owner = &held->next_of_owner;
+  *of_owner = held;
+  held->counted = 1;
+}
+
+static void count_out(Held *held) {
+  Held **place = bucket_of(locked, held->array);
+  while (*place != held) place = &(*place)->next;
+  *place = held->next;
+  *held->place_of_owner = held->next_of_owner;
+  if (held->next_of_owner != NULL) held->next_of_owner->place_of_owner = held->place_of_owner;
+  held->counted = 0;
+}
+
+/* 0, or -1 with no exception set. */
+static int set_writeable(PyObject *array, int writeable) {
+  PyObject *result = PyObject_CallFunctionObjArgs(python.setflags, array, writeable ? Py_True : Py_False, NULL);
+  Py_XDECREF(result);
+  if (result != NULL) return 0;
+  PyErr_Clear();
+  return -1;
+}
+
+static int is_ndarray(PyObject *object) {
+  return Py_TYPE(object) == (PyTypeObject *)python.ndarray ||
+         PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
+}
+
+/* The last array that a view leads to, NULL if it is no view; *memory: what that has its memory from, None if from itself,
+ * or NULL. New references; no exception set. */
+static PyObject *root_of(PyObject *array, PyObject **memory) {
+  PyObject *root = NULL, *base = attribute(array, python.base);
+  while (base != NULL && is_ndarray(base)) {
+    Py_XDECREF(root);
+    root = base;
+    base = attribute(root, python.base);
+  }
+  if (base == NULL) PyErr_Clear();
+  *memory = base;
+  return root;
+}
+
+static Py_ssize_t deferred_index(PyObject *array) {
+  for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--)
+    if (PyList_GetItem(deferred, i) == array) return i;
+  return -1;
+}
+
+/* Whether the host could write an array before it was lent; flag: whether it can now. To be asked of all arguments of an
+ * enter before the first is held: so a view that the host made read-only is known as such beside its own base. NumPy does
+ * not tell one that was made so from one that was taken of an array already lent: beside an array that an outer region
+ * lends, a view counts as the latter, unless it was lent with that region or before. */
+int was_writeable(const Held *held, int flag) {
+  return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
+}
+
+/* Makes the array read-only while it is held; flag: whether the host can write it now. One that is read-only already is
+ * noted, if it is lent itself or the host had made it so. */
+void hold(Held *held, int flag) {
+  const Py_ssize_t index = flag ? -1 : deferred_index(held->array);
+  if (flag ? held->kept_writeable : held->writeable && index < 0 && !is_locked(held, 1)) return;
+  if (index >= 0) PyList_SetSlice(deferred, index, index + 1, NULL);
+  count_in(held);
+  if (flag) set_writeable(held->array, 0);
+}
+
+/* Gives back the flags that can be given back now; of an owner that is lent no more, also gives up those that can't: the
+ * host has made that read-only itself. */
+static void restore_deferred(void) {
+  for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
+    PyObject *array = PyList_GetItem(deferred, i);
+    if (array == NULL) { /* the end of one has ended another region, which was here before */
+      PyErr_Clear();
+      continue;
+    }
+    Py_INCREF(array);
+    PyObject *memory, *root = root_of(array, &memory);
+    if (set_writeable(array, 1) == 0 || !owner_is_locked(root != NULL ? root : array))
+      PyList_SetSlice(deferred, i, i + 1, NULL);
+    Py_XDECREF(root);
+    Py_XDECREF(memory);
+    Py_DECREF(array);
+  }
+}
+
+void release_one(Held *held) {
+  Py_XDECREF(held->weak);
+  Py_XDECREF(held->weak_root);
+  Py_XDECREF(held->root);
+  Py_XDECREF(held->array);
+}
+
+/* Notes who is held: the array, its root and weak references to both. */
+int keep_alive(Held *held, PyObject *array) {
+  held->array = Py_NewRef(array);
+  held->weak = PyWeakref_NewRef(array, NULL);
+  if (held->weak == NULL) return -1;
+  PyObject *memory;
+  Py_buffer buffer;
+  held->root = root_of(array, &memory);
+  if (memory != NULL && memory != Py_None) { /* as NumPy does before it sets the flag again */
+    held->kept_writeable = PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0;
+    if (held->kept_writeable)
+      PyErr_Clear();
+    else
+      PyBuffer_Release(&buffer);
+  }
+  Py_XDECREF(memory);
+  if (held->root == NULL) return 0;
+  held->weak_root = PyWeakref_NewRef(held->root, NULL);
+  return held->weak_root == NULL ? -1 : 0;
+}
+
+/* Where the array's bytes are, gaps included. */
+void find_bytes(Held *held, const oa_array *array) {
+  held->low = (uintptr_t)array->data;
+  held->high = held->low + (uintptr_t)oa_itemsize(array->dtype);
+  for (int i = 0; i < array->ndim; i++) {
+    if (array->shape[i] == 0) {
+      held->high = held->low;
+      return;
+    }
+    const int64_t reach = (array->shape[i] - 1) * array->strides[i];
+    *(reach < 0 ? &held->low : &held->high) += (uintptr_t)reach;
+  }
+}
+
+/* -- arrays of which something stays on a device --------------------------------------------------------------------- */
+/* By id, weak references to them: they tell the core of the end, and make ndarray.resize refuse, so that the memory stays
+ * where it is. Their callback is in C, so that no signal handler raises in it. */
+static PyObject *watched;
+
+static PyObject *owner_gone(PyObject *key, PyObject *dead) {
+  if (leaving_process) Py_RETURN_NONE; /* the driver may be gone */
+  void *owner = PyLong_AsVoidPtr(key);
+  if (PyDict_GetItemWithError(watched, key) == dead) PyDict_DelItem(watched, key);
+  PyErr_Clear();
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails in a forked child only: nothing is kept there */
+  Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyMethodDef owner_gone_method = {"owner_gone", owner_gone, METH_O, NULL};
+
+/* Has the core told of the end of an owner, if something newly stays of it. Keeps no exception. */
+void watch_owner(PyObject *owner) {
+  if (!oa_owner_kept(owner)) return;
+  PyObject *key = PyLong_FromVoidPtr(owner), *callback = NULL, *reference = NULL;
+  int known = key == NULL ? -1 : PyDict_Contains(watched, key);
+  if (known == 0) { /* one that died is there no more */
+    callback = PyCFunction_New(&owner_gone_method, key);
+    reference = callback == NULL ? NULL : PyWeakref_NewRef(owner, callback);
+    known = reference == NULL || PyDict_SetItem(watched, key, reference) < 0 ? -1 : 1;
+  }
+  Py_XDECREF(reference);
+  Py_XDECREF(callback);
+  Py_XDECREF(key);
+  if (known > 0) return;
+  report(owner);
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner);
+  Py_END_ALLOW_THREADS
+}
+
+/* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
+void release_held(Held *held, Py_ssize_t count) {
+  if (held == NULL) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  lock_lent();
+  for (Py_ssize_t i = count - 1; i >= 0; i--) {
+    if (!held[i].counted) continue;
+    count_out(&held[i]);
+    if (!held[i].writeable || is_locked(&held[i], 1) || set_writeable(held[i].array, 1) == 0) continue;
+    if (PyList_Append(deferred, held[i].array) < 0) PyErr_Clear();
+  }
+  if (PyList_Size(deferred) > 0) restore_deferred();
+  unlock_lent();
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (held[i].owner != NULL) watch_owner(held[i].owner);
+  for (Py_ssize_t i = 0; i < count; i++) release_one(&held[i]);
+  PyMem_Free(held);
+  PyErr_Restore(type, value, traceback);
+}
+
+/* Names the owner of an array's memory to the core, and whether that has it to itself. -1 with an exception. */
+int name_owner(Held *held, oa_array *array) {
+  PyObject *owner = held->root != NULL ? held->root : held->array;
+  PyObject *flags = attribute(owner, python.flags);
+  PyObject *owns = flags == NULL ? NULL : PyObject_GetAttr(flags, name_owndata);
+  Py_XDECREF(flags);
+  if (owns == NULL) return -1;
+  array->owner = held->owner = owner;
+  if (owns == Py_True) array->flags |= OA_OWNED;
+  Py_DECREF(owns);
+  return 0;
+}
+
+void lent_after_fork(void) {
+  locked_mutex_init();
+  for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
+    for (int i = 0; i < BUCKETS; i++)
+      for (Held *held = locked[i]; held != NULL; held = held->next) {
+        if (held->writeable) set_writeable(held->array, 1);
+        held->counted = 0; /* the regions are the parent's */
+      }
+  memset(locked, 0, sizeof locked);
+  memset(owners, 0, sizeof owners);
+  restore_deferred();
+}
+
+int start_lent(void) {
+  locked_mutex_init();
+  deferred = PyList_New(0);
+  watched = PyDict_New();
+  name_owndata = PyUnicode_InternFromString("owndata");
+  return deferred == NULL || watched == NULL || name_owndata == NULL ? -1 : 0;
+}

@@ -1,0 +1,259 @@
+/* DevicePtr in C: its fields, and the functions on it. */
+#include "module.h"
+
+PyTypeObject *pointer_type;
+PyObject *(*cdata_from_pointer)(char *, PyObject *);
+
+static PyObject *name_as_array;
+
+static PyMemberDef pointer_members[] = {
+    {"_cd", T_OBJECT_EX, offsetof(Pointer, cd), READONLY, NULL},
+    {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
+    {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
+    {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
+    {"_device", T_OBJECT_EX, offsetof(Pointer, device), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static void pointer_dealloc(PyObject *object) {
+  Pointer *self = (Pointer *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (!leaving_process) {
+    void *keep = atomic_load(&self->keep);
+    if (self->owned) oa_pointer_release(self->handle); /* stale after its region: nothing to do then */
+    if (keep != NULL) oa_export_release(keep);
+  }
+  Py_XDECREF(self->cd);
+  Py_XDECREF(self->shape);
+  Py_XDECREF(self->strides);
+  Py_XDECREF(self->code);
+  Py_XDECREF(self->device);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+/* The buffer protocol is refused as np.asarray() is, with the same advice. */
+static int pointer_getbuffer(PyObject *object, Py_buffer *buffer, int Py_UNUSED(flags)) {
+  buffer->obj = NULL;
+  Py_XDECREF(PyObject_CallMethodObjArgs(object, name_as_array, NULL));
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "DevicePtr: no host memory");
+  return -1;
+}
+
+static PyType_Slot pointer_slots[] = {
+    {Py_bf_getbuffer, pointer_getbuffer},
+    {Py_tp_dealloc, pointer_dealloc},
+    {Py_tp_members, pointer_members},
+    {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
+    {0, NULL},
+};
+
+static PyType_Spec pointer_spec = {
+    .name = "offload_args._core.Pointer",
+    .basicsize = sizeof(Pointer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = pointer_slots,
+};
+
+/* Steals shape and strides, which may be NULL after a failure. */
+PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned) {
+  PyTypeObject *type = (PyTypeObject *)python.pointer;
+  Pointer *self = NULL;
+  PyObject *ctype = PyTuple_GetItem(python.ctypes, dtype);
+  if (shape != NULL && strides != NULL && ctype != NULL)
+    self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == NULL) {
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    if (owned) oa_pointer_release(handle);
+    return NULL;
+  }
+  self->handle = handle;
+  self->owned = owned;
+  self->shape = shape;
+  self->strides = strides;
+  self->cd = cdata_from_pointer((char *)handle, ctype);
+  self->code = PyLong_FromLong(dtype);
+  self->device = PyLong_FromLong(device);
+  if (self->cd == NULL || self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+/* -- functions on pointers -------------------------------------------------------------------------------------------- */
+Pointer *as_pointer(PyObject *object) {
+  if (PyObject_TypeCheck(object, pointer_type)) return (Pointer *)object;
+  PyErr_SetString(PyExc_TypeError, "offload_args: not a DevicePtr");
+  return NULL;
+}
+
+/* (pointer, offset, shape, strides) -> DevicePtr with bounds of its own; offset and strides in bytes. */
+static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object, *shape, *strides;
+  long long offset;
+  int64_t dims[128];
+  if (!PyArg_ParseTuple(arguments, "OLO!O!", &object, &offset, &PyTuple_Type, &shape, &PyTuple_Type, &strides))
+    return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  int ndim = (int)PyTuple_Size(shape);
+  if (ndim > 64 || PyTuple_Size(strides) != ndim) {
+    PyErr_SetString(python.argument_error, "DevicePtr: a pointer has at most 64 dimensions, with a stride each");
+    return NULL;
+  }
+  if (read_integers(shape, dims) < 0 || read_integers(strides, dims + 64) < 0) return NULL;
+  oa_any *handle = NULL;
+  int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
+  if (status != OA_OK) return fail(status);
+  return pointer_new(handle, (int)PyLong_AsLong(pointer->code), (int)PyLong_AsLong(pointer->device), Py_NewRef(shape),
+                     Py_NewRef(strides), 1);
+}
+
+static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  oa_pointer_info info;
+  if (pointer == NULL) return NULL;
+  return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
+}
+
+/* (pointer) -> (readable, writable, borrowed, escaped, nbytes, scratch, valid, written) */
+static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  oa_pointer_info info;
+  if (pointer == NULL) return NULL;
+  int status = oa_pointer_query(pointer->handle, &info);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("NNNNLNNN", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
+                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes,
+                       PyBool_FromLong(info.scratch), PyBool_FromLong(info.valid), PyBool_FromLong(info.written));
+}
+
+static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  uint64_t value = 0;
+  int status;
+  if (pointer == NULL) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_address(pointer->handle, &value);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
+}
+
+int export_memory(Pointer *pointer, uint64_t *value, void **keep) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_export(pointer->handle, value, keep);
+  Py_END_ALLOW_THREADS return status;
+}
+
+/* (pointer) -> address of memory that lives at least as long as the DevicePtr */
+static PyObject *export(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  uint64_t value = 0;
+  void *keep = NULL, *none = NULL;
+  if (pointer == NULL) return NULL;
+  int status = export_memory(pointer, &value, &keep);
+  if (status != OA_OK) return fail(status);
+  if (!atomic_compare_exchange_strong(&pointer->keep, &none, keep)) oa_export_release(keep); /* it has one already */
+  return PyLong_FromUnsignedLongLong(value);
+}
+
+/* (pointer, array): array has the pointer's dtype and shape, in C order. */
+static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  int flags, status;
+  int64_t strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0 || read_integers(pointer->strides, strides) < 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no values that a device can hold");
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = oa_pointer_assign(pointer->handle, array.data, array.ndim, array.shape, strides);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* The shape and strides of a pointer; -1 with an exception. */
+static int read_dims(const Pointer *pointer, int64_t *shape, int64_t *strides) {
+  return read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0 ? -1 : 0;
+}
+
+/* (pointer, array): what fill and read have in common; array has the pointer's dtype. It is looked at or written. */
+static PyObject *with_array(PyObject *arguments,
+                            int (*function)(const Pointer *, void *, int, const int64_t *, const int64_t *)) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  int flags, status;
+  int64_t shape[64], strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0 || read_dims(pointer, shape, strides) < 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no array that a device can hold");
+    return NULL;
+  }
+  const int ndim = (int)PyTuple_Size(pointer->shape);
+  Py_BEGIN_ALLOW_THREADS status = function(pointer, array.data, ndim, shape, strides);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static int fill_with(const Pointer *pointer, void *value, int ndim, const int64_t *shape, const int64_t *strides) {
+  return oa_pointer_fill(pointer->handle, value, ndim, shape, strides);
+}
+
+static int read_to(const Pointer *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides) {
+  return oa_pointer_read(pointer->handle, values, ndim, shape, strides);
+}
+
+static PyObject *pointer_fill(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return with_array(arguments, fill_with);
+}
+static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return with_array(arguments, read_to);
+}
+
+/* (pointer, source): both have the same shape. */
+static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object, *from;
+  int status;
+  int64_t shape[64], strides[64], source_strides[64];
+  if (!PyArg_ParseTuple(arguments, "OO", &object, &from)) return NULL;
+  Pointer *pointer = as_pointer(object), *source = pointer == NULL ? NULL : as_pointer(from);
+  if (source == NULL || read_dims(pointer, shape, strides) < 0 || read_dims(source, shape, source_strides) < 0)
+    return NULL;
+  const int ndim = (int)PyTuple_Size(pointer->shape);
+  Py_BEGIN_ALLOW_THREADS status =
+      oa_pointer_copy(pointer->handle, strides, source->handle, source_strides, ndim, shape);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef pointer_functions[] = {
+    {"view", view, METH_VARARGS, NULL},
+    {"alive", alive, METH_O, NULL},
+    {"query", query, METH_O, NULL},
+    {"address", address, METH_O, NULL},
+    {"export", export, METH_O, NULL},
+    {"assign", assign, METH_VARARGS, NULL},
+    {"fill", pointer_fill, METH_VARARGS, NULL},
+    {"copy", pointer_copy, METH_VARARGS, NULL},
+    {"read", pointer_read, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_pointer(PyObject *module) {
+  name_as_array = PyUnicode_InternFromString("__array__");
+  pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
+  if (name_as_array == NULL || pointer_type == NULL ||
+      PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0)
+    return -1;
+  return PyModule_AddFunctions(module, pointer_functions);
+}

@@ -1,0 +1,639 @@
+/* Regions: entering and leaving are each one C function, so that no signal handler runs between what is taken and the
+ * note of it. */
+#include "module.h"
+
+#include <string.h>
+
+static PyObject *name_array, *name_add_note;
+static atomic_int default_device = -1;
+
+enum { CLOSED, BUSY, OPEN };
+
+typedef struct {
+  PyObject_HEAD PyObject *arguments; /* tuple; these change only in a region that is busy, by the one that made it so */
+  PyObject *stream;   /* the handle of the caller's own stream as an int, or None; NULL before __init__ */
+  PyObject *pointers; /* tuple, while it is open; NULL otherwise */
+  int device;         /* its number; -1: where borrowed arguments are, else the default */
+  int keep_on_error;
+  int resident;   /* 1: device memory of its arrays stays */
+  int once;       /* 1: each array is used by one call */
+  int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
+  atomic_int state;
+  Py_ssize_t count;
+  Held *held;
+  oa_region *region;
+  long long tag; /* the trace's; 0: not traced */
+} Region;
+
+static PyMemberDef region_members[] = {
+    {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), READONLY, NULL},
+    {"_device", T_INT, offsetof(Region, device), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords)) {
+  Region *self = (Region *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == NULL) return NULL;
+  self->device = -1;
+  self->stacklevel = 1;
+  return (PyObject *)self;
+}
+
+static int region_traverse(PyObject *object, visitproc visit, void *arg) {
+  Region *self = (Region *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->arguments);
+  if (atomic_load(&self->state) == OPEN)
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+      Py_VISIT(self->held[i].array);
+      Py_VISIT(self->held[i].root);
+    }
+  Py_VISIT(self->pointers);
+  return 0;
+}
+
+static int region_clear(PyObject *object) {
+  Py_CLEAR(((Region *)object)->arguments);
+  return 0;
+}
+
+static int refuse_busy(int state) {
+  PyErr_SetString(python.entered_error,
+                  state == OPEN ? "offload_args: this region is open already: make another one for the inner block, "
+                                  "or close() this one first"
+                                : "offload_args: this region is being entered or left, and one of its arguments, or "
+                                  "another thread, uses it meanwhile: make another one");
+  return -1;
+}
+
+/* Makes a closed region busy: until its state is set again, nobody else changes it, whatever code of the user's runs
+ * meanwhile (an argument's export, a filter of warnings, a finalizer). -1 with RegionError. */
+static int make_busy(Region *self) {
+  int state = CLOSED;
+  return atomic_compare_exchange_strong(&self->state, &state, BUSY) ? 0 : refuse_busy(state);
+}
+
+/* (arguments, device or -1, stream's handle or None, keep on error, resident): what __init__ was given. */
+static PyObject *region_prepare(PyObject *object, PyObject *given) {
+  Region *self = (Region *)object;
+  PyObject *arguments, *stream;
+  int device, keep_on_error, resident;
+  if (!PyArg_ParseTuple(given, "O!iOpp:_prepare", &PyTuple_Type, &arguments, &device, &stream, &keep_on_error,
+                        &resident) ||
+      make_busy(self) < 0)
+    return NULL;
+  PyObject *old_arguments = self->arguments, *old_stream = self->stream;
+  self->arguments = Py_NewRef(arguments);
+  self->stream = Py_NewRef(stream);
+  self->device = device;
+  self->keep_on_error = keep_on_error;
+  self->resident = resident;
+  atomic_store(&self->state, CLOSED);
+  Py_XDECREF(old_arguments); /* their end may run any code */
+  Py_XDECREF(old_stream);
+  Py_RETURN_NONE;
+}
+
+/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
+ * that a signal handler raised meanwhile stays set. */
+static void trace_left(Region *self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *none = PyObject_CallFunction(python.left, "L", self->tag);
+  self->tag = 0;
+  Py_XDECREF(none);
+  if (type == NULL) return;
+  if (none == NULL) report(python.left);
+  PyErr_Restore(type, value, traceback);
+}
+
+/* Asks the trace for the region's tag and its arrays' names, which live as long as what is returned. NULL if a signal
+ * handler raised meanwhile. */
+static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
+  PyObject *names = NULL, *found = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
+  if (found == NULL || !PyArg_ParseTuple(found, "LO!", &self->tag, &PyTuple_Type, &names)) {
+    Py_XDECREF(found);
+    return NULL;
+  }
+  options->tag = self->tag;
+  for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(names); i++) {
+    arrays[i].name = PyBytes_AsString(PyTuple_GetItem(names, i));
+    if (arrays[i].name == NULL) PyErr_Clear(); /* "argument 1" it is */
+  }
+  return found;
+}
+
+static PyObject *take_pointers(Region *self) {
+  lock_lent();
+  PyObject *pointers = self->pointers;
+  self->pointers = NULL;
+  unlock_lent();
+  return pointers;
+}
+
+/* Ends the open region; its pointers die, the arrays are released. Returns the first failure's status. */
+static int region_end(Region *self, int outcome, int *warnings) {
+  int status, waited;
+  oa_region *region = self->region;
+  Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
+  if (status == OA_OK) {
+    status = oa_region_wait(region);
+    waited = 1;
+  } else {
+    waited = 0;
+  }
+  Py_END_ALLOW_THREADS if (!waited) {
+    /* The text of the first failure is the one to tell. */
+    fail(status);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_BEGIN_ALLOW_THREADS oa_region_wait(region);
+    Py_END_ALLOW_THREADS PyErr_Restore(type, value, traceback);
+  }
+  else if (status != OA_OK) {
+    fail(status);
+  }
+  Held *held = self->held;
+  self->held = NULL;
+  self->region = NULL;
+  PyObject *pointers = take_pointers(self);
+  release_held(held, self->count);
+  Py_XDECREF(pointers);
+  if (self->tag) trace_left(self);
+  atomic_store(&self->state, CLOSED);
+  return status;
+}
+
+/* A region that was entered and never left: nothing comes down. */
+static void region_finalize(PyObject *object) {
+  Region *self = (Region *)object;
+  int open = OPEN;
+  if (leaving_process || !atomic_compare_exchange_strong(&self->state, &open, BUSY)) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  int status = region_end(self, OA_DISCARD, NULL);
+  if (status == OA_ERROR_FORKED) PyErr_Clear();   /* the parent's region */
+  PyObject *its_type, *its_value, *its_traceback; /* of its end */
+  PyErr_Fetch(&its_type, &its_value, &its_traceback);
+  if (status == OA_OK &&
+      PyErr_WarnEx(PyExc_ResourceWarning,
+                   "offload_args: a region was never left; what it wrote is lost: use `with`, or close()", 1) < 0)
+    report(NULL);
+  PyErr_Restore(its_type, its_value, its_traceback);
+  if (PyErr_Occurred()) report(NULL);
+  PyErr_Restore(type, value, traceback);
+}
+
+static void region_dealloc(PyObject *object) {
+  Region *self = (Region *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  region_finalize(object);
+  Py_XDECREF(self->arguments);
+  Py_XDECREF(self->stream);
+  Py_XDECREF(self->pointers);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+enum { FEW = 8 };
+
+/* What an argument asks for: an ndarray or a tuple in item->source, and its direction. */
+static int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array) {
+  PyObject *type = (PyObject *)Py_TYPE(argument);
+  for (int direction = OA_IN; direction <= OA_SCRATCH; direction++)
+    if (type == python.declared[direction]) array->direction = direction;
+  if (type == python.ndarray) {
+    item->source = Py_NewRef(argument);
+    return 0;
+  }
+  if (array->direction >= OA_IN && array->direction <= OA_INOUT) {
+    item->source = PyObject_GetAttr(argument, name_array);
+    if (item->source == NULL) return -1;
+    if (Py_TYPE(item->source) == (PyTypeObject *)python.ndarray) return 0;
+    Py_CLEAR(item->source);
+  }
+  item->source = PyObject_CallFunction(python.resolve, "Oni", argument, index + 1, device);
+  return item->source == NULL ? -1 : 0;
+}
+
+/* Reads and holds every argument. On failure the exception is set; the caller releases items and held alike. */
+static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *held, int *device,
+                          oa_region_options *options) {
+  Py_ssize_t count = self->count;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (resolve_argument(PyTuple_GetItem(self->arguments, i), i, *device, &items[i], &arrays[i]) < 0) return -1;
+    if (PyTuple_Check(items[i].source)) {
+      if (read_tuple(&items[i], &arrays[i], device, options) < 0) return -1;
+    } else if (keep_alive(&held[i], items[i].source) < 0) {
+      return -1;
+    }
+  }
+  Py_ssize_t refused = -1;
+  int result = 1;
+  lock_lent(); /* all flags are read, and cleared, as one step */
+  for (Py_ssize_t i = 0; i < count && result > 0; i++) {
+    if (held[i].array == NULL) continue;
+    result = read_ndarray(&items[i], &arrays[i], &items[i].flags);
+    if (result == 0) refused = i;
+    if (result <= 0) break;
+    find_bytes(&held[i], &arrays[i]);
+    held[i].unaligned = !(items[i].flags & ARRAY_ALIGNED);
+    held[i].writeable = was_writeable(&held[i], items[i].flags & ARRAY_WRITEABLE);
+    if (!held[i].writeable) arrays[i].flags |= OA_READ_ONLY;
+  }
+  for (Py_ssize_t i = 0; i < count && result > 0; i++)
+    if (held[i].array != NULL) hold(&held[i], items[i].flags & ARRAY_WRITEABLE);
+  unlock_lent();
+  if (refused >= 0) {
+    PyObject *none = PyObject_CallFunction(python.refuse, "On", items[refused].source, refused + 1);
+    Py_XDECREF(none);
+    if (none != NULL) PyErr_SetString(PyExc_SystemError, "offload_args: a dtype was neither taken nor refused");
+  }
+  return result > 0 ? 0 : -1;
+}
+
+/* The default device, where nothing else says which. */
+static int find_device(int *device) {
+  if (*device >= 0) return 0;
+  *device = atomic_load(&default_device);
+  if (*device >= 0) return 0;
+  PyObject *number = PyObject_CallNoArgs(python.default_device);
+  if (number == NULL) return -1;
+  *device = (int)PyLong_AsLong(number);
+  Py_DECREF(number);
+  if (PyErr_Occurred()) return -1;
+  atomic_store(&default_device, *device);
+  return 0;
+}
+
+/* The strides of a C-order array with no gaps. */
+static PyObject *packed_strides(const oa_array *array) {
+  int64_t strides[64], stride = oa_itemsize(array->dtype);
+  for (int i = array->ndim - 1; i >= 0; i--) {
+    strides[i] = stride;
+    stride *= array->shape[i] > 1 ? array->shape[i] : 1;
+  }
+  return tuple_of(array->ndim, strides);
+}
+
+/* Warns of an array that does not travel as it lies. -1 with an exception. */
+static int warn_packed(const Region *self, const oa_array *array, const Held *held, Py_ssize_t position) {
+  if (held->unaligned && held->low < held->high)
+    return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
+                            "offload_args: argument %zd is not aligned to its items of %lld bytes: it is packed into "
+                            "aligned memory on its way; lend an aligned copy, such as x.copy(), to avoid that",
+                            position, (long long)oa_itemsize(array->dtype));
+  if (array->packed && array->direction != OA_SCRATCH)
+    return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
+                            "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
+                            "packed on its way; lend a contiguous array to avoid that",
+                            position);
+  return 0;
+}
+
+/* The tuple that `as` binds; warns of what was packed. */
+static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held *held, int device) {
+  PyObject *pointers = PyTuple_New(self->count);
+  for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) {
+    const oa_array *array = &arrays[i];
+    int packed = array->packed || array->direction == OA_SCRATCH;
+    PyObject *strides = packed ? packed_strides(array) : tuple_of(array->ndim, array->strides);
+    PyObject *pointer =
+        pointer_new(array->handle, array->dtype, device, tuple_of(array->ndim, array->shape), strides, 0);
+    if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
+  }
+  for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) /* once the tuple is whole: others may see it then */
+    if (warn_packed(self, &arrays[i], &held[i], i + 1) < 0) Py_CLEAR(pointers);
+  return pointers;
+}
+
+/* Enters the region in the core; for want of memory once more, without what garbage holds: regions that were never left
+ * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as pinned
+ * memory is); nothing is allocated when arrays are first used. -1 with an exception. */
+static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
+  const int count = (int)self->count;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, options, arrays, count, &self->region);
+  Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) {
+    PyObject *collected = PyObject_CallNoArgs(python.collect);
+    if (collected == NULL) return -1;
+    Py_DECREF(collected);
+    Py_BEGIN_ALLOW_THREADS status = oa_region_enter(device, options, arrays, count, &self->region);
+    Py_END_ALLOW_THREADS
+  }
+  if (status != OA_OK) fail(status);
+  return status == OA_OK ? 0 : -1;
+}
+
+static PyObject *region_enter_open(Region *self) {
+  Item few_items[FEW], *items = few_items;
+  oa_array few_arrays[FEW], *arrays = few_arrays;
+  oa_region_options options = {.once = self->once};
+  PyObject *pointers = NULL, *names = NULL;
+  int device = self->device, entered = 0;
+  if (self->arguments == NULL) {
+    PyErr_SetString(python.entered_error, "offload_args: this region was never initialised: call its __init__ first");
+    return NULL;
+  }
+  self->count = PyTuple_Size(self->arguments);
+  size_t count = (size_t)self->count;
+  if (count > FEW) {
+    items = PyMem_Malloc(count * sizeof *items);
+    arrays = PyMem_Malloc(count * sizeof *arrays);
+  }
+  Held *held = PyMem_Calloc(count + 1, sizeof *held);
+  if (items == NULL || arrays == NULL || held == NULL) {
+    PyErr_NoMemory();
+    count = 0;
+    goto done;
+  }
+  memset(items, 0, count * sizeof *items);
+  memset(arrays, 0, count * sizeof *arrays);
+  if (self->stream != NULL && self->stream != Py_None) {
+    options.stream = PyLong_AsVoidPtr(self->stream);
+    if (PyErr_Occurred()) goto done;
+    options.has_stream = 1;
+  }
+  if (__builtin_expect(atomic_load_explicit(&tracing, memory_order_relaxed), 0) &&
+      (names = trace_entering(self, arrays, &options)) == NULL)
+    goto done;
+  if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
+  if (self->resident || oa_residency_current() == OA_RESIDENCY_AUTO)
+    for (size_t i = 0; i < count; i++) {
+      if (held[i].array == NULL) continue;
+      if (self->resident) arrays[i].flags |= OA_RESIDENT;
+      if (name_owner(&held[i], &arrays[i]) < 0) goto done;
+    }
+  if (enter_core(self, device, &options, arrays) < 0) goto done;
+  entered = 1;
+  pointers = make_pointers(self, arrays, held, device);
+
+done:
+  Py_XDECREF(names);
+  for (size_t i = 0; i < count; i++) release_item(&items[i]);
+  if (items != few_items) PyMem_Free(items);
+  if (arrays != few_arrays) PyMem_Free(arrays);
+  if (pointers != NULL) {
+    self->held = held;
+    self->pointers = Py_NewRef(pointers);
+    return pointers;
+  }
+  if (entered) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_BEGIN_ALLOW_THREADS oa_region_finish(self->region, OA_DISCARD, NULL);
+    oa_region_wait(self->region);
+    Py_END_ALLOW_THREADS PyErr_Restore(type, value, traceback);
+    self->region = NULL;
+  }
+  release_held(held, held == NULL ? 0 : self->count);
+  if (self->tag) trace_left(self);
+  return NULL;
+}
+
+static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  if (make_busy(self) < 0) return NULL;
+  PyObject *pointers = region_enter_open(self);
+  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
+  return pointers;
+}
+
+/* Puts the current exception on that of the body as a note. */
+static void add_note(PyObject *body) {
+  PyObject *type, *value, *traceback;
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    report(body);
+    return;
+  }
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *name = type == NULL ? NULL : PyObject_GetAttrString(type, "__name__");
+  PyObject *note = name == NULL ? NULL : PyUnicode_FromFormat("leaving the region failed too: %U: %S", name, value);
+  PyObject *none = note == NULL ? NULL : PyObject_CallMethodObjArgs(body, name_add_note, note, NULL);
+  PyErr_Clear();
+  Py_XDECREF(none);
+  Py_XDECREF(note);
+  Py_XDECREF(name);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+}
+
+/* Puts on the body's exception which results are lost. Keeps the current exception. */
+static void note_discarded(PyObject *body) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *note = PyUnicode_FromFormat("offload_args: %s", oa_last_warning());
+  PyObject *none = note == NULL ? NULL : PyObject_CallMethodObjArgs(body, name_add_note, note, NULL);
+  if (none == NULL) PyErr_Clear();
+  Py_XDECREF(none);
+  Py_XDECREF(note);
+  PyErr_Restore(type, value, traceback);
+}
+
+/* Leaves the region, if it is open; body: the exception that its body raised, or NULL. -1 with an exception. */
+static int leave(Region *self, PyObject *body) {
+  int state = OPEN, warnings = 0;
+  if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
+    return state == CLOSED ? 0 : refuse_busy(state); /* closed: it was left before */
+  int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
+  if (body != NULL && warnings > 0) note_discarded(body);
+  if (status != OA_OK) {
+    if (body == NULL) return -1;
+    add_note(body);
+  } else if (PyErr_Occurred()) { /* a signal handler's, while the trace was told */
+    return -1;
+  } else if (warnings > 0 && body == NULL &&
+             PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
+    return -1;
+  }
+  const char *warning = body != NULL ? NULL : oa_take_warning();
+  return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
+}
+
+static PyObject *region_exit(PyObject *object, PyObject *arguments) {
+  PyObject *type, *body, *traceback;
+  if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
+  if (leave((Region *)object, type == Py_None ? NULL : body) < 0) return NULL;
+  Py_RETURN_FALSE;
+}
+
+static PyObject *region_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  if (leave((Region *)object, NULL) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *region_discard(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  int open = OPEN;
+  if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_NONE;
+  if (region_end(self, OA_DISCARD, NULL) != OA_OK || PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* () -> the pointers that it gave, None unless it is open */
+static PyObject *region_pointers(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  lock_lent();
+  PyObject *pointers = Py_NewRef(self->pointers != NULL ? self->pointers : Py_None);
+  unlock_lent();
+  return pointers;
+}
+
+/* () -> the handle of the stream that its calls go to */
+static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  Region *self = (Region *)object;
+  void *stream = NULL;
+  if (atomic_load(&self->state) == OPEN && oa_region_stream(self->region, &stream) == OA_OK)
+    return PyLong_FromVoidPtr(stream);
+  PyErr_SetString(python.entered_error, "offload_args.stream: the region is not open; enter it first");
+  return NULL;
+}
+
+/* Appends what call() lends to the list. */
+static int note_lent(PyObject *lent, PyObject *argument) {
+  if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
+  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return PyList_Append(lent, argument);
+  PyObject *answer = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
+  Py_XDECREF(answer);
+  return answer == NULL ? -1 : answer == Py_True ? PyList_Append(lent, argument) : 0;
+}
+
+/* Leaves the region after a call that raised; its exception stays, or is the context of another. */
+static void leave_raising(Region *self) {
+  PyObject *type, *body, *traceback;
+  PyErr_Fetch(&type, &body, &traceback);
+  PyErr_NormalizeException(&type, &body, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(body, traceback);
+  if (leave(self, body) == 0) {
+    PyErr_Restore(type, body, traceback);
+    return;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  PyObject *newer;
+  PyErr_Fetch(&type, &newer, &traceback);
+  PyErr_NormalizeException(&type, &newer, &traceback);
+  PyException_SetContext(newer, body);
+  PyErr_Restore(type, newer, traceback);
+}
+
+/* What of a call's arguments is lent, as a tuple; NULL with an exception. */
+static PyObject *find_lent(PyObject *arguments, PyObject *keywords) {
+  PyObject *name, *value, *lent = PyList_New(0), *found = NULL;
+  int failed = lent == NULL;
+  Py_ssize_t count = PyTuple_Size(arguments), at = 0;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
+  while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
+  if (!failed) found = PyList_AsTuple(lent);
+  Py_XDECREF(lent);
+  return found;
+}
+
+/* Calls the function with pointers in place of what is lent; keywords are changed. */
+static PyObject *call_with(PyObject *function, PyObject *arguments, PyObject *keywords, PyObject *lent,
+                           PyObject *pointers) {
+  const Py_ssize_t count = PyTuple_Size(arguments), lent_count = PyTuple_Size(lent);
+  Py_ssize_t at = 0, next = 0;
+  PyObject *name, *value, *result = NULL, *passed = PyTuple_New(count); /* filled at once: others see it whole only */
+  int failed = passed == NULL;
+  for (Py_ssize_t i = 0; i < count && !failed; i++) {
+    PyObject *one = PyTuple_GetItem(arguments, i);
+    if (next < lent_count && one == PyTuple_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
+    PyTuple_SetItem(passed, i, Py_NewRef(one));
+  }
+  while (!failed && PyDict_Next(keywords, &at, &name, &value))
+    if (next < lent_count && value == PyTuple_GetItem(lent, next))
+      failed = PyDict_SetItem(keywords, name, PyTuple_GetItem(pointers, next++)) < 0;
+  if (!failed) result = PyObject_Call(function, passed, keywords);
+  Py_XDECREF(passed);
+  return result;
+}
+
+/* offload_args.call: enters the region with the arrays among the arguments, calls with their pointers, leaves. */
+static PyObject *region_call(PyObject *object, PyObject *given) {
+  Region *self = (Region *)object;
+  PyObject *function, *arguments, *keywords, *pointers = NULL, *result = NULL, *old = NULL;
+  if (!PyArg_ParseTuple(given, "OO!O!:_call", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords) ||
+      (keywords = PyDict_Copy(keywords)) == NULL) /* others may change the caller's */
+    return NULL;
+  if (make_busy(self) < 0) {
+    Py_DECREF(keywords);
+    return NULL;
+  }
+  PyObject *lent = find_lent(arguments, keywords);
+  if (lent != NULL) {
+    old = self->arguments;
+    self->arguments = Py_NewRef(lent);
+    self->once = 1;
+    self->stacklevel = 2;
+    pointers = region_enter_open(self);
+  }
+  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
+  if (pointers != NULL) {
+    result = call_with(function, arguments, keywords, lent, pointers);
+    if (result == NULL)
+      leave_raising(self);
+    else if (leave(self, NULL) < 0)
+      Py_CLEAR(result);
+  }
+  Py_XDECREF(old);
+  Py_XDECREF(lent);
+  Py_XDECREF(pointers);
+  Py_DECREF(keywords);
+  return result;
+}
+
+static PyMethodDef region_methods[] = {
+    {"__enter__", region_enter, METH_NOARGS,
+     "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
+    {"__exit__", region_exit, METH_VARARGS, "Leave it: what was written comes down, unless the body raised."},
+    {"open", region_enter, METH_NOARGS,
+     "Enter the region, as `with` does: return a tuple of one DevicePtr an argument.\n\n"
+     "For what no block encloses, such as the cells of a notebook; close() or discard() ends it. One that is collected "
+     "open is discarded with a ResourceWarning.\n\n"
+     "Raises RegionError if it is open already, and what entering raises."},
+    {"close", region_close, METH_NOARGS,
+     "Leave the region as the end of a `with` block does: what was written comes down, its pointers die.\n\n"
+     "A region that is not open is left alone; one that was closed may be opened again. Raises and warns what leaving "
+     "does."},
+    {"discard", region_discard, METH_NOARGS,
+     "Leave the region as a `with` block does that raises: nothing comes down, its pointers die.\n\n"
+     "A region that is not open is left alone. `on_error` does not count. Raises what the device does."},
+    {"_pointers", region_pointers, METH_NOARGS, NULL},
+    {"_calls_to", region_stream, METH_NOARGS, NULL},
+    {"_call", region_call, METH_VARARGS, NULL},
+    {"_prepare", region_prepare, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot region_slots[] = {
+    {Py_tp_new, region_new},
+    {Py_tp_dealloc, region_dealloc},
+    {Py_tp_finalize, region_finalize},
+    {Py_tp_traverse, region_traverse},
+    {Py_tp_clear, region_clear},
+    {Py_tp_members, region_members},
+    {Py_tp_methods, region_methods},
+    {Py_tp_doc, "What offload_args is made of: one region of the core and the arrays it holds."},
+    {0, NULL},
+};
+
+static PyType_Spec region_spec = {
+    .name = "offload_args._core.Region",
+    .basicsize = sizeof(Region),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = region_slots,
+};
+
+int add_region(PyObject *module) {
+  name_array = PyUnicode_InternFromString("array");
+  name_add_note = PyUnicode_InternFromString("add_note");
+  PyObject *type = PyType_FromSpec(&region_spec);
+  const int failed =
+      name_array == NULL || name_add_note == NULL || type == NULL || PyModule_AddObjectRef(module, "Region", type) < 0;
+  Py_XDECREF(type);
+  return failed ? -1 : 0;
+}

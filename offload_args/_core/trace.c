@@ -1,0 +1,78 @@
+/* The trace: switching it, and reading its events. */
+#include "module.h"
+
+#include <string.h>
+
+atomic_int tracing;
+
+enum { REGIONS_ONLY = 4 }; /* added to oa_trace_flags: nothing of the core's */
+
+/* (flags, entering, left): who is called when a region is entered and left while flags is not 0 */
+static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int flags;
+  PyObject *entering, *left;
+  if (!PyArg_ParseTuple(arguments, "iOO", &flags, &entering, &left)) return NULL;
+  const int status = oa_trace_set(flags & ~REGIONS_ONLY);
+  if (status != OA_OK) return fail(status);
+  if (python.entering == NULL) { /* the same ones from now on: another thread may be calling them */
+    python.entering = Py_NewRef(entering);
+    python.left = Py_NewRef(left);
+  }
+  atomic_store(&tracing, flags != 0);
+  Py_RETURN_NONE;
+}
+
+/* () -> (events, how many were lost so far) */
+static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  enum { AT_ONCE = 64 };
+  oa_trace_event events[AT_ONCE];
+  int count = 0;
+  int64_t lost = 0;
+  PyObject *list = PyList_New(0);
+  do {
+    const int status = list == NULL ? OA_OK : oa_trace_read(events, AT_ONCE, &count, &lost);
+    if (status != OA_OK) {
+      Py_DECREF(list);
+      return fail(status);
+    }
+    for (int i = 0; list != NULL && i < count; i++) {
+      const oa_trace_event *e = &events[i];
+      PyObject *event =
+          Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended, (long long)e->nbytes,
+                        (long long)e->tag, (unsigned long long)e->region, (unsigned long long)e->address,
+                        (unsigned long long)e->checksum, e->device, e->thread, e->status, e->batch, e->packed,
+                        PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
+                        PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
+      if (event == NULL || PyList_Append(list, event) < 0) Py_CLEAR(list);
+      Py_XDECREF(event);
+    }
+  } while (list != NULL && count == AT_ONCE);
+  return list == NULL ? NULL : Py_BuildValue("NL", list, (long long)lost);
+}
+
+static atomic_flag collecting = ATOMIC_FLAG_INIT;
+
+/* (function) -> whether it was called: not if it runs already, on another thread or below on this one. No exception of a
+ * signal handler comes between the flag and the call. */
+static PyObject *trace_exclusively(PyObject *Py_UNUSED(module), PyObject *function) {
+  if (atomic_flag_test_and_set(&collecting)) Py_RETURN_FALSE;
+  PyObject *none = PyObject_CallNoArgs(function);
+  atomic_flag_clear(&collecting);
+  if (none == NULL) return NULL;
+  Py_DECREF(none);
+  Py_RETURN_TRUE;
+}
+
+void trace_after_fork(void) {
+  atomic_store(&tracing, 0);
+  atomic_flag_clear(&collecting);
+}
+
+static PyMethodDef trace_functions[] = {
+    {"trace_set", trace_set, METH_VARARGS, NULL},
+    {"trace_read", trace_read, METH_NOARGS, NULL},
+    {"trace_exclusively", trace_exclusively, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_trace(PyObject *module) { return PyModule_AddFunctions(module, trace_functions); }

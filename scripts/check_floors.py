@@ -1,0 +1,209 @@
+"""Checks that each file uses only what lies below it, in C and in Python.
+
+    python scripts/check_floors.py
+
+A file uses another one if it includes or imports it, or names a function or variable that is defined there. Two rules:
+
+- A folder of csrc uses only itself and the folders that FLOORS gives it.
+- No files use each other in a circle. A C source and the header of its name count as one file.
+
+Prints one line a fault and exits with 1, or prints nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Each folder of csrc with those that it may use besides itself. Everything may use the public headers.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "device": ("base",),
+    "backends": ("base", "device"),
+    "transfer": ("base", "device"),
+    "library": ("base", "device"),
+    "region": ("base", "device", "transfer", "library"),
+    "call": ("base", "device", "transfer", "library", "region"),
+}
+# All that a backend includes, besides its own .def and what backends share (.inc).
+BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
+# Python packages, each with those of the project that it must not import.
+APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "tests")}
+
+Edge = tuple[str, str]
+
+# TODO: known faults that are about to go, as (user, used). To be empty.
+KNOWN: set[Edge] = {
+    ("backends/cuda.c", "device/device.h"),
+    ("backends/host.c", "device/device.h"),
+    ("backends/sim.c", "device/device.h"),
+    ("base/threads", "device/device"),
+    ("base/trace", "device/device"),
+    ("base/trace", "library/library"),
+    ("base/trace", "transfer/transfer"),
+    ("device/device", "backends/cuda"),
+    ("device/device", "backends/host"),
+    ("device/device", "backends/sim"),
+    ("device/device", "device/staging"),
+    ("device/device", "device/stream"),
+    ("offload_args.regions", "offload_args.tracing"),
+    ("region/region", "call/pointer"),
+    ("region/region", "region/residency"),
+}
+
+
+def code_of(text: str) -> str:
+    """Returns C code without its comments and the contents of its strings."""
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda found: '""' if found[0][0] == '"' else " ", text,
+                  flags=re.DOTALL)  # fmt: skip
+
+
+def defined_in(code: str) -> Iterator[str]:
+    """Yields the functions and variables with external linkage that C code defines, by the prefix oa_."""
+    outside = r"^(?!static|extern|typedef|struct \w+ \{|enum|#|\s)"
+    for found in re.finditer(outside + r"[^;{}()=]*?\b(oa_\w+)\s*\([^;{}]*\)\s*\{", code, re.MULTILINE):
+        yield found[1]
+    for found in re.finditer(outside + r"[\w \*]*?[ \*](oa_\w+)(?:\[[^\]]*\])*\s*(?:=|;)", code, re.MULTILINE):
+        yield found[1]
+    for found in re.finditer(outside + r"[\w \*]*\(\*[\w ]*\b(oa_\w+)\)\([^;{}]*\)\s*(?:=|;)", code, re.MULTILINE):
+        yield found[1]
+
+
+def c_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Returns the text of the C files in these subfolders by their path from the folder."""
+    paths = (path for name in names for path in sorted((folder / name).glob("*")))
+    return {str(path.relative_to(folder)): path.read_text() for path in paths if path.suffix in {".c", ".h", ".inc"}}
+
+
+def unit_of(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
+    """Returns (what includes what, by file; what uses what, by unit)."""
+    includes: set[Edge] = set()
+    uses: set[Edge] = set()
+    for path, text in files.items():
+        for target in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
+            beside = path.rpartition("/")[0] + "/" + target
+            target = target if target in files or beside not in files else beside
+            includes.add((path, target))
+            if target in files:
+                uses.add((unit_of(path), unit_of(target)))
+    code = {path: code_of(text) for path, text in files.items()}
+    homes = {name: unit_of(path) for path in files if path.endswith(".c") for name in defined_in(code[path])}
+    for path in files:
+        for name in set(re.findall(r"(?<!struct )\boa_\w+", code[path])) & homes.keys():
+            if path.endswith(".c"):  # a header declares what it does not use
+                uses.add((unit_of(path), homes[name]))
+    return includes, {edge for edge in uses if edge[0] != edge[1]}
+
+
+def floor_faults(includes: set[Edge], uses: set[Edge]) -> Iterator[Edge]:
+    """Yields what uses a folder of csrc that is not below its own."""
+    for path, target in includes:
+        if path.startswith("backends/") and target.endswith(".h") and target not in BACKENDS_INCLUDE:
+            if "/" in target and not target.startswith("offload_args/"):
+                yield path, target
+    for user, used in uses:
+        above, below = user.partition("/")[0], used.partition("/")[0]
+        if above != below and below not in FLOORS[above]:
+            yield user, used
+
+
+def python_edges(folder: Path) -> set[Edge]:
+    """Returns which modules of a package import which, those inside functions and for type checkers too."""
+    package = folder.name
+    modules = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = (package, *path.relative_to(folder).with_suffix("").parts)
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    edges: set[Edge] = set()
+    for module, path in modules.items():
+        here = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                start = ".".join(here.split(".")[: len(here.split(".")) - node.level + 1]) if node.level else ""
+                base = ".".join(filter(None, (start, node.module)))
+                inside = [f"{base}.{alias.name}" for alias in node.names]
+                # `from . import errors` imports a module of the package, and only else the package itself.
+                targets = [name if name in modules or compiled(folder, name) else base for name in inside]
+            else:
+                continue
+            edges.update((module, target) for target in targets)
+    for module, target in sorted(edges):
+        if target.partition(".")[0] in APART.get(package, ()):
+            raise SystemExit(f"{module} imports {target}: the two are apart")
+    return {(module, target) for module, target in edges if target in modules and target != module}
+
+
+def compiled(folder: Path, name: str) -> bool:
+    """Returns whether a module of the package is made by the build: an extension or a generated one."""
+    last = name.rpartition(".")[2]
+    generated = {path.stem for path in (ROOT / "bindings/roles").glob("*.toml")}
+    return name.count(".") == 1 and (last.startswith("_") or last in generated) and not (folder / f"{last}.py").exists()
+
+
+def circles(edges: set[Edge]) -> list[list[str]]:
+    """Returns the sets of nodes that reach each other (Tarjan's components of more than one node)."""
+    below: dict[str, list[str]] = {}
+    for user, used in sorted(edges):
+        below.setdefault(user, []).append(used)
+        below.setdefault(used, [])
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in below[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            start = stack.index(node)
+            if len(stack) - start > 1:
+                found.append(sorted(stack[start:]))
+            del stack[start:]
+
+    for node in below:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def main() -> int:
+    faults = []
+    includes, uses = c_edges(c_files(ROOT / "csrc", FLOORS))
+    for user, used in sorted(set(floor_faults(includes, uses))):
+        if (user, used) not in KNOWN:
+            faults.append(f"csrc: {user} uses {used}, which is not below it")
+    _, extension = c_edges(c_files(ROOT / "offload_args", ["_core"]))
+    graphs = {
+        "csrc": uses,
+        "offload_args/_core": extension,
+        "offload_args": python_edges(ROOT / "offload_args"),
+        "bindings": python_edges(ROOT / "bindings"),
+    }
+    for place, edges in graphs.items():
+        edges -= KNOWN
+        for circle in circles(edges):
+            inside = sorted(f"{user} -> {used}" for user, used in edges if user in circle and used in circle)
+            faults.append(f"{place}: a circle of {', '.join(circle)}: {'; '.join(inside)}")
+    print("\n".join(faults), end="\n" if faults else "")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Checks the prose of the repository: phrases that docs/internals/terms.md rules out, and lines of at most 120 columns.
+
+    python scripts/check_words.py [--all] [FILE ...]
+
+Without files it reads all that git tracks; --all reads the paths of ALLOWED too. It looks for phrases in comments and
+strings of sources, and in Markdown outside of code. It prints one line a fault and exits with 1, or prints nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = 120
+
+# Each phrase with what to write instead.
+PHRASES: list[tuple[str, str]] = [
+    (r"(?<!people )(?<!person )(?<!anyone )\bwho(?:m|ever|mever)?\b", "name the thread, the function or the caller"),
+    (r"\b(?:nobody|somebody|anybody)\b", "name the thread, the function or the caller"),
+    (r"\bfor\s+want\s+of\b", "say 'without', or 'under pressure' of memory"),
+    (r"\banswer(?:s|ed|ing)\b", "functions return"),
+    (r"(?<!there )\b(?:is|are)\s+no\s(?!longer|more|later|less|faster|slower|different)", "say 'is not a'"),
+    (r"\b(?:giv(?:e|es|en|ing)|gave|hand(?:s|ed|ing)?)\s+back\b", "return to a pool, or free memory"),
+    (r"\b(?:is|are|was|were)\s+told\b", "say 'reported', and to which function or person"),
+    (r"\bas\s+ever\b", "say 'as before', or nothing"),
+    (r"\bonce\s+more\b", "say 'again'"),
+    (r"\b(?:mend|mended|mends)\b", "say 'fix'"),
+    (r"(?-i:(?:\.\s+|/\* |\"\"\"|# )(?:What|Who|Whoever|That of)\b)(?![^.]*\?)", "begin with a subject or a verb"),
+]
+
+SUFFIXES = {".c", ".def", ".h", ".inc", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".in"}
+NAMES = {"Makefile", "CODEOWNERS", "run", "gpu-check", "sanitize", ".clang-format", ".editorconfig"}
+# Written by machines, or kept as they were printed.
+EXEMPT = ("benchmarks/results/", "bindings/report.md")
+# These rule the phrases out, and so have to name them.
+SPEAKS_OF_THEM = {"docs/internals/terms.md", "scripts/check_words.py"}
+# TODO: rooms under construction, as beginnings of paths. To be empty.
+ALLOWED: tuple[str, ...] = (
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "benchmarks/",
+    "bindings/",
+    "csrc/",
+    "examples/",
+    "offload_args/",
+    "tests/",
+)
+
+
+def blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def blank_match(found: re.Match[str]) -> str:
+    return blank(found[0])
+
+
+def c_prose(text: str) -> str:
+    """Returns C source with everything blanked but comments and strings."""
+    kept, at = [], 0
+    for found in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, re.DOTALL):
+        kept += [blank(text[at : found.start()]), re.sub(r"(?<=\n) *\*(?!/)", blank_match, found[0])]
+        at = found.end()
+    return "".join(kept) + blank(text[at:])
+
+
+def joined_comments(text: str) -> str:
+    """Returns text in which the comments of neighbouring lines are one: only the first # is left."""
+    lines = text.split("\n")
+    comment = [line.lstrip().startswith("#") for line in lines]
+    return "\n".join(
+        line.replace("#", " ", 1) if row and comment[row] and comment[row - 1] else line
+        for row, line in enumerate(lines)
+    )
+
+
+def python_prose(text: str) -> str:
+    """Returns Python source with everything blanked but comments and strings."""
+    lines = text.splitlines(keepends=True)
+    kept = [list(blank(line)) for line in lines]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if tokenize.tok_name[token.type] not in {"COMMENT", "STRING", "FSTRING_MIDDLE"}:
+            continue
+        for row in range(token.start[0], token.end[0] + 1):
+            first = token.start[1] if row == token.start[0] else 0
+            last = token.end[1] if row == token.end[0] else len(lines[row - 1])
+            kept[row - 1][first:last] = lines[row - 1][first:last]
+    return joined_comments("".join("".join(line) for line in kept))
+
+
+def prose_of(path: str, text: str) -> str:
+    """Returns the text of a file with everything blanked that is not prose, lines and columns unchanged."""
+    suffix = Path(path).suffix
+    if suffix == ".md":
+        text = re.sub(r"^```.*?^```|`[^`\n]*`", blank_match, text, flags=re.DOTALL | re.MULTILINE)
+        return re.sub(r"^#+", lambda found: "^" * len(found[0]), text, flags=re.MULTILINE)
+    if suffix in {".c", ".h", ".inc", ".def"}:
+        return c_prose(text)
+    return python_prose(text) if suffix in {".py", ".pyi"} else joined_comments(text)
+
+
+def faults_of(path: str, text: str) -> Iterator[str]:
+    """Yields the faults of a file, each with its place."""
+    for row, line in enumerate(text.splitlines(), 1):
+        if len(line) > COLUMNS:
+            yield f"{path}:{row}: {len(line)} columns; at most {COLUMNS}"
+    if path in SPEAKS_OF_THEM:
+        return
+    prose = prose_of(path, text)
+    for phrase, instead in PHRASES:
+        for found in re.finditer(phrase, prose, re.IGNORECASE):
+            words = " ".join(found[0].split())
+            yield f"{path}:{text.count(chr(10), 0, found.end()) + 1}: {words!r}: {instead}"
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for path in listed.split("\0") if path]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="read the folders that are allowed to have faults, too")
+    parser.add_argument("files", nargs="*", type=Path)
+    arguments = parser.parse_args()
+    given = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or tracked()
+    faults = []
+    for path in given:
+        if not (Path(path).suffix in SUFFIXES or Path(path).name in NAMES) or path.startswith(EXEMPT):
+            continue
+        if (arguments.all or not path.startswith(ALLOWED)) and (ROOT / path).is_file():
+            faults += faults_of(path, (ROOT / path).read_text())
+    print("\n".join(faults), end="\n" if faults else "")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

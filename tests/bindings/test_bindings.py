@@ -1,0 +1,321 @@
+"""What the workshop promises: labels are complete and right; what it emits compiles and calls as it should."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args import _core
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import __main__ as workshop  # noqa: E402
+from bindings import emit, roles  # noqa: E402
+from bindings.declarations import entries  # noqa: E402
+
+NAMES = sorted(path.stem for path in (roles.HERE / "roles").glob("*.toml"))
+Api = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def libraries() -> dict[str, roles.Library]:
+    return {one.name: one for one in roles.load()}
+
+
+def given(name: str) -> tuple[Api, Api]:
+    api = json.loads((roles.HERE / "api" / f"{name}.json").read_text())
+    return api, copy.deepcopy(roles.read_roles(name))
+
+
+def faults_of(name: str, api: Api, labels: Api) -> str:
+    with pytest.raises(roles.RolesError) as caught:
+        roles.join(name, api, labels)
+    return str(caught.value)
+
+
+def compile_c(source: Path, out: Path, *options: str) -> None:
+    include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", f"-I{out / 'include'}"]
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", *include, *options, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+# -- labels --
+
+
+def test_check_passes_on_what_is_committed() -> None:
+    assert workshop.check() == []
+
+
+def test_check_finds_a_report_that_is_not_current(tmp_path: Path) -> None:
+    for folder in ("api", "roles"):
+        shutil.copytree(roles.HERE / folder, tmp_path / folder)
+    (tmp_path / "report.md").write_text("old\n")
+    assert workshop.check(tmp_path) == ["report.md is not current; run python -m bindings report"]
+
+
+def test_check_says_which_api_file_is_missing(tmp_path: Path) -> None:
+    shutil.copytree(roles.HERE / "roles", tmp_path / "roles")
+    assert any("cublas.toml: there is no api/cublas.json" in fault for fault in workshop.check(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "pointer", "fault"),
+    [
+        ("cublas", "x", "cublasSgemv_v2: x (const float *) has no role"),
+        ("cblas", "y", "cblas_cgemv: y (void *) has no role"),
+    ],
+)
+def test_unlabelled_pointer_is_refused(name: str, pointer: str, fault: str) -> None:
+    api, labels = given(name)
+    del labels["family"]["gemv"]["parameters"][pointer]
+    assert fault in faults_of(name, api, labels)
+
+
+def test_role_of_an_unknown_function_is_refused() -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemv"]["bind"]["{t}gemw"] = ["s", "Does nothing."]
+    assert "[family.gemv] sgemw: the header has none of cublasSgemw_v2, cublasSgemw" in faults_of("cublas", api, labels)
+
+
+def test_role_of_an_unknown_parameter_is_refused() -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemv"]["parameters"]["gamma"] = "scalar"
+    assert "cublasSgemv_v2: the role gamma names no parameter" in faults_of("cublas", api, labels)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "label", "fault"),
+    [
+        ("A", "out matrix(m, n, lda)", "A: labelled out, but its type is const float *"),
+        ("y", "in vector(n, incy)", "y: labelled in, but its type is float *, not const"),
+        ("m", "scalar", "m: labelled scalar, but its type is int"),
+        ("alpha", "size", "alpha: labelled size, but its type is const float *"),
+        ("trans", "side", "trans: labelled side (cublasSideMode_t), but its type is cublasOperation_t"),
+        ("x", "in vector(q, incx)", "x: q is neither a parameter nor a constant"),
+        ("x", "in heap(n)", "'heap(n)' is no extent"),
+        ("x", "in vector(n, incx); sometimes", "'sometimes' is not understood"),
+        ("x", "pointer", "'pointer' is no role"),
+    ],
+)
+def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str, fault: str) -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemv"]["parameters"][parameter] = label
+    assert fault in faults_of("cublas", api, labels)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("place", "here", "cublas.toml: [find] place is not understood"),
+        (
+            "version",
+            {"call": "f", "gives": "words"},
+            "cublas.toml: [find] version: gives is one of text, parts, number",
+        ),
+    ],
+)
+def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: object, fault: str) -> None:
+    api, labels = given("cublas")
+    labels["find"][key] = value
+    assert fault in faults_of("cublas", api, labels)
+
+
+def test_new_function_of_the_vendor_must_be_bound_or_named() -> None:
+    api, labels = given("cublas")
+    api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": []}
+    assert "cublasSnew is neither bound nor under [[not_bound]]" in faults_of("cublas", api, labels)
+
+
+def test_wide_form_with_another_signature_is_refused() -> None:
+    api, labels = given("cublas")
+    api["functions"]["cublasSgemv_v2_64"]["parameters"].pop()
+    assert "cublasSgemv_v2_64 differs in more than its sizes" in faults_of("cublas", api, labels)
+
+
+def test_value_that_nobody_labelled_as_a_result_is_refused() -> None:
+    api, labels = given("cblas")
+    del labels["family"]["norm"]["parameters"]["result"]
+    assert "cblas_snrm2: the return value (float) has no role" in faults_of("cblas", api, labels)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_levels_1_to_3_are_bound_in_all_four_types(libraries: dict[str, roles.Library], name: str) -> None:
+    bound = {one.name for one in libraries[name].functions}
+    level1 = "axpy copy swap scal rotg".split()
+    level2 = "gemv gbmv trmv tbmv tpmv trsv tbsv tpsv".split()
+    level3 = "gemm symm syrk syr2k trmm trsm".split()
+    wanted = {letter + stem for letter in "sdcz" for stem in level1 + level2 + level3}
+    wanted |= {
+        letter + stem for letter in "sd" for stem in "dot nrm2 asum rot rotm rotmg ger symv syr syr2 spr2".split()
+    }
+    wanted |= {
+        letter + stem for letter in "cz" for stem in "dotu dotc geru gerc hemv hbmv hpmv her her2 hpr hpr2".split()
+    }
+    wanted |= {letter + stem for letter in "cz" for stem in "hemm herk her2k".split()}
+    wanted |= set("csscal zdscal scnrm2 dznrm2 scasum dzasum csrot zdrot isamax idamax icamax izamax".split())
+    assert wanted <= bound
+
+
+def test_triangles_are_never_overwritten_and_copies_always() -> None:
+    for library in roles.load():
+        for function in library.functions:
+            for one in function.of("array"):
+                assert one.extent is not None
+                if one.extent.kind in ("triangle", "band", "packed"):
+                    assert one.direction != "out" and one.overwrites is None, (function.name, one.name)
+        copied = next(one for one in library.functions if one.name == "dcopy").of("array")
+        assert [one.direction for one in copied] == ["in", "out"]
+
+
+# -- C --
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("generated")
+    emit.emit(roles.load(), out)
+    return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_emitted_c_compiles_without_warnings(emitted: Path, name: str) -> None:
+    compile_c(emitted / "shims" / f"{name}.c", emitted, "-fsyntax-only")
+
+
+def test_table_of_libraries_compiles(emitted: Path) -> None:
+    compile_c(emitted / "shims" / "libraries.c", emitted, "-fsyntax-only")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_headers_can_be_used_alone(emitted: Path, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "user.c"
+    source.write_text(f'#include "offload_args_{name}.h"\nint main(void) {{ return oa_version() == 0; }}\n')
+    compile_c(source, emitted, "-fsyntax-only")
+
+
+def abi(c_type: str, blasint: str = "int") -> str:
+    """Returns how a C type is passed: pointers are alike, and so are enums and int."""
+    if "*" in c_type or c_type.endswith("Handle_t"):
+        return "pointer"
+    if c_type.startswith(("cublas", "enum ")):
+        return "int"
+    if c_type == "blasint":
+        return blasint
+    return c_type
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vendor_functions_are_called_with_the_headers_types(
+    emitted: Path, libraries: dict[str, roles.Library], name: str
+) -> None:
+    text = re.sub(r"\s+", " ", (emitted / "shims" / f"{name}.c").read_text())
+    api = given(name)[0]["functions"]
+    for function in libraries[name].functions:
+        if name == "cublas":
+            body = text.split(f"int oa_cublas_{function.name}(")[1].split(" int oa_cublas_")[0]
+            casts = re.findall(r"\(\((int) \(\*\)\(([^)]*)\)\)symbol\)", body)
+            called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
+        else:  # one call with 64-bit integers and one with 32-bit ones
+            body = text.split(f"static void run_{function.name}(")[1].split("}")[0]
+            casts = re.findall(r"\(\(([\w ]+) \(\*\)\(([^)]*)\)\)a->function\)", body)
+            has_sizes = bool(function.of("size", "ld", "inc"))
+            called = [(function.symbol, one) for one in (["int64_t", "int"] if has_sizes else ["int"])]
+        assert len(casts) == len(called), function.name
+        for (returns, types), (symbol, blasint) in zip(casts, called, strict=True):
+            declared = [abi(one[1], blasint) for one in api[symbol]["parameters"]]
+            assert [abi(one.strip()) for one in types.split(",")] == declared
+            assert abi(returns.strip()) == abi(api[symbol]["returns"])
+
+
+def test_shims_declare_and_pass_on_what_they_should(emitted: Path, tmp_path: Path) -> None:
+    """T30, T32, with a core and a vendor library of the test's own."""
+    program = tmp_path / "shims_alone"
+    shims = emitted / "shims" / "cublas.c"
+    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, str(shims), "-o", str(program))
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# -- Python --
+
+
+def functions_in(text: str) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_bound_function_has_a_docstring_and_a_signature(
+    emitted: Path, libraries: dict[str, roles.Library], name: str
+) -> None:
+    library = libraries[name]
+    written = functions_in((emitted / f"{name}.py").read_text())
+    stubs = functions_in((emitted / f"{name}.pyi").read_text())
+    assert set(written) == set(stubs) == {one.name for one in library.functions}
+    for function in library.functions:
+        node = written[function.name]
+        positional = [one.name for one in function.parameters if one.role not in ("result", "returned")]
+        keywords = [*(["result"] if function.of("result", "returned") else []), *(["handle"] if library.handle else [])]
+        assert [one.arg for one in node.args.args] == positional
+        assert [one.arg for one in node.args.kwonlyargs] == keywords
+        assert [one.arg for one in stubs[function.name].args.args] == positional
+        text = ast.get_docstring(node) or ""
+        assert re.match(r"[A-Z][a-z]+s ", text) and f"Source: {library.source}, {function.symbol}." in text
+        for one in function.parameters:
+            assert re.search(rf"\b{one.name}\b", text), (function.name, one.name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_name_the_c_parameters_in_order(emitted: Path, libraries: dict[str, roles.Library], name: str) -> None:
+    header = re.sub(r"\s+", " ", (emitted / "include" / f"offload_args_{name}.h").read_text())
+    for function in libraries[name].functions:
+        declared = header.split(f"int oa_{name}_{function.name}(")[1].split(");")[0]
+        tokens = [token.split(":")[1] for token in emit.record(function).split()]
+        assert [one.split()[-1].lstrip("*") for one in declared.split(",")] == tokens
+
+
+def test_no_line_of_a_vendors_header_is_in_the_api_files() -> None:
+    for name in NAMES:
+        api = given(name)[0]
+        assert set(api) == {"header", "version", "functions", "enums"}
+        assert all(set(one) == {"returns", "parameters"} for one in api["functions"].values())
+
+
+def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    assert workshop.main(["--check"]) == 0
+    monkeypatch.setattr(workshop, "check", lambda: ["cublas.toml: x has no role"])
+    assert workshop.main(["--check"]) == 1
+    assert "cublas.toml: x has no role" in capsys.readouterr().out
+
+
+def test_t51_the_c_tests_give_wrong_arguments_to_every_public_function() -> None:
+    header = (ROOT / "csrc" / "include" / "offload_args.h").read_text()
+    tests = (ROOT / "csrc" / "tests" / "test_arguments.c").read_text()
+    declared = re.findall(r"^(?:const char \*|int |int64_t |void \*?)(oa_\w+)\(", header, re.MULTILINE)
+    tested = re.findall(r'^    \{"(oa_\w+)", ', tests, re.MULTILINE)
+    assert len(declared) > 50
+    assert sorted(tested) == sorted(declared)
+
+
+def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
+    stub = (ROOT / "offload_args" / "_core.pyi").read_text()
+    numbers = {name: value for name, value in vars(_core).items() if name.startswith("OA_")}
+    assert sorted(re.findall(r"^(OA_\w+): Final\[int\]$", stub, re.MULTILINE)) == sorted(numbers)
+    assert [numbers[f"OA_{name}"] for name, *_ in entries("dtypes")] == list(range(len(_core.DTYPES)))
+    assert [numbers[name] for name in _core.STATUSES] == list(range(len(_core.STATUSES)))
+    kinds = [numbers[f"OA_TRACE_{kind.upper()}"] for kind in _core.TRACE_KINDS[1:]]
+    assert kinds == list(range(1, len(_core.TRACE_KINDS)))
+    known_to_numpy = [(np.dtype(name), nbytes, kind) for name, _, nbytes, kind in _core.DTYPES if kind]
+    assert len(known_to_numpy) == len(_core.DTYPES) - 2  # less "any" and bfloat16
+    assert all((dtype.itemsize, dtype.kind) == (nbytes, kind) for dtype, nbytes, kind in known_to_numpy)

@@ -1,0 +1,700 @@
+"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z; and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import reference as ref
+from helpers.vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, number
+from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
+from offload_args.errors import (
+    AliasError,
+    ArgumentError,
+    DirectionError,
+    DTypeError,
+    HostPointerError,
+    StalePointerError,
+    WrongDeviceError,
+)
+
+CASES = Cases()
+
+SHAPES = [(5, 3), (3, 6), (1, 4), (4, 1), (19, 17), (0, 3), (3, 0)]
+SIZES = [0, 1, 4, 19]
+VECTORS = ["plain", "step", "reversed", "row", "column", "backwards column"]
+MATRICES = ["C", "F", "C part", "F part", "C view", "F view"]
+
+
+class Portable:
+    """Where the functions under test are, as Routine wants it."""
+
+    module = blas
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.is_cublas = device.startswith("cuda")
+
+
+def vector(values: Array, kind: str) -> Operand:
+    """A vector: all of an array, or every second element, all backwards, a row or a column, taken from a pointer."""
+    n = len(values)
+    part: Any = {
+        "plain": (slice(0, n),),
+        "step": (slice(1, 1 + 2 * n, 2),),
+        "reversed": (slice(n, 0, -1) if n else slice(0, 0),),
+        "row": (1, slice(2, 2 + n)),
+        "column": (slice(1, 1 + n), 2),
+        "backwards column": (slice(n, 0, -1) if n else slice(0, 0), 2),
+    }[kind]
+    shape = {"row": (3, n + 4), "column": (n + 2, 4), "backwards column": (n + 2, 4)}.get(kind, (2 * n + 3,))
+    base = np.full(n or 1 if kind == "plain" else shape, CANARY, values.dtype)
+    return Operand(values, base, part, base, part)
+
+
+def matrix(values: Array, kind: str) -> Operand:
+    """A matrix: all of an array, a part of a pointer to more, or a part of an array."""
+    m, n = values.shape
+    slot = (slice(0, m), slice(0, n)) if len(kind) == 1 or not values.size else (slice(1, m + 1), slice(2, n + 2))
+    grown = values.size and len(kind) > 1
+    shape = (m + 3, n + 4) if grown else (max(m, 1), max(n, 1))
+    base = np.full(shape, CANARY, values.dtype, order=kind[0])  # type: ignore[call-overload]
+    if kind.endswith("view"):
+        return Operand(values, base, slot, base[slot])
+    return Operand(values, base, slot, base, slot)
+
+
+def kinds(r: Routine, count: int) -> Iterator[tuple[str, str, Turn]]:
+    """The next `count` combinations of kinds of x and y with scalars."""
+    for t in r.turns(count):
+        yield VECTORS[r.turn % 6], VECTORS[r.turn // 6 % 6], t
+
+
+def backwards(*vectors: Operand) -> bool:
+    return any(len(v.values) > 1 and v.base[v.slot].strides[0] < 0 for v in vectors)
+
+
+def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: str) -> bool:
+    """Make the call; True if it was made. Only if `refused` may it be refused, with a remedy, and nothing written."""
+    try:
+        assert r(*arguments, **options) is None
+    except ArgumentError as error:
+        assert refused, f"{what}: {error}"
+        assert f"blas.{r.name}: " in str(error)
+        for operand in arguments:
+            if isinstance(operand, Operand):
+                operand.check(what)
+        return False
+    return True
+
+
+# -- level 1 ----------------------------------------------------------------------------------------------------------
+@CASES.of("axpy", letters="-")
+def axpy(r: Routine) -> None:
+    for n, (kind_x, kind_y, t) in r.each(SIZES, list(kinds(r, 36))):
+        what = f"{n=} {kind_x=} {kind_y=} {t.alpha=}"
+        x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+        r(t.given_alpha, x, y)
+        r.close(y, ref.axpy(t.alpha, x.wide, y.wide), 2, ref.axpy(abs(t.alpha), abs(x.wide), abs(y.wide)), what)
+        x.check(what)
+
+
+@CASES.of("scal", letters="-")
+def scal(r: Routine) -> None:
+    for n, (kind, _, t) in r.each(SIZES, list(kinds(r, 18))):
+        x = vector(r.values(n), kind)
+        r(t.given_alpha, x)
+        r.close(x, t.alpha * x.wide, 1, abs(t.alpha) * abs(x.wide), f"{n=} {kind=} {t.alpha=}")
+
+
+@CASES.of("copy", "swap", letters="-")
+def copy(r: Routine) -> None:
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
+        what = f"{n=} {kind_x=} {kind_y=}"
+        x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+        r(x, y)
+        assert np.array_equal(y.now(), x.values), what
+        y.check(what, True)
+        if r.name == "swap":
+            assert np.array_equal(x.now(), y.values), what
+        x.check(what, r.name == "swap")
+
+
+@CASES.of("dot", "dotu", "dotc", letters="-")
+def dot(r: Routine) -> None:
+    if r.name == "dot" and r.complex:
+        with pytest.raises(DTypeError, match=r"blas\.dot: x needs float32 or float64, got complex.*dotu and dotc"):
+            r(vector(r.values(3), "plain"), vector(r.values(3), "plain"))
+        return
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
+        what = f"{n=} {kind_x=} {kind_y=}"
+        x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+        expected = ref.dot(x.wide, y.wide, r.name == "dotc")
+        magnitude = ref.dot(abs(x.wide), abs(y.wide))
+        got = r(x, y)
+        assert isinstance(got, complex if r.complex else float)
+        ref.assert_close(got, expected, n, magnitude, r.dtype, what)
+        result = number(np.nan, r.dtype)
+        assert r(x, y, result=result) is None
+        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, what)
+        x.check(what)
+        y.check(what)
+
+
+@CASES.of("nrm2", "asum", letters="-")
+def norms(r: Routine) -> None:
+    function = ref.nrm2 if r.name == "nrm2" else ref.asum
+    for n, kind in r.each(SIZES, VECTORS):
+        x = vector(r.values(n), kind)
+        expected = function(x.wide)
+        ref.assert_close(r(x), expected, n, expected, r.real, f"{n=} {kind=}")
+        result = number(np.nan, r.real)
+        assert r(x, result=result) is None
+        ref.assert_close(result.now(), expected, n, expected, r.real, f"{n=} {kind=}")
+
+
+@CASES.of("iamax", letters="-")
+def iamax(r: Routine) -> None:
+    for n, kind in r.each(SIZES, VECTORS):
+        values = r.values(n)
+        if n > 1:
+            values[[n // 2, n - 1]] = 4, -4  # the first is wanted
+        x = vector(values, kind)
+        if n == 0:
+            with pytest.raises(ArgumentError, match=r"blas\.iamax: x has shape \(0,\), needs at least one element"):
+                r(x)
+        elif backwards(x):
+            with pytest.raises(ArgumentError, match=r"blas\.iamax: x has a stride of -\d+ elements.*pass x\[::-1\]"):
+                r(x)
+        else:
+            assert r(x) == np.argmax(ref.size1(values)) == n // 2, f"{n=} {kind=}"
+
+
+@CASES.of("rot", letters="-")
+def rot(r: Routine) -> None:
+    for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
+        what = f"{n=} {kind_x=} {kind_y=}"
+        x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+        r(x, y, 0.5, number(-0.75, r.real) if kind_x == "row" else -0.75)
+        new_x, new_y = ref.rot(x.wide, y.wide, 0.5, -0.75)
+        magnitude_x, magnitude_y = ref.rot(abs(x.wide), abs(y.wide), 0.5, 0.75, minus=1)
+        r.close(x, new_x, 2, magnitude_x, what)
+        r.close(y, new_y, 2, magnitude_y, what)
+
+
+# -- level 2 ----------------------------------------------------------------------------------------------------------
+@CASES.of("gemv", letters="-")
+def gemv(r: Routine) -> None:
+    for kind, trans, (m, n) in r.each(MATRICES, "NTC", SHAPES):
+        for kind_x, kind_y, t in kinds(r, 3):
+            what = f"{kind} {trans=} {m=} {n=} {kind_x=} {kind_y=} {t}"
+            inner, outer = (n, m) if trans == "N" else (m, n)
+            A, x = matrix(r.values(m, n), kind), vector(r.values(inner), kind_x)
+            y = vector(r.values(outer) if inner == 0 else r.output(t.beta, outer), kind_y)
+            refused = r.complex and trans == "C" and kind[0] == "C" and backwards(x, y)
+            if not attempt(r, what, refused, t.given_alpha, A, x, t.given_beta, y, trans=trans):
+                continue
+            A.check(what)
+            x.check(what)
+            if inner == 0:
+                continue
+            expected = ref.gemv(t.alpha, A.wide, x.wide, t.beta, y.wide, trans)
+            magnitude = ref.gemv(abs(t.alpha), abs(A.wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
+            r.close(y, expected, inner, magnitude, what)
+
+
+@CASES.of("ger", "gerc", letters="-")
+def ger(r: Routine) -> None:
+    for kind, (m, n) in r.each(MATRICES, SHAPES):
+        for kind_x, kind_y, t in kinds(r, 6):
+            what = f"{kind} {m=} {n=} {kind_x=} {kind_y=} {t}"
+            A, x, y = matrix(r.values(m, n), kind), vector(r.values(m), kind_x), vector(r.values(n), kind_y)
+            refused = r.complex and r.name == "gerc" and kind[0] == "C" and backwards(x, y)
+            if not attempt(r, what, refused, t.given_alpha, x, y, A):
+                continue
+            expected = ref.ger(t.alpha, x.wide, y.wide, A.wide, r.name == "gerc")
+            r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), what)
+            x.check(what)
+            y.check(what)
+
+
+@CASES.of("symv", "hemv", letters="-")
+def symv(r: Routine) -> None:
+    hermitian = r.name == "hemv"
+    for kind, uplo, n in r.each(MATRICES, "UL", SIZES):
+        for kind_x, kind_y, t in kinds(r, 6):
+            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            A = matrix(r.half(n, uplo, hermitian), kind)
+            x, y = vector(r.values(n), kind_x), vector(r.output(t.beta, n), kind_y)
+            by_matrix = kind[0] == "C" if hermitian else not r.vendor.is_cublas
+            refused = r.complex and by_matrix and backwards(x, y)
+            if not attempt(r, what, refused, t.given_alpha, A, x, t.given_beta, y, uplo=uplo):
+                continue
+            S = ref.symmetric(A.wide, uplo, hermitian)
+            expected = ref.gemv(t.alpha, S, x.wide, t.beta, y.wide)
+            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), what)
+            A.check(what)
+            x.check(what)
+
+
+@CASES.of("trmv", "trsv", letters="-")
+def triangular_vector(r: Routine) -> None:
+    for kind, uplo, trans, diag, n in r.each(MATRICES, "UL", "NTC", "NU", SIZES):
+        for kind_x, _, _ in kinds(r, 1):
+            what = f"{kind} {uplo=} {trans=} {diag=} {n=} {kind_x=}"
+            A, x = matrix(r.triangular(n, uplo, diag), kind), vector(r.values(n), kind_x)
+            refused = r.complex and trans == "C" and kind[0] == "C" and backwards(x)
+            if not attempt(r, what, refused, A, x, uplo=uplo, trans=trans, diag=diag):
+                continue
+            T, now = ref.op(ref.triangle(A.wide, uplo, diag), trans), ref.wide(x.now())
+            if r.name == "trmv":
+                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, what)
+            else:
+                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
+            x.check(what, True)
+            A.check(what)
+
+
+# -- level 3 ----------------------------------------------------------------------------------------------------------
+def mixed(*kinds_of: str) -> bool:
+    return len({kind[0] for kind in kinds_of}) > 1
+
+
+@CASES.of("gemm", letters="-")
+def gemm(r: Routine) -> None:
+    shapes = [(4, 3, 5), (1, 5, 3), (5, 1, 1), (19, 23, 17), (0, 3, 4), (3, 4, 0)]
+    axes = ("NTC", "NTC", shapes, MATRICES, MATRICES, MATRICES)
+    for (trans_a, trans_b, (m, n, k), a, b, c), t in zip(r.some(250, *axes), r.turns(250), strict=False):
+        what = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
+        A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), a)
+        B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), b)
+        C = matrix(r.output(t.beta, m, n), c)
+        refused = r.complex and ((trans_a == "C" and mixed(a, c)) or (trans_b == "C" and mixed(b, c)))
+        given = (t.given_alpha, A, B, t.given_beta, C)
+        if not attempt(r, what, refused, *given, trans_a=trans_a, trans_b=trans_b):
+            continue
+        expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
+        wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
+        r.close(C, expected, k, ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), what)
+        A.check(what)
+        B.check(what)
+
+
+@CASES.of("symm", "hemm", letters="-")
+def symm(r: Routine) -> None:
+    hermitian = r.name == "hemm"
+    shapes = [(4, 3), (1, 5), (5, 1), (19, 17), (0, 3)]
+    for (side, uplo, (m, n), a, b, c), t in zip(
+        r.some(250, "LR", "UL", shapes, MATRICES, MATRICES, MATRICES), r.turns(250), strict=False
+    ):
+        what = f"{a=} {b=} {c=} {side=} {uplo=} {m=} {n=} {t}"
+        size = m if side == "L" else n
+        A, B = matrix(r.half(size, uplo, hermitian), a), matrix(r.values(m, n), b)
+        C = matrix(r.output(t.beta, m, n), c)
+        refused = mixed(b, c) or (hermitian and r.complex and mixed(a, c))
+        if not attempt(r, what, refused, t.given_alpha, A, B, t.given_beta, C, side=side, uplo=uplo):
+            continue
+        S = ref.symmetric(A.wide, uplo, hermitian)
+        expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
+        magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
+        r.close(C, expected, size, magnitude, what)
+        A.check(what)
+        B.check(what)
+
+
+@CASES.of("syrk", "herk", "syr2k", "her2k", letters="-")
+def rank_k(r: Routine) -> None:
+    hermitian, two = r.name.startswith("he"), r.name.endswith("2k")
+    options = "NTC" if not r.complex else "NC" if hermitian else "NT"
+    shapes = [(4, 5), (1, 3), (5, 1), (19, 17), (0, 4), (4, 0)]
+    for (uplo, trans, (n, k), a, b, c), t in zip(
+        r.some(250, "UL", options, shapes, MATRICES, MATRICES, MATRICES),
+        r.turns(250, alpha_real=hermitian and not two, beta_real=hermitian),
+        strict=False,
+    ):
+        what = f"{a=} {b=} {c=} {uplo=} {trans=} {n=} {k=} {t}"
+        A, B = (matrix(r.values(*((n, k) if trans == "N" else (k, n))), kind) for kind in (a, b))
+        half = r.nan(n, n) if t.beta == 0 else r.half(n, uplo, hermitian)
+        C = matrix(half, c)
+        refused = (two and mixed(a, b)) or (hermitian and r.complex and mixed(a, c))
+        operands = (A, B) if two else (A,)
+        if not attempt(r, what, refused, t.given_alpha, *operands, t.given_beta, C, uplo=uplo, trans=trans):
+            continue
+        function: Any = ref.syr2k if two else ref.syrk
+        expected = function(t.alpha, *(o.wide for o in operands), t.beta, C.wide, trans, hermitian)
+        sizes = [abs(o.wide) for o in operands]
+        magnitude = function(abs(t.alpha), *sizes, abs(t.beta), abs(C.wide), trans)
+        r.close(C, expected, 2 * k, magnitude, what, ref.in_triangle(n, uplo))
+        for operand in operands:
+            operand.check(what)
+
+
+@CASES.of("trmm", "trsm", letters="-")
+def triangular_matrix(r: Routine) -> None:
+    shapes = [(4, 3), (1, 5), (5, 1), (13, 11), (0, 3)]
+    for (side, uplo, trans, diag, (m, n), a, b), t in zip(
+        r.some(250, "LR", "UL", "NTC", "NU", shapes, MATRICES, MATRICES), r.turns(250), strict=False
+    ):
+        what = f"{a=} {b=} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
+        size = m if side == "L" else n
+        A, B = matrix(r.triangular(size, uplo, diag), a), matrix(r.values(m, n), b)
+        refused = r.complex and trans == "C" and mixed(a, b)
+        chosen = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
+        if not attempt(r, what, refused, t.given_alpha, A, B, **chosen):
+            continue
+        T, now = ref.triangle(A.wide, uplo, diag), ref.wide(B.now())
+        if r.name == "trmm":
+            expected, got = ref.trmm(t.alpha, T, B.wide, side, trans), now
+            magnitude = ref.trmm(abs(t.alpha), abs(T), abs(B.wide), side, trans)
+        else:
+            expected, got = t.alpha * B.wide, ref.trmm(1, T, now, side, trans)
+            magnitude = ref.trmm(1, abs(T), abs(now), side, trans) + abs(expected)
+        ref.assert_close(got, expected, size, magnitude, r.dtype, what)
+        B.check(what, True)
+        A.check(what)
+
+
+@SHARES
+@pytest.mark.parametrize("letter", "sdcz")
+@pytest.mark.parametrize("name", blas.__all__)
+def test_every_function_agrees_with_higher_precision(device: str, name: str, letter: str, share: float) -> None:
+    _, case = CASES[name]
+    case(Routine(Portable(device), name, letter, share))
+
+
+# -- what moves -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", "CF")
+def test_gemv_with_beta_zero_moves_each_array_once(device: str, order: str) -> None:
+    A = np.asarray(np.arange(15.0).reshape(3, 5), order=order)  # type: ignore[call-overload]
+    x, y = np.ones(5), np.full(3, np.nan)
+    before = Device(device).counters
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    after = Device(device).counters
+    assert np.array_equal(y, A.sum(axis=1))
+    assert (after.copies_up - before.copies_up, after.bytes_up - before.bytes_up) == (2, A.nbytes + x.nbytes)
+    assert (after.copies_down - before.copies_down, after.bytes_down - before.bytes_down) == (1, y.nbytes)
+    assert after.calls - before.calls == 1
+
+
+def test_chained_calls_make_no_round_trip(device: str) -> None:
+    A, x = np.eye(4) * 2, np.arange(4.0)
+    before = Device(device).counters
+    with offload_args(In(A), x, Scratch(4), device=device) as (dA, dx, d_next):
+        for _ in range(3):
+            blas.gemv(1.0, dA, dx, 0.0, d_next)
+            blas.copy(d_next, dx)
+    after = Device(device).counters
+    assert np.array_equal(x, 8 * np.arange(4.0))
+    assert (after.copies_up - before.copies_up, after.copies_down - before.copies_down) == (2, 1)
+
+
+def test_gemm_with_nothing_to_sum_over_scales(device: str) -> None:
+    A, C = np.ones((3, 0)), np.arange(6.0).reshape(3, 2)
+    with offload_args(A, np.ones((0, 2)), C, device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 2.0, dC)
+        blas.gemm(1.0, dA[:1], dB, 0.0, dC[:1])
+    assert np.array_equal(C, [[0, 0], [4, 6], [8, 10]])
+
+
+def test_t26_rows_of_a_matrix_in_either_order_go_as_they_are(device: str) -> None:
+    for order in ("C", "F"):
+        A = np.asarray(np.arange(35.0).reshape(5, 7), order=order)  # type: ignore[call-overload]
+        part, x, y = A[1:4, 2:], np.arange(5.0), np.zeros(3)
+        before = Device(device).counters
+        with offload_args(In(part), In(x), y, device=device) as (dA, dx, dy):
+            assert (dA.shape, dA.strides, dA.ld) == ((3, 5), part.strides, 7 if order == "C" else 5)
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        assert Device(device).counters.bytes_up - before.bytes_up == part.nbytes + x.nbytes
+        assert np.array_equal(y, part @ x)
+
+
+def test_t32_nan_in_an_output_that_is_not_read_never_comes_out(device: str) -> None:
+    A, x = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    y, strided, C = np.full(2, np.nan), np.full(5, np.nan), np.full((4, 4), np.nan)
+    with offload_args(A, x, y, strided, C, device=device) as (dA, dx, dy, d_strided, dC):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+        blas.gemv(1.0, dA, dx, 0.0, d_strided[1:4:2])
+        blas.gemm(1.0, dA, dA, 0.0, dC[:2, 1:3], trans_b="T")
+        blas.syrk(1.0, dA, 0.0, dC[2:, :2], uplo="L")
+    assert np.array_equal(y, [5, 14])
+    assert np.array_equal(strided, [np.nan, 5, np.nan, 14, np.nan], equal_nan=True)
+    expected = np.full((4, 4), np.nan)
+    expected[:2, 1:3] = A @ A.T
+    expected[2, 0], expected[3, :2] = 5, (14, 50)
+    assert np.array_equal(C, expected, equal_nan=True)
+
+
+def test_t32_a_call_that_writes_nothing_leaves_the_hosts_bytes(device: str) -> None:
+    y, C = np.array([1.0, np.nan, 3.0]), np.full((3, 3), np.nan)
+    before = C.tobytes(), y.tobytes()
+    nothing = np.zeros((0, 3))
+    with offload_args(nothing, np.zeros(0), y, C, device=device) as (d_nothing, dx, dy, dC):
+        blas.gemv(1.0, d_nothing, dy, 0.0, dx)
+        blas.axpy(1.0, dx, dy[:0])
+        blas.gemm(1.0, d_nothing, dC, 0.0, dC[:0])
+        blas.scal(2.0, dy[:0])
+    assert (C.tobytes(), y.tobytes()) == before
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+def refusing(error: type[Exception], text: str) -> AbstractContextManager[Any]:
+    return pytest.raises(error, match=text)
+
+
+Call = Callable[[Any, Any, Any], object]
+
+# of A (3, 5), x (5,) and y (3,): the call, and what it is told
+SHAPE_ERRORS: list[tuple[Call, str]] = [
+    (lambda A, x, y: blas.gemv(1, A, y, 0, y), r"gemv: x has shape \(3,\), needs \(5,\) for A of shape \(3, 5\)"),
+    (lambda A, x, y: blas.gemv(1, A, x, 0, x), r"gemv: y has shape \(5,\), needs \(3,\) for A of shape \(3, 5\)"),
+    (lambda A, x, y: blas.gemv(1, A, x, 0, y, trans="T"), r'gemv: x has shape \(5,\), needs \(3,\) .* trans="T"'),
+    (lambda A, x, y: blas.ger(1, x, y, A), r"ger: x has shape \(5,\), needs \(3,\)"),
+    (lambda A, x, y: blas.axpy(1, x, y), r"axpy: y has shape \(3,\), needs \(5,\) as x has"),
+    (lambda A, x, y: blas.axpy(1, A, y), r"axpy: x has shape \(3, 5\), needs 1 dimension; .* such as x\[0\]"),
+    (lambda A, x, y: blas.gemv(1, x, x, 0, y), r"gemv: A has shape \(5,\), needs 2 dimensions; pass A\[:, None\]"),
+    (lambda A, x, y: blas.nrm2(A), r"nrm2: x has shape \(3, 5\), needs 1 dimension"),
+    (lambda A, x, y: blas.symv(1, A, x, 0, y), r"symv: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
+    (lambda A, x, y: blas.trsv(A[:, :3], x), r"trsv: x has shape \(5,\), needs \(3,\) for A of shape \(3, 3\)"),
+    (lambda A, x, y: blas.gemm(1, A, A, 0, A), r"gemm: A has shape|gemm: B has shape \(3, 5\), needs \(5, 5\)"),
+    (lambda A, x, y: blas.gemm(1, A, A.T, 0, A), r"gemm: B has shape \(5, 3\), needs \(5, 5\) for C of"),
+    (lambda A, x, y: blas.symm(1, A, A, 0, A), r"symm: A has shape \(3, 5\), needs \(3, 3\) for C of"),
+    (lambda A, x, y: blas.syrk(1, A, 0, A), r"syrk: C has shape \(3, 5\), needs \(3, 3\)"),
+    (lambda A, x, y: blas.syrk(1, A, 0, A[:2, :2]), r"syrk: A has shape \(3, 5\), needs \(2, 5\) for C of"),
+    (lambda A, x, y: blas.syr2k(1, A, A.T, 0, A[:, :3]), r"syr2k: B has shape \(5, 3\), needs \(3, 5\) as A has"),
+    (lambda A, x, y: blas.trsm(1, A, A), r"trsm: A has shape \(3, 5\), needs \(3, 3\) for B of"),
+    (lambda A, x, y: blas.gemv(1, A, x, 0, y, trans="X"), r'gemv: trans must be "N" or "T" or "C", got \'X\''),
+    (lambda A, x, y: blas.trsm(1, A[:, :3], A, side="l"), r'trsm: side must be "L" or "R", got \'l\''),
+    (lambda A, x, y: blas.trmv(A[:, :3], y, uplo="x"), r'trmv: uplo must be "U" or "L", got \'x\''),
+    (lambda A, x, y: blas.trmv(A[:, :3], y, diag="X"), r'trmv: diag must be "N" or "U", got \'X\''),
+    (
+        lambda A, x, y: blas.gemv(1, A[:, ::2], y, 0, y),
+        r"gemv: A has shape \(3, 3\) and strides .*ascontiguousarray\(A\)",
+    ),
+    (
+        lambda A, x, y: blas.gemv(1, A[::-1], x, 0, y),
+        r"gemv: A has shape \(3, 5\) and strides .*ascontiguousarray\(A\)",
+    ),
+]
+
+
+@pytest.mark.parametrize("index", range(len(SHAPE_ERRORS)))
+def test_what_does_not_fit_is_named_before_the_call(device: str, index: int) -> None:
+    call, text = SHAPE_ERRORS[index]
+    A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
+    before = Device(device).counters
+    with offload_args(A, x, y, device=device) as pointers, refusing(ArgumentError, "^blas." + text):
+        call(*pointers)
+    after = Device(device).counters
+    assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)
+
+
+def test_a_host_array_where_a_pointer_belongs(device: str) -> None:
+    A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        text = (
+            r"^blas\.gemv: x needs a DevicePtr, got numpy\.ndarray; lend it first: with offload_args\(x\) as \(dx,\)$"
+        )
+        with refusing(HostPointerError, text):
+            blas.gemv(1, dA, x, 0, dy)  # type: ignore[arg-type]
+        with refusing(HostPointerError, r"^blas\.gemv: A needs a DevicePtr, got numpy\.ndarray"):
+            blas.gemv(1, A, dx, 0, dy)  # type: ignore[arg-type]
+        with refusing(HostPointerError, r"^blas\.nrm2: x needs a DevicePtr, got int"):
+            blas.nrm2(140)  # type: ignore[arg-type]
+        with refusing(HostPointerError, r"^blas\.gemm: C needs a DevicePtr, got NoneType"):
+            blas.gemm(1, dA, dA.T, 0, None)  # type: ignore[arg-type]
+
+
+def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
+    A, x, y = np.zeros((3, 5)), np.zeros(5, np.float32), np.zeros(3)
+    halves, whole = np.zeros(3, np.float16), np.zeros(3, np.int32)
+    with offload_args(A, x, y, halves, whole, device=device) as (dA, dx, dy, d_halves, d_whole):
+        with refusing(DTypeError, r"^blas\.gemv: x is float32, needs A's float64; "):
+            blas.gemv(1, dA, dx, 0, dy)
+        with refusing(DTypeError, r"^blas\.axpy: y is float64, needs x's float32; "):
+            blas.axpy(1, dx[:3], dy)
+        takes = "float32 or float64 or complex64 or complex128"
+        for pointer, name in [(d_halves, "float16"), (d_whole, "int32")]:
+            with refusing(DTypeError, rf"^blas\.scal: x needs {takes}, got {name}"):
+                blas.scal(2, pointer)
+        with refusing(DTypeError, "result"):
+            blas.nrm2(dy, result=dx[:1])
+        with refusing(TypeError, "alpha needs a real number"):
+            blas.scal(1j, dy)
+
+
+def square(name: str) -> tuple[Call, int]:
+    """A function as a call of its operands alone, and how many it has."""
+    calls: dict[str, tuple[Any, int]] = {
+        "axpy": (lambda x, y: blas.axpy(1, x, y), 2),
+        "scal": (lambda x: blas.scal(1, x), 1),
+        "rot": (lambda x, y: blas.rot(x, y, 1, 0), 2),
+        "gemv": (lambda A, x, y: blas.gemv(1, A, x, 0, y), 3),
+        "ger": (lambda x, y, A: blas.ger(1, x, y, A), 3),
+        "gerc": (lambda x, y, A: blas.gerc(1, x, y, A), 3),
+        "symv": (lambda A, x, y: blas.symv(1, A, x, 0, y), 3),
+        "hemv": (lambda A, x, y: blas.hemv(1, A, x, 0, y), 3),
+        "gemm": (lambda A, B, C: blas.gemm(1, A, B, 0, C), 3),
+        "symm": (lambda A, B, C: blas.symm(1, A, B, 0, C), 3),
+        "hemm": (lambda A, B, C: blas.hemm(1, A, B, 0, C), 3),
+        "syrk": (lambda A, C: blas.syrk(1, A, 0, C), 2),
+        "herk": (lambda A, C: blas.herk(1, A, 0, C), 2),
+        "syr2k": (lambda A, B, C: blas.syr2k(1, A, B, 0, C), 3),
+        "her2k": (lambda A, B, C: blas.her2k(1, A, B, 0, C), 3),
+        "trmm": (lambda A, B: blas.trmm(1, A, B), 2),
+        "trsm": (lambda A, B: blas.trsm(1, A, B), 2),
+    }
+    two = name in ("copy", "swap", "dot", "dotu", "dotc", "trmv", "trsv")
+    return calls.get(name, (getattr(blas, name), 2 if two else 1))
+
+
+MATRICES_OF = {"gemv": "A", "ger": "..A", "gerc": "..A", "symv": "A", "hemv": "A", "trmv": "A", "trsv": "A"}
+LEVEL_3 = "gemm symm hemm syrk herk syr2k her2k trmm trsm".split()
+
+
+@pytest.mark.parametrize("size", [2, 0])
+@pytest.mark.parametrize("name", blas.__all__)
+def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str, name: str, size: int) -> None:
+    call, count = square(name)
+    wrong = [np.int32, np.int64, np.uint8, np.bool_, np.float16, np.float32]
+    shapes = [
+        (size, size) if name in LEVEL_3 or MATRICES_OF.get(name, "")[i : i + 1] == "A" else (size,)
+        for i in range(count)
+    ]
+    right = [np.ones(shape) for shape in shapes]
+    for at, dtype in product(range(count), wrong):
+        if dtype == np.float32 and count == 1:
+            continue  # that it takes
+        arrays = [array.astype(dtype) if i == at else array for i, array in enumerate(right)]
+        with (
+            offload_args(*arrays, device=device) as pointers,
+            refusing(DTypeError, rf"^blas\.{name}: \w+ (needs|is) .*{np.dtype(dtype).name}"),
+        ):
+            call(*pointers)
+        if dtype != np.float32:
+            arrays = [array.astype(dtype) for array in right]
+            with offload_args(*arrays, device=device) as pointers, refusing(DTypeError, rf"^blas\.{name}: \w+ needs"):
+                call(*pointers)
+
+
+@pytest.mark.parametrize("option", [None, 1, [], {}, b"N", "n"])
+def test_an_option_that_is_no_letter_of_blas_is_named(device: str, option: Any) -> None:
+    with offload_args(np.ones((2, 2)), np.ones(2), np.ones(2), device=device) as (dA, dx, dy):
+        for call, name in [
+            (lambda: blas.gemv(1, dA, dx, 0, dy, trans=option), "trans"),
+            (lambda: blas.trmv(dA, dx, uplo=option), "uplo"),
+            (lambda: blas.symv(1, dA, dx, 0, dy, uplo=option), "uplo"),
+            (lambda: blas.trsm(1, dA, dA, diag=option), "diag"),
+            (lambda: blas.symm(1, dA, dA, 0, dA, side=option), "side"),
+            (lambda: blas.syrk(1, dA, 0, dA, trans=option), "trans"),
+            (lambda: blas.gemm(1, dA, dA, 0, dA, trans_b=option), "trans_b"),
+        ]:
+            with refusing(ArgumentError, rf'{name} must be ".*, got '):
+                call()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_complex_vector_is_scaled_by_a_real_number_on_the_device(device: str, dtype: Any) -> None:
+    x = np.array([1 + 2j, -3j, 4], dtype)
+    real = np.array(-1.5, x.real.dtype)
+    other = np.array(2.0, np.float64 if dtype == np.complex64 else np.float32)
+    expected = x * real * np.array(0.5j, dtype)
+    with offload_args(x, real, np.array(0.5j, dtype), other, device=device) as (dx, d_real, d_complex, d_other):
+        blas.scal(d_real, dx[::-1])
+        blas.scal(d_complex, dx)
+        with refusing(DTypeError, f"alpha needs a DevicePtr.{real.dtype.name}., got"):
+            blas.scal(d_other, dx)
+    np.testing.assert_allclose(x, expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (1, 1)])
+@pytest.mark.parametrize("order", "CF")
+def test_a_single_row_or_column_is_taken_in_the_order_that_can_be_expressed(
+    device: str, shape: tuple[int, int], order: Any
+) -> None:
+    m, n = shape
+    A = np.array(np.arange(1, m * n + 1).reshape(shape) * (1 + 2j), order=order)
+    for trans in "NTC":
+        op = {"N": A, "T": A.T, "C": A.conj().T}[trans]
+        x, y = np.arange(1, op.shape[1] + 1) * (2 - 1j), np.zeros(op.shape[0], complex)
+        expected = op @ x
+        with offload_args(A, x[::-1].copy(), y, device=device) as (dA, dx, dy):
+            blas.gemv(1, dA, dx[::-1], 0, dy[::-1], trans=trans)
+        np.testing.assert_allclose(y[::-1], expected)
+    x, y = np.arange(1, m + 1) * (2 - 1j), np.arange(1, n + 1) * (1 + 1j)
+    expected = A + np.outer(x, y.conj())
+    with offload_args(A, x[::-1].copy(), y[::-1].copy(), device=device) as (dA, dx, dy):
+        blas.gerc(1, dx[::-1], dy[::-1], dA)
+    np.testing.assert_allclose(A, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_t32_a_host_zero_beside_a_scalar_on_the_device_is_a_zero(device: str, dtype: Any) -> None:
+    A, x, alpha = np.ones((2, 3), dtype), np.ones(3, dtype), np.array(2, dtype)
+    for zero in (0, 0.0, -0.0, np.float32(0)):
+        y, C = np.full(2, np.nan, dtype), np.full((2, 2), np.nan, dtype)
+        with (
+            testing.counting(Device(device)) as moved,
+            offload_args(A, x, alpha, Out(y), C, device=device) as (dA, dx, d_alpha, dy, dC),
+        ):
+            blas.gemv(d_alpha, dA, dx, zero, dy)
+            blas.gemm(d_alpha, dA, dA, zero, dC, trans_b="T")
+        assert (y == 6).all() and (C == 6).all()
+        staged = 2
+        assert moved.bytes_up == A.nbytes + x.nbytes + alpha.nbytes * (1 + staged)
+    y = np.full(2, np.nan, dtype)
+    zero_there = np.zeros((), dtype)
+    with offload_args(A, x, alpha, Out(y), zero_there, device=device) as (dA, dx, d_alpha, dy, d_zero):
+        for beta in (1, d_zero):
+            with refusing(DirectionError, "y was lent as Out"):
+                blas.gemv(d_alpha, dA, dx, beta, dy)
+        blas.gemv(d_alpha, dA, dx, 0, dy)
+
+
+def test_orders_that_no_call_can_express(device: str) -> None:
+    A = np.zeros((3, 3), np.complex128)
+    x = np.zeros(3, np.complex128)
+    F = np.asfortranarray(A)
+    with offload_args(A, F, x, x + 1, device=device) as (dA, dF, dx, dy):
+        text = r"^blas\.gemv: x has a stride of -1 elements, needs a positive one .*order=\"F\"$"
+        with refusing(ArgumentError, text):
+            blas.gemv(1, dA, dx[::-1], 0, dy, trans="C")
+        with refusing(ArgumentError, r"^blas\.gemm: .*needs the order of C, got A F, B F, C C; .*order=\"F\""):
+            blas.gemm(1, dF, dF, 0, dA, trans_a="C")
+        with refusing(ArgumentError, r"^blas\.symm: B and C need the same order, got A F, B F, C C"):
+            blas.symm(1, dF, dF, 0, dA)
+        with refusing(ArgumentError, r"^blas\.hemm: A and B and C need the same order, got A F, B C, C C"):
+            blas.hemm(1, dF, dA, 0, dA)
+        with refusing(ArgumentError, r"^blas\.herk: A and C need the same order, got A F, C C"):
+            blas.herk(1, dF, 0, dA)
+        with refusing(ArgumentError, r"^blas\.her2k: A and B and C need the same order"):
+            blas.her2k(1, dF, dF, 0, dA)
+        with refusing(ArgumentError, r"^blas\.trsm: .*trans=\"C\" needs the order of B, got A F, B C"):
+            blas.trsm(1, dF, dA, trans="C")
+        with refusing(ArgumentError, r'^blas\.syrk: trans must be "N" or "T" for complex128, got "C"; herk'):
+            blas.syrk(1, dF, 0, dA, trans="C")
+        with refusing(ArgumentError, r'^blas\.herk: trans must be "N" or "C" for complex128, got "T"; syrk'):
+            blas.herk(1, dA, 0, dA, trans="T")
+
+
+def test_t14_t37_what_the_vendors_call_refuses_comes_through(device: str) -> None:
+    A, x, y = np.ones((3, 5)), np.ones(5), np.ones(3)
+    with offload_args(In(A), x, In(y), device=device) as (dA, dx, dy):
+        with refusing(DirectionError, "gemv: y"):
+            blas.gemv(1, dA, dx, 0, dy)
+        with refusing(AliasError, "gemv: "):
+            blas.gemv(1, dA[:, :3], dx[:3], 0, dx[1:4])
+    with refusing(StalePointerError, "gemv: "):
+        blas.gemv(1, dA, dx, 0, dy)
+    other = "sim:1" if device.startswith("sim") else "sim:0"
+    with (
+        offload_args(A, device=device) as (dA,),
+        offload_args(x, y, device=other) as (dx, dy),
+        refusing(WrongDeviceError, r"gemv: "),
+    ):
+        blas.gemv(1, dA, dx, 0, dy)

@@ -1,0 +1,181 @@
+"""Level 1 as the reference BLAS has it, one element after the other: increments of 0, n below 0, a vector twice."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from helpers.vendor import DTYPES, REAL, Vendor
+from offload_args import Out, Scratch, blas, offload_args
+from offload_args.errors import AliasError, ArgumentError, StalePointerError
+
+Array = NDArray[Any]
+
+SIZES = [-3, 0, 1, 2, 5, 40]
+INCREMENTS = [0, 1, -1, 2, -2]
+WITH_ZERO = [(a, b) for a, b in product(INCREMENTS, INCREMENTS) if not a or not b]
+H = [[0.5, -0.5], [0.25, 0.75]]
+AFTER: dict[str, tuple[Any, ...]] = {"rot": (0.5, 0.25), "rotm": ((-1, 0.5, 0.25, -0.5, 0.75),)}  # c, s; flag and H
+
+
+def places(n: int, inc: int) -> list[int]:
+    first = (1 - n) * inc if inc < 0 else 0
+    return [first + i * inc for i in range(n)]
+
+
+def one_by_one(name: str, n: int, x: Array, incx: int, y: Array, incy: int) -> Any:
+    """Do what the reference BLAS does, in its order; returns the result of dot."""
+    total = x.dtype.type(0)
+    for i, j in zip(places(n, incx), places(n, incy), strict=True):
+        a, b = x[i].copy(), y[j].copy()
+        if name == "copy":
+            y[j] = a
+        elif name == "swap":
+            x[i], y[j] = b, a
+        elif name == "axpy":
+            y[j] = b + 2 * a
+        elif name == "rot":
+            y[j] = 0.5 * b - 0.25 * a
+            x[i] = 0.5 * a + 0.25 * b
+        elif name == "rotm":
+            x[i], y[j] = H[0][0] * a + H[0][1] * b, H[1][0] * a + H[1][1] * b
+        else:
+            total += a * b
+    return total
+
+
+def vectors(n: int, letter: str) -> tuple[Array, Array]:
+    random = np.random.default_rng(abs(n))
+    x, y = random.integers(-4, 5, (2, 2 * max(n, 1)))
+    return x.astype(DTYPES[letter]), y.astype(DTYPES[letter])
+
+
+def names(letter: str) -> dict[str, str]:
+    """The routines of two vectors by what they are called for a letter."""
+    made = {name: letter + name for name in ("copy", "swap", "axpy")}
+    made["dot"] = letter + ("dotu" if letter in "cz" else "dot")
+    made["rot"] = {"c": "csrot", "z": "zdrot"}.get(letter, letter + "rot")
+    return made if letter in "cz" else {**made, "rotm": letter + "rotm"}
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_t46_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, letter: str) -> None:
+    library = Vendor(device).module
+    for (name, called), n, (incx, incy) in product(names(letter).items(), SIZES, WITH_ZERO):
+        x, y = vectors(n, letter)
+        # each is lent to its last element that the call touches: one where the increment is 0
+        x, y = (v[: max(places(n, inc), default=0) + 1].copy() for v, inc in ((x, incx), (y, incy)))
+        expected_x, expected_y = x.copy(), y.copy()
+        expected = one_by_one(name, n, expected_x, incx, expected_y, incy)
+        before = {"axpy": (2.0,)}.get(name, ())
+        after = AFTER.get(name, ())
+        with offload_args(x, y, device=device) as (dx, dy):
+            result = getattr(library, called)(n, *before, dx, incx, dy, incy, *after)
+        what = f"{called} {n=} {incx=} {incy=}"
+        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=what)
+        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=what)
+        assert (result is None) == (name != "dot")
+        if name == "dot":
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6, err_msg=what)
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_t46_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: str, letter: str) -> None:
+    vendor = Vendor(device)
+    of_real = {"c": "sc", "z": "dz"}.get(letter, letter)
+    for n in SIZES:
+        x = np.array([-3], DTYPES[letter])
+        with offload_args(x, device=device) as (dx,):
+            assert getattr(vendor.module, of_real + "asum")(n, dx, 0) == 0
+            assert getattr(vendor.module, f"i{letter}amax")(n, dx, 0) == 0
+            getattr(vendor.module, letter + "scal")(n, 2.0, dx, 0)
+            if not vendor.is_cublas:
+                assert getattr(vendor.module, of_real + "nrm2")(n, dx, 0) == pytest.approx(3 * max(n, 0) ** 0.5)
+            else:  # it would answer 0
+                with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
+                    getattr(vendor.module, of_real + "nrm2")(n, dx, 0)
+        assert x[0] == -3
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_t46_n_below_0_is_none(device: str, letter: str) -> None:
+    library = Vendor(device).module
+    of_real = {"c": "sc", "z": "dz"}.get(letter, letter)
+    dot = letter + ("dotu" if letter in "cz" else "dot")
+    x, y, real = np.ones(3, DTYPES[letter]), np.full(3, 2, DTYPES[letter]), np.full((), 7, REAL[letter])
+    result = np.full((), 7, DTYPES[letter])
+    with offload_args(x, y, result, real, device=device) as (dx, dy, dr, dreal):
+        for n in (-1, -(2**31) - 5, -(2**62)):
+            assert getattr(library, dot)(n, dx, 1, dy, 1) == 0
+            assert getattr(library, of_real + "nrm2")(n, dx, 1) == 0
+            assert getattr(library, of_real + "asum")(n, dx, 1) == 0
+            assert getattr(library, f"i{letter}amax")(n, dx, 1) == 0
+            for name, called in names(letter).items():
+                before = {"axpy": (2.0,)}.get(name, ())
+                after = AFTER.get(name, ())
+                getattr(library, called)(n, *before, dx, 1, dy, 1, *after)
+            getattr(library, letter + "scal")(n, 2.0, dx, 1)
+        getattr(library, dot)(-1, dx, 1, dy, 1, result=dr)
+        getattr(library, of_real + "nrm2")(-1, dx, 1, result=dreal)
+    assert (x == 1).all() and (y == 2).all() and result == 0 and real == 0
+    with pytest.raises(StalePointerError):  # what is no vector is told all the same
+        getattr(library, letter + "copy")(-1, dx, 1, dy, 1)
+
+
+def test_t46_nothing_moves_for_n_below_0(device: str) -> None:
+    library = Vendor(device).module
+    y = np.full(3, 7.0)
+    with pytest.warns(match="nothing wrote it"), offload_args(np.ones(3), Out(y), device=device) as (dx, dy):
+        library.dcopy(-1, dx, 1, dy, 1)
+    assert (y == 7).all()
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_t46_a_vector_with_itself(device: str, letter: str) -> None:
+    library = Vendor(device).module
+    values = np.arange(1, 10).astype(DTYPES[letter])
+    for inc in (1, 2, -1, -3):
+        n = 1 + 8 // abs(inc)
+        x = values.copy()
+        with offload_args(x, device=device) as (dx,):
+            getattr(library, letter + "swap")(n, dx, inc, dx, inc)
+            getattr(library, letter + "copy")(n, dx, inc, dx, inc)
+            getattr(library, letter + "axpy")(n, 2.0, dx, inc, dx, inc)
+            for name, called in names(letter).items():
+                if name == "dot":
+                    continue
+                given = {"axpy": (2.0,)}.get(name, ())
+                after = AFTER.get(name, ())
+                with pytest.raises(AliasError):  # backwards, or a rotation: the order would matter
+                    getattr(library, called)(n, *given, dx, inc, dx, inc if after else -inc, *after)
+                with pytest.raises(AliasError):
+                    getattr(library, called)(2, *given, dx[:-1], 1, dx[1:], 1, *after)
+        expected = values.copy()
+        expected[:: abs(inc)] *= 3
+        np.testing.assert_array_equal(x, expected)
+
+
+def test_t46_a_row_of_a_matrix_with_itself_as_lapack_swaps_it(device: str) -> None:
+    library = Vendor(device).module
+    A = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    with offload_args(A, device=device) as (dA,):
+        for i, k in [(0, 2), (1, 1), (2, 2)]:
+            library.dswap(4, dA[i], 3, dA[k], 3)
+            blas.swap(dA[k], dA[k])
+        library.dswap(1, dA[0], 0, dA[2], -1)
+    np.testing.assert_array_equal(A, [[0, 9, 10, 11], [4, 5, 6, 7], [8, 1, 2, 3]])
+
+
+def test_increments_of_0_are_refused_where_the_reference_refuses_them(device: str) -> None:
+    vendor = Vendor(device)
+    first = vendor.orders[0][1]
+    with offload_args(np.ones((2, 2)), np.ones(2), Scratch(2), device=device) as (dA, dx, dy):
+        for n in (0, 1, 2):
+            with pytest.raises(ArgumentError, match=r"dgemv: incx needs an increment other than 0, got 0 \(for x\)"):
+                vendor.module.dgemv(*first, vendor.op["N"], n, n, 1.0, dA, 2, dx, 0, 0.0, dy, 1)
+        with pytest.raises(ArgumentError, match="n needs to be at least 0, got -1"):
+            vendor.module.dgemv(*first, vendor.op["N"], 2, -1, 1.0, dA, 2, dx, 1, 0.0, dy, 1)

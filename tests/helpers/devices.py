@@ -1,0 +1,28 @@
+"""The devices of this machine, for tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from offload_args import Device, testing
+from offload_args.errors import DeviceUnavailableError
+
+
+def open_or_skip(name: str) -> str:
+    """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it.
+
+    OFFLOAD_ARGS_REQUIRE names backends, of which the first device will do ("cuda"), and devices ("cuda:1").
+    """
+    backend, _, index = name.partition(":")
+    try:
+        Device(name)
+    except DeviceUnavailableError as error:
+        required = os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(",")
+        if name in required or (backend in required and index in ("", "0")):
+            pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}: {error}")
+        pytest.skip("device unavailable")
+    if backend == "sim":
+        testing.sim_device(index=int(index))
+    return name

@@ -1,0 +1,265 @@
+"""Runs a vendor's function on lent operands and checks what it must leave alone: for tests of every bound routine."""
+
+from __future__ import annotations
+
+import math
+import types
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from helpers import reference as ref
+from offload_args import cblas, cublas, offload_args
+
+Array = NDArray[Any]
+
+DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64}
+CANARY = -777.25
+
+
+class Operand:
+    """An operand inside a larger host array of canaries; `slot` picks its elements out of that array."""
+
+    def __init__(self, values: Any, base: Array, slot: Any, lent: Array, part: Any = None) -> None:
+        self.values = np.asarray(values)  # before the call
+        self.base, self.slot, self.lent = base, slot, lent
+        self.part = part  # of the pointer to lent, what is passed
+        base[slot] = self.values
+        self.before = base.copy(order="K")
+
+    @property
+    def wide(self) -> Array:
+        return ref.wide(self.values)
+
+    def now(self) -> Array:
+        return self.base[self.slot]
+
+    def of(self, pointer: Any) -> Any:
+        return pointer if self.part is None else pointer[self.part]
+
+    def check(self, what: str, written: Any = False) -> None:
+        """Fail if anything but `written` (a mask of the elements, or all of them) has changed a byte."""
+        free = np.zeros(self.base.shape, bool)
+        free[self.slot] = written
+        if self.base[~free].tobytes() != self.before[~free].tobytes():
+            raise AssertionError(f"{what}: wrote what it must not write:\n{self.base}\nwas\n{self.before}")
+
+
+def vector(values: Array, inc: int = 1) -> Operand:
+    n, step = len(values), abs(inc)
+    base = np.full(4 + (n - 1) * step + 1 if n else 5, CANARY, values.dtype)
+    lent = base[2:-2]
+    places = slice(2, 2 + n * step, step) if n else slice(2, 2)
+    if n and inc < 0:
+        places = slice(2 + (n - 1) * step, 1, -step)
+    return Operand(values, base, places, lent)
+
+
+def matrix(values: Array, order: str = "F", way: int = 0) -> Operand:
+    """way 0: lent as a part of its rows and columns; 1: all is lent and a part of the pointer passed; 2: no gaps."""
+    m, n = values.shape
+    pad = 0 if way == 2 else 3
+    base = np.full((m + pad, n + pad), CANARY, values.dtype, order=order)  # type: ignore[call-overload]
+    slot = (slice(0, m), slice(0, n))
+    if not m or not n:
+        base = np.full((m + 3, n + 3), CANARY, values.dtype, order=order)  # type: ignore[call-overload]
+        return Operand(values, base, slot, base)
+    return Operand(values, base, slot, base if way == 1 else base[slot], slot if way == 1 else None)
+
+
+def ld(operand: Operand) -> int:
+    return max(operand.base.strides) // operand.base.itemsize if operand.base.ndim == 2 else 1
+
+
+def number(value: Any, dtype: Any) -> Operand:
+    """A 0-d operand: a scalar, or the place of a result."""
+    base = np.full((), value, dtype)
+    return Operand(base.copy(), base, (), base)
+
+
+def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: Any) -> Any:
+    """Call function with pointers to the operands among its arguments, lent for this one call."""
+    operands = list({id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, Operand)}.values())
+    with offload_args(*[operand.lent for operand in operands], device=device) as pointers:
+        passed = {id(operand): operand.of(p) for operand, p in zip(operands, pointers, strict=True)}
+        return function(
+            *[passed.get(id(a), a) for a in arguments],
+            **{name: passed.get(id(a), a) for name, a in keywords.items()},
+        )
+
+
+class Vendor:
+    """One vendor's BLAS on one device, and its constants by the letters of BLAS."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.is_cublas = device.startswith("cuda")
+        self.module: Any = cublas if self.is_cublas else cblas
+        # NumPy's order, and what a function of level 2 or 3 takes first for it
+        self.orders: list[tuple[str, tuple[int, ...]]]
+        if self.is_cublas:
+            self.orders = [("F", ())]
+            self.op = {"N": cublas.OP_N, "T": cublas.OP_T, "C": cublas.OP_C}
+            self.uplo = {"U": cublas.FILL_MODE_UPPER, "L": cublas.FILL_MODE_LOWER}
+            self.side = {"L": cublas.SIDE_LEFT, "R": cublas.SIDE_RIGHT}
+            self.diag = {"N": cublas.DIAG_NON_UNIT, "U": cublas.DIAG_UNIT}
+        else:
+            self.orders = [("F", (cblas.ColMajor,)), ("C", (cblas.RowMajor,))]
+            self.op = {"N": cblas.NoTrans, "T": cblas.Trans, "C": cblas.ConjTrans}
+            self.uplo = {"U": cblas.Upper, "L": cblas.Lower}
+            self.side = {"L": cblas.Left, "R": cblas.Right}
+            self.diag = {"N": cblas.NonUnit, "U": cblas.Unit}
+
+
+INCREMENTS = [(1, 1), (2, -1), (-1, 2), (1, 3), (-2, -1)]
+
+
+class Turn(NamedTuple):
+    incx: int
+    incy: int
+    way: int  # of matrix()
+    alpha: Any
+    beta: Any
+    given_alpha: Any  # as passed: a number, or an operand on the device
+    given_beta: Any
+
+    def __str__(self) -> str:
+        kinds = ["device" if isinstance(one, Operand) else "host" for one in self[5:]]
+        return f"{self.incx=} {self.incy=} {self.way=} {self.alpha=} {self.beta=} {kinds}".replace("self.", "")
+
+
+class Routine:
+    """One function under test: its vendor, its letter and dtypes, and random numbers that are the same every time.
+
+    share: which part of all combinations is tried, for each function, dtype and device another one.
+    """
+
+    def __init__(self, vendor: Vendor, name: str, letter: str, share: float = 1) -> None:
+        self.vendor, self.name, self.letter = vendor, name, letter
+        self.function = getattr(vendor.module, name)
+        self.dtype, self.real = DTYPES[letter], REAL[letter]
+        self.complex = letter in "cz"
+        self.share = share
+        self.random = np.random.default_rng(zlib.crc32(f"{name} {letter} {vendor.device}".encode()))
+        self.turn = 0
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return run(self.function, self.vendor.device, *arguments, **keywords)
+
+    def values(self, *shape: int) -> Array:
+        made = self.random.uniform(-1, 1, shape)
+        if self.complex:
+            made = made + 1j * self.random.uniform(-1, 1, shape)
+        return made.astype(self.dtype)
+
+    def nan(self, *shape: int) -> Array:
+        return np.full(shape, complex(np.nan, np.nan) if self.complex else np.nan, self.dtype)
+
+    def triangular(self, n: int, uplo: str, diag: str) -> Array:
+        """One triangle of a matrix to solve with; NaN in the other, and on the diagonal if it counts as ones."""
+        A = (self.values(n, n) / max(n, 1)).astype(self.dtype)
+        A[np.diag_indices(n)] = self.nan(n) if diag == "U" else self.values(n) + 2
+        A[~ref.in_triangle(n, uplo)] = np.nan
+        return A
+
+    def half(self, n: int, uplo: str, hermitian: bool = False) -> Array:
+        """One triangle of a symmetric or Hermitian matrix; NaN in the other."""
+        A = self.values(n, n)
+        if hermitian:
+            A[np.diag_indices(n)] = A.diagonal().real
+        A[~ref.in_triangle(n, uplo)] = np.nan
+        return A
+
+    def scalars(self, alpha_real: bool = False, beta_real: bool = False) -> Iterator[tuple[Any, Any, Any, Any]]:
+        """Pairs of alpha and beta as numbers, then as they are passed: on the host, on the device, and one each."""
+        real_a, real_b = alpha_real or not self.complex, beta_real or not self.complex
+        alpha, beta = (-1.5 if real_a else 0.5 - 1.25j), (0.75 if real_b else -0.75 + 0.25j)
+        a_type, b_type = self.real if alpha_real else self.dtype, self.real if beta_real else self.dtype
+        yield alpha, beta, alpha, beta
+        yield alpha, 0.0, alpha, 0.0
+        yield alpha, 1.0, alpha, 1.0
+        yield 0.0, beta, 0.0, beta
+        yield alpha, beta, number(alpha, a_type), number(beta, b_type)
+        yield alpha, 0.0, number(alpha, a_type), number(0, b_type)
+        yield alpha, beta, alpha, number(beta, b_type)
+        yield alpha, 0.0, number(alpha, a_type), 0.0
+
+    def turns(self, count: int, alpha_real: bool = False, beta_real: bool = False) -> Iterator[Turn]:
+        """The next `count` of all combinations of increments, scalars and ways to lend, some 120."""
+        scalars = list(self.scalars(alpha_real, beta_real))
+        for _ in range(count):
+            i = self.turn
+            self.turn += 1
+            yield Turn(*INCREMENTS[i % 5], i % 3, *scalars[i % 8])
+
+    def each(self, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """All combinations, or a share of them, in any order."""
+        return self.some(None, *axes)
+
+    def some(self, count: int | None, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """`count` of all combinations, or a share of so many, in any order."""
+        combinations = list(product(*axes))
+        most = min(count or len(combinations), len(combinations))
+        chosen = self.random.choice(len(combinations), math.ceil(most * self.share), replace=False)
+        return [combinations[i] for i in chosen]
+
+    def output(self, beta: Any, *shape: int) -> Array:
+        """Values for an output: NaN if beta says that they are not read."""
+        return self.nan(*shape) if beta == 0 else self.values(*shape)
+
+    def close(self, operand: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
+        """Check what was written (where `mask`), and that nothing else was."""
+        mask = np.broadcast_to(mask, operand.values.shape)
+        ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
+        operand.check(what, mask)
+
+
+Case = Callable[[Routine], None]
+
+
+class Cases(dict[str, tuple[str, Case]]):
+    """The case of every routine by name, with its letter."""
+
+    def of(self, *templates: str, letters: str = "sdcz") -> Callable[[Case], Case]:
+        """Register a case for names such as "{t}gemv"; {r} is the letter of the real type of {t}."""
+
+        def register(case: Case) -> Case:
+            for template in templates:
+                for t in letters:
+                    self[template.format(t=t, r={"c": "s", "z": "d"}.get(t, t))] = (t, case)
+            return case
+
+        return register
+
+
+def bound(module: types.ModuleType) -> list[str]:
+    """Names of the functions that a library's module binds."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, types.FunctionType) and value.__module__ == module.__name__ and name[0] != "_"
+    )
+
+
+# A part of a routine's combinations, or all.
+SHARES = pytest.mark.parametrize(
+    "share", [pytest.param(0.25, id="short"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+)
+
+
+def on_every_device(test: Callable[..., None]) -> Any:
+    """Parametrize a test over (device, name) for every bound function, and over the shares."""
+    pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas)]
+    pairs += [("cuda:0", name) for name in bound(cublas)]
+    return pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])(SHARES(test))
+
+
+def check(cases: Cases, device: str, name: str, share: float) -> None:
+    letter, case = cases[name]
+    case(Routine(Vendor(device), name, letter, share))

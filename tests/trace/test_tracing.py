@@ -1,0 +1,891 @@
+"""The trace: complete, equal to the counters, right about names, files and lines; nothing while it is off."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from helpers.interrupts import ctrl_c
+from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, tracing, update
+
+LOOP = """\
+import numpy as np
+from offload_args import blas, offload_args
+
+A = np.ones((64, 32))
+x = np.ones(32)
+y = np.empty(64)
+
+
+def step(A):
+    with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+
+for epoch in range(2):
+    for i in range(5):
+        with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        x[:] = y[:32] + i
+    print(y[0])
+"""
+
+
+def run(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    return subprocess.run(
+        [sys.executable, *arguments, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=path.parent,
+        env=clean | environment,
+        timeout=120,
+    )
+
+
+def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Write a script and run it by `python -m offload_args trace`."""
+    script.write_text(text)
+    return run(script, "-m", "offload_args", "trace")
+
+
+def saved(made: tracing.Trace, folder: Path) -> list[dict[str, Any]]:
+    made.save(folder / "trace.json")
+    return slices(folder / "trace.json")
+
+
+def slices(path: Path) -> list[dict[str, Any]]:
+    """Return the timeline's slices, having checked what every reader of the format relies on."""
+    document = json.loads(path.read_text())
+    found = []
+    for event in document["traceEvents"]:
+        assert event["ph"] in "MX"
+        assert isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["name"], str)
+        if event["ph"] == "X":
+            assert event["ts"] >= 0 and event["dur"] >= 0 and isinstance(event["args"], dict)
+            found.append(event)
+    named = {event["tid"] for event in document["traceEvents"] if event["name"] == "thread_name"}
+    assert named == {event["tid"] for event in found}
+    assert_nested(found)
+    return found
+
+
+def assert_nested(found: list[dict[str, Any]]) -> None:
+    for thread in {event["tid"] for event in found}:
+        ends: list[int] = []
+        these = [event for event in found if event["tid"] == thread]
+        for event in sorted(these, key=lambda one: (one["ts"], -one["dur"])):
+            begun = round(event["ts"] * 1000)
+            ended = begun + round(event["dur"] * 1000)
+            while ends and ends[-1] <= begun:
+                ends.pop()
+            assert not ends or ended <= ends[-1], event
+            ends.append(ended)
+
+
+def solve(device: str, A: Any, x: Any, y: Any) -> None:
+    with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+
+def data() -> tuple[Any, Any, Any]:
+    return np.ones((40, 30)), np.arange(30.0), np.empty(40)
+
+
+# -- what is recorded ----------------------------------------------------------------------------------------
+
+
+def test_bytes_and_copies_equal_the_counters(device: str, tmp_path: Path) -> None:
+    A, x, y = data()
+    strided = np.ones(80)[::2]
+    before = Device(device).counters
+    with trace() as made:
+        for _ in range(3):
+            solve(device, A, x, y)
+        with pytest.warns(package.PerformanceWarning):
+            region = offload_args(In(A), strided, Scratch((30,), np.float64), device=device)
+            pointers = region.__enter__()
+        blas.gemv(1.0, pointers[0].T, pointers[1], 0.0, pointers[2])
+        pointers[2].assign(np.ones(30))
+        blas.scal(2.0, pointers[1])
+        update(strided)
+        pointers[1].to_host()
+        pointers[1].reshape(8, 5)[::2, ::2].to_host()
+        pointers[0].to_host()
+        pointers[2].fill(1)
+        pointers[2][:20].copy_from(pointers[1][20:])
+        region.__exit__(None, None, None)
+    after = Device(device).counters
+    summary = made.summary
+    assert summary.copies_up == after.copies_up - before.copies_up
+    assert summary.bytes_up == after.bytes_up - before.bytes_up
+    assert summary.copies_down == after.copies_down - before.copies_down
+    assert summary.bytes_down == after.bytes_down - before.bytes_down
+    assert summary.calls == after.calls - before.calls == 5
+    assert summary.regions == after.regions - before.regions + 4 == 4
+    kinds = [event.kind for event in made.events]
+    assert kinds.count("allocate") == after.allocations - before.allocations
+    assert kinds.count("release") == after.frees - before.frees
+    found = saved(made, tmp_path)
+    for way, total in (("up", summary.bytes_up), ("down", summary.bytes_down)):
+        assert sum(event["args"]["bytes"] for event in found if event["cat"] == way) == total
+    assert len(found) == len(made.events)
+
+
+def test_copies_say_whose_how_much_and_why(device: str) -> None:
+    A, x, y = data()
+    with trace() as made:
+        solve(device, A, x, y)
+        with offload_args(y, device=device) as (dy,):
+            dy.assign(np.zeros(40))
+            update(y)
+    name = "cublas.dgemv" if device.startswith("cuda") else "cblas.dgemv"
+    copies = [
+        (event.kind, event.name, event.nbytes, event.why) for event in made.events if event.kind in ("up", "down")
+    ]
+    assert copies == [
+        ("up", "A", A.nbytes, f"first read by {name}"),
+        ("up", "x", x.nbytes, f"first read by {name}"),
+        ("down", "y", y.nbytes, "written, leaving the region"),
+        ("up", "y", y.nbytes, "assign"),
+        ("down", "y", y.nbytes, "update"),
+    ]
+    assert all(event.device == device and event.seconds >= 0 and event.rate >= 0 for event in made.events)
+    assert [event.name for event in made.events if event.kind == "call"] == [name]
+
+
+def test_spans_nest_and_lie_in_their_region(device: str, tmp_path: Path) -> None:
+    A, x, y = data()
+    with trace() as made, offload_args(A, device=device) as (dA,):
+        for _ in range(3):
+            with offload_args(x, y, device=device) as (dx, dy):
+                blas.gemv(1.0, dA, dx, 0.0, dy)
+    saved(made, tmp_path)
+    spans = {event.region: event for event in made.events if event.kind == "region"}
+    assert len(spans) == 4
+    for event in made.events:
+        if event.region:
+            assert spans[event.region].begun <= event.begun <= event.ended <= spans[event.region].ended
+    outer = min(spans.values(), key=lambda one: one.begun)
+    (up,) = [event for event in made.events if event.name == "A" and event.kind == "up"]
+    assert up.region == outer.region  # of the region that lent it, not of the one inside which it was read
+    reads = [event for event in made.events if event.kind == "call"]
+    assert any(one.begun <= up.begun and up.ended <= one.ended for one in reads)
+
+
+def test_regions_left_out_of_order_get_lanes_of_their_own(device: str, tmp_path: Path) -> None:
+    A, x, y = data()
+    with trace() as made:
+        first, second = offload_args(A, device=device), offload_args(x, device=device)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        thread = threading.Thread(target=second.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+    found = saved(made, tmp_path)
+    assert sum(event["cat"] == "region" for event in found) == 2
+
+
+def test_names_are_those_of_the_source(device: str) -> None:
+    A, x, y = data()
+    holder = SimpleNamespace(weights=np.ones(6))
+    several = [A, x]
+
+    def names(made: tracing.Trace) -> list[str]:
+        return [event.name for event in made.events if event.kind == "region"]
+
+    with trace() as made:
+        with offload_args(
+            In(A),
+            x[2:],
+            holder.weights,
+            Out(y),
+            Scratch((3,), np.float32),
+            device=device,
+        ) as (*_, dy, _):
+            dy.assign(np.ones(40))
+        with offload_args(*several, device=device):
+            pass
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(offload_args(A, np.ones(2), device=device))
+        call(lambda first, second: None, x, In(y), device=device)
+        call(lambda first, second: None, x, second=y, device=device)
+        call(lambda first: None, first=x, device=device)
+    regions = ["A, x[2:], holder.weights, y, scratch", "A, x", "A, np.ones(2)", "x, y", "x, y", "x"]
+    assert names(made) == regions
+    assert {event.place.function for event in made.events if event.kind == "region" and event.place} == {
+        "test_names_are_those_of_the_source"
+    }
+
+
+def test_a_long_name_is_cut_at_a_character(device: str) -> None:
+    größe_der_sehr_langen_größe = np.ones(3)
+    with trace() as made, offload_args(größe_der_sehr_langen_größe, device=device) as (pointer,):
+        blas.scal(2.0, pointer)
+    assert {event.name for event in made.events if event.kind == "up"} == {"größe_der_sehr_lan…"}
+
+
+def test_a_raising_body_is_traced_and_copies_nothing_down(device: str, tmp_path: Path) -> None:
+    A, x, y = data()
+    with trace() as made:
+        with pytest.raises(ZeroDivisionError), offload_args(A, x, y, device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            1 / 0  # noqa: B018
+    kinds = [event.kind for event in made.events]
+    assert kinds.count("region") == kinds.count("leave") == 1 and "down" not in kinds
+    saved(made, tmp_path)
+
+
+def test_a_trace_ends_with_its_raising_block() -> None:
+    with pytest.raises(ZeroDivisionError):
+        with trace() as made:
+            1 / 0  # noqa: B018
+    solve("host", *data())
+    assert made.events == []
+
+
+def test_a_region_that_can_not_be_entered_leaves_no_span(tmp_path: Path) -> None:
+    testing.sim_device(capacity=1000)
+    try:
+        with trace() as made, pytest.raises(package.DeviceMemoryError, match="big"):
+            big = np.ones(1000)
+            with offload_args(big, device="sim:0"):
+                pass
+        with trace() as refused, pytest.raises(package.DTypeError):
+            with offload_args(np.array(["no"]), device="sim:0"):
+                pass
+    finally:
+        testing.sim_device()
+    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"] * 2  # again without garbage
+    assert made.summary.regions == 0 and refused.events == []
+    saved(made, tmp_path)
+
+
+def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_path: Path) -> None:
+    testing.sim_device(capacity=1000)
+    try:
+        with trace() as made:
+            cycle: list[Any] = [offload_args(np.ones(100), device="sim:0")]
+            cycle.append(cycle)
+            cycle[0].__enter__()
+            del cycle
+            second = np.ones(100)
+            with pytest.warns(ResourceWarning, match="never left"), offload_args(second, device="sim:0"):
+                pass
+    finally:
+        testing.sim_device()
+    span = [event for event in made.events if event.kind == "region"][-1]
+    assert span.name == "second" and span.places[0].file == __file__
+    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"]
+    saved(made, tmp_path)
+
+
+def test_regions_that_can_not_be_entered_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_LATE", 8)
+    testing.sim_device(capacity=1000)
+    kept = tracing._collector
+    try:
+        with trace(limit=10):
+            for _ in range(20):
+                with pytest.raises(package.DeviceMemoryError):
+                    offload_args(Scratch((2000,), np.uint8), device="sim:0").__enter__()
+            kept.collect()
+            assert len(kept._regions) <= 8 and len(kept._sites) <= 8
+    finally:
+        testing.sim_device()
+
+
+def test_a_region_open_at_the_end_counts_as_ending_there(device: str, tmp_path: Path) -> None:
+    region = offload_args(np.ones(3), device=device)
+    with trace() as made:
+        region.__enter__()
+        assert [event.kind for event in made.events].count("region") == 1
+    region.__exit__(None, None, None)
+    (span,) = [event for event in made.events if event.kind == "region"]
+    assert span.ended == made.ended
+    saved(made, tmp_path)
+
+
+def test_a_region_open_at_the_beginning_has_copies_but_no_span(device: str) -> None:
+    x = np.ones(3)
+    with offload_args(x, device=device) as (dx,):
+        with trace() as made:
+            blas.scal(2.0, dx)
+    assert [(event.kind, event.name) for event in made.events if event.kind == "up"] == [("up", "argument 1")]
+    assert made.summary.regions == 0
+
+
+def test_off_leaves_no_events(device: str) -> None:
+    with trace() as made:
+        pass
+    solve(device, *data())
+    assert made.events == [] and made.summary.copies_up == 0
+    assert _core.trace_read()[0] == []
+    assert "offload_args trace" not in {thread.name for thread in threading.enumerate() if not thread.daemon}
+
+
+def test_a_trace_within_a_trace_sees_its_own_part(device: str) -> None:
+    with trace() as outer:
+        solve(device, *data())
+        with trace(checksums=False) as inner:
+            solve(device, *data())
+        solve(device, *data())
+    assert [made.summary.regions for made in (outer, inner)] == [3, 1]
+    assert outer.summary.calls == 3 and inner.summary.calls == 1
+
+
+def test_a_trace_records_once() -> None:
+    made = trace()
+    with made:
+        pass
+    with pytest.raises(package.ArgumentError, match="begun before"):
+        made.start()
+    with pytest.raises(package.ArgumentError, match="limit"):
+        trace(limit=-1)
+
+
+def test_events_beyond_the_limit_are_counted(device: str) -> None:
+    with trace(limit=5) as made:
+        for _ in range(4):
+            solve(device, *data())
+    kinds = [event.kind for event in made.events]
+    assert len(kinds) == 7 and made.left_out > 20
+    assert kinds.count("region") == kinds.count("leave") == 1  # whose beginning is kept, its end is
+    assert "events are missing" in str(made.summary)
+
+
+def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
+    def work() -> None:
+        for _ in range(30):
+            solve(device, *data())
+
+    with trace() as made:
+        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert made.left_out == 0
+    summary = made.summary
+    assert (summary.regions, summary.calls, summary.copies_up, summary.copies_down) == (180, 180, 360, 180)
+    saved(made, tmp_path)
+    document = json.loads((tmp_path / "trace.json").read_text())
+    names = {event["args"]["name"] for event in document["traceEvents"] if event["name"] == "thread_name"}
+    assert {f"worker {i}" for i in range(6)} <= names
+
+
+def test_a_long_region_keeps_or_counts_every_call(device: str) -> None:
+    x = np.ones(4)
+    with trace() as made, offload_args(x, device=device) as (dx,):
+        for _ in range(100_000):  # three times what the core's queue holds
+            blas.scal(1.0, dx)
+    assert made.summary.calls > 50_000 and made.summary.calls + made.left_out >= 100_000
+
+
+# -- the summary and its advice ------------------------------------------------------------------------------
+
+
+def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> None:
+    A, x, y = data()
+    with trace() as made:
+        solve(device, A, x, y)
+        solve(device, A, x, y)
+        x[3] += 1
+        A[0, 0] = 5
+        solve(device, A, x, y)
+        with offload_args(y, device=device) as (dy,):
+            blas.scal(2.0, dy)
+    ups = [(event.name, event.unchanged) for event in made.events if event.kind == "up"]
+    assert ups == [
+        ("A", False),
+        ("x", False),
+        ("A", True),
+        ("x", True),
+        ("A", False),
+        ("x", False),
+        ("y", True),  # it came down and went up again
+    ]
+    with trace(checksums=False) as blind:
+        solve(device, A, x, y)
+        solve(device, A, x, y)
+    assert not any(event.unchanged for event in blind.events)
+
+
+def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
+    ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
+    assert ran.returncode == 0, ran.stderr
+    advice = [line for line in ran.stderr.splitlines() if line.startswith("advice")]
+    assert len(advice) == 1
+    text = "advice: A (16 KiB) went up 10 times, unchanged 9: open a region around the loop at cg.py:14 (saves "
+    assert advice[0].startswith(text)
+    assert "      x: 10 x 256 bytes" in ran.stderr
+
+
+def test_advice_stays_within_the_loop_that_makes_the_array(tmp_path: Path) -> None:
+    text = LOOP.format(device="host").replace("for epoch in range(2):\n", "for A in (A, A):\n")
+    ran = traced(tmp_path / "anew.py", text)
+    assert "open a region around the loop at anew.py:15" in ran.stderr
+
+
+def test_advice_is_the_loop_that_repeats_not_the_one_that_runs_through_the_arrays(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "blocks.py",
+        """\
+import numpy as np
+from offload_args import blas, offload_args
+blocks = [np.full(1000, i) * 1.0 for i in range(4)]
+for step in range(10):
+    for block in blocks:
+        with offload_args(block, device="host") as (d,):
+            blas.asum(d)
+""",
+    )
+    assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stderr
+
+
+def test_the_command_waits_for_the_threads_of_the_script(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "threads.py",
+        """\
+import threading, time
+import numpy as np
+from offload_args import blas, offload_args
+def work():
+    time.sleep(0.3)
+    with offload_args(np.ones(10), device="host") as (d,):
+        blas.asum(d)
+threading.Thread(target=work).start()
+""",
+    )
+    assert "\n1 region, 1 call on host" in ran.stderr
+
+
+def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "long.py",
+        """\
+import os, signal, threading, time
+import numpy as np
+from offload_args import blas, offload_args
+def work():
+    with offload_args(np.ones(10), device="host") as (d,):
+        blas.asum(d)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.3)
+threading.Thread(target=work).start()
+""",
+    )
+    assert "\n1 region, 1 call on host" in ran.stderr and ran.returncode == 1
+
+
+def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "lambdas.py",
+        """\
+import numpy as np
+from offload_args import blas, call
+A = np.ones(1000)
+def sums():
+    return [call(lambda d: blas.asum(d), A, device="host") for i in range(5)]
+for step in range(2):
+    sums()
+""",
+    )
+    assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in ran.stderr
+
+
+def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:
+    seen = []
+
+    with trace() as made, contextlib.ExitStack() as stack:
+        with offload_args(np.ones(3), device=device):
+            stack.enter_context(ctrl_c(function="_hand_on", handler=lambda *_: seen.append(made.summary.regions)))
+    assert len(seen) == 1 and made.summary.regions == 1
+
+
+def test_what_stays_on_a_device_has_its_place_and_its_cost(device: str) -> None:
+    A, before = np.ones((512, 512)), Device(device).residency.pages_written
+    with testing.residency("explicit"), trace() as made:
+        for i in range(3):
+            A[i] = i
+            with offload_args(A, device=device, resident=True) as (dA,):
+                blas.asum(dA[0])
+        written = Device(device).residency.pages_written - before
+        Device(device).release(A)
+    ups = [event for event in made.events if event.kind == "up"]
+    assert {event.name for event in ups} == {"A"}
+    assert {event.place and event.place.file for event in ups} == {__file__}
+    assert made.summary.pages_written == written
+    assert ("writes to watched pages" in str(made.summary)) == (written > 0)
+
+
+INTERRUPTED = """
+import signal, sys
+import numpy as np
+from offload_args import blas, offload_args, trace
+
+def interrupt(frame, event, argument):
+    names = ("acquire", "trace_exclusively")
+    if event == "c_return" and frame.f_code.co_name == "_left" and argument.__name__ in names:
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+made = trace()
+made.start()
+try:
+    region = offload_args(np.ones(3), device="host")
+    region.__enter__()
+    sys.setprofile(interrupt)
+    region.__exit__(None, None, None)
+except KeyboardInterrupt:
+    print("KeyboardInterrupt")
+made.stop()
+print(made.summary.regions)
+"""
+
+
+def test_t24_ctrl_c_while_the_trace_is_told_does_not_stop_it_for_ever() -> None:
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("KeyboardInterrupt\n1\n", "")
+
+
+def test_regions_of_many_threads_keep_their_places() -> None:
+    def work() -> None:
+        x = np.ones(8)
+        for _ in range(400):
+            with offload_args(x, device="host") as (dx,):
+                blas.asum(dx)
+
+    with trace() as made:
+        threads = [threading.Thread(target=work) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    regions = [event for event in made.events if event.kind == "region"]
+    assert made.left_out == 0 and len(regions) == 4800
+    assert {event.name for event in regions} == {"x"} and all(event.place for event in regions)
+
+
+def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
+    text = LOOP.format(device="host").partition("for epoch")[0]
+    text += "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n"
+    ran = traced(tmp_path / "called.py", text)
+    assert "A (16 KiB) went up 4 times, unchanged 3: open a region around the loop at called.py:14" in ran.stderr
+    assert "A (16 KiB) went up 2 times, unchanged 2: open a region around the loop at called.py:15" in ran.stderr
+
+
+def test_advice_passes_over_loops_of_installed_packages(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"  # none of this Python's own
+    folder.mkdir()
+    (folder / "plugin_of_the_test.py").write_text("def run(body):\n    for _ in range(2):\n        body()\n")
+    monkeypatch.syspath_prepend(folder)
+    plugin = importlib.import_module("plugin_of_the_test")
+    A, x, y = data()
+
+    def body() -> None:
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+
+    with trace() as made:
+        plugin.run(body)
+    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
+    assert [one.file for one in advice] == [__file__]
+
+
+def test_advice_without_a_loop_names_the_region(device: str) -> None:
+    A, x, y = data()
+    with trace() as made:
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            line = sys._getframe().f_lineno - 1
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
+    assert [(one.file, one.line) for one in advice] == [(__file__, line)]
+    assert "open a region around all that uses it" in str(advice[0])
+
+
+def test_advice_tells_of_packing(device: str) -> None:
+    wide = np.ones(60)
+    with trace() as made, pytest.warns(package.PerformanceWarning):
+        with offload_args(wide[::3], device=device) as (d,):
+            blas.scal(2.0, d)
+    assert any("wide[::3] (160 bytes) is packed each time it goes up" in one.text for one in made.summary.advice)
+
+
+def test_nothing_to_advise_where_a_region_is_around_the_loop(device: str) -> None:
+    A, x, y = data()
+    with trace() as made, offload_args(A, y, device=device) as (dA, dy):
+        for i in range(5):
+            x[:] = i
+            with offload_args(x, device=device) as (dx,):
+                blas.gemv(1.0, dA, dx, 0.0, dy)
+    assert made.summary.advice == []
+    assert str(made.summary).startswith("6 regions, 5 calls on " + device)
+
+
+# -- for the whole process -----------------------------------------------------------------------------------
+
+
+def test_environment_writes_the_whole_process(device: str, tmp_path: Path) -> None:
+    script = tmp_path / "cg.py"
+    script.write_text(LOOP.format(device=device) + "import sys, os\nos.chdir('/')\nsys.exit(3)\n")
+    ran = run(script, OFFLOAD_ARGS_TRACE="out-%p.json")
+    assert (ran.returncode, ran.stderr) == (3, "")
+    (file,) = tmp_path.glob("out-*.json")
+    found = slices(file)
+    regions = [event for event in found if event["cat"] == "region"]
+    assert len(regions) == 10 and regions[0]["name"] == "region cg.py:16"
+    assert regions[0]["args"]["arrays"] == "A, x, y"
+    assert sum(event["args"]["bytes"] for event in found if event["cat"] == "up") == 10 * (64 * 32 + 32) * 8
+
+
+def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_path: Path) -> None:
+    script = tmp_path / "cg.py"
+    script.write_text(
+        LOOP.format(device="host") + "import os\n"
+        "left = offload_args(A, device='sim:0')\nleft.__enter__()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    raise SystemExit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    # Python 3.12 warns of every fork of a process with threads.
+    ran = run(script, "-W", "ignore::DeprecationWarning", OFFLOAD_ARGS_TRACE="out.json", OFFLOAD_ARGS_INFO="0")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert sum(event["cat"] == "region" for event in slices(tmp_path / "out.json")) == 11
+
+
+def test_environment_says_where_it_can_not_write(tmp_path: Path) -> None:
+    script = tmp_path / "cg.py"
+    script.write_text(LOOP.format(device="host"))
+    ran = run(script, OFFLOAD_ARGS_TRACE=str(tmp_path / "no" / "such.json"))
+    assert ran.returncode == 0 and "OFFLOAD_ARGS_TRACE" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_information_is_logged_as_text(device: str, tmp_path: Path) -> None:
+    script = tmp_path / "cg.py"
+    script.write_text(LOOP.format(device=device))
+    ran = run(script, OFFLOAD_ARGS_INFO="1")
+    assert f"offload_args: region 1 cg.py:16 on {device}: A, x, y" in ran.stderr
+    assert "offload_args: up A: 16 KiB in " in ran.stderr and "first read by" in ran.stderr
+    configured = run(tmp_path / "cg.py", OFFLOAD_ARGS_INFO="0")
+    assert configured.stderr == ""
+
+
+@pytest.fixture
+def info() -> Iterator[None]:
+    log = tracing._Log()
+    tracing._collector.add(log)
+    yield
+    tracing._collector.remove(log)
+
+
+def test_information_goes_to_the_programs_own_logging(
+    info: None, device: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    A, x, y = data()
+    with caplog.at_level(logging.INFO, "offload_args"):
+        solve(device, A, x, y)
+    assert any("up A: 9.38 KiB in" in record.getMessage() for record in caplog.records)
+    assert {record.name for record in caplog.records} == {"offload_args"}
+    assert capsys.readouterr().err == ""
+
+
+def test_nvtx_has_a_range_for_each_region(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges: list[tuple[str, Any]] = []
+
+    def start_range(*, message: str, domain: str) -> int:
+        ranges.append((domain, message))
+        return len(ranges)
+
+    fake = SimpleNamespace(start_range=start_range, end_range=lambda number: ranges.append(("end", number)))
+    monkeypatch.setitem(sys.modules, "nvtx", fake)
+    monkeypatch.setattr(tracing, "_nvtx", tracing._Nvtx())
+    with trace(), trace():
+        solve(device, *data())
+        with pytest.raises(package.DTypeError), offload_args(np.array(["no"]), device=device):
+            pass
+    assert [one[0] for one in ranges] == ["offload_args", "end", "offload_args", "end"]
+    assert "test_tracing.py:" in ranges[0][1] and ranges[0][1].endswith(": A, x, y")
+    assert ranges[3] == ("end", 3)
+
+
+def test_without_nvtx_nothing_is_missing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setattr(tracing, "_nvtx", tracing._Nvtx())
+    with trace() as made:
+        solve(device, *data())
+    assert made.summary.regions == 1
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+def test_command_keeps_the_scripts_arguments_output_and_status(tmp_path: Path) -> None:
+    script = tmp_path / "leaving.py"
+    script.write_text("import sys\nprint(sys.argv[1:], __name__)\nsys.exit('sorry')\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "offload_args", "trace", "--save", "t.json", "leaving.py", "--device", "x"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=clean,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "['--device', 'x'] __main__\n")
+    assert ran.stderr.startswith("sorry\n\n-- offload_args trace\n0 regions, 0 calls on no device")
+    assert ran.stderr.endswith("timeline: t.json (open it in ui.perfetto.dev)\n")
+    assert slices(tmp_path / "t.json") == []
+
+
+def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:
+    ran = traced(tmp_path / "failing.py", "def f():\n    1 / 0\nf()\n")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[1].endswith('failing.py", line 3, in <module>')
+    assert "ZeroDivisionError" in ran.stderr and "runpy" not in ran.stderr and "-- offload_args trace" in ran.stderr
+
+
+def test_the_scripts_output_is_all_there_is_on_stdout(device: str, tmp_path: Path) -> None:
+    text = LOOP.format(device=device)
+    (tmp_path / "plain.py").write_text(text)
+    plain = run(tmp_path / "plain.py")
+    ran = traced(tmp_path / "cg.py", text)
+    assert ran.stdout == plain.stdout != ""
+    assert "-- offload_args trace" in ran.stderr
+
+
+SIZES = """\
+import numpy as np
+from offload_args import blas, offload_args
+
+def total(x):
+    with offload_args(x, device={device!r}) as (dx,):
+        return blas.asum(dx)
+
+def again(x):
+    return total(x)
+
+data = [np.full(n, 1.0) for n in (128, 1024, 4096)]
+for step in range(4):
+    for x in data:
+        total(x)
+        again(x)
+"""
+
+
+def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tmp_path: Path) -> None:
+    ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
+    lines = ran.stderr.splitlines()
+    assert len([line for line in lines if line.startswith("      x: ")]) == 1, ran.stderr
+    assert any(line.startswith("      x: 24 x 1 KiB to 32 KiB, ") for line in lines), ran.stderr
+    (advice,) = (line for line in lines if line.startswith("advice: "))
+    assert advice.startswith(
+        "advice: x (1 KiB to 32 KiB) went up 24 times, unchanged 21: open a region around the loop at sizes.py:13 ("
+    )
+    assert len(lines) == len(set(lines))
+
+
+def test_copies_to_two_devices_are_told_apart(tmp_path: Path) -> None:
+    A, x, y = data()
+    with trace() as made:
+        for name in ("host", "sim:0"):
+            solve(name, A, x, y)
+    text = str(made.summary)
+    assert "      A on host: 1 x 9.38 KiB" in text and "      A on sim:0: 1 x 9.38 KiB" in text
+
+
+def test_a_region_that_is_opened_by_hand_has_its_names_and_place(device: str) -> None:
+    A, x, _ = data()
+    with trace() as made:
+        region = offload_args(A, In(x), Scratch((3,)), device=device)
+        dA, dx, _ = region.open()
+        line = sys._getframe().f_lineno - 1
+        blas.asum(dx)
+        region.close()
+    (event,) = (event for event in made.events if event.kind == "region")
+    assert event.name == "A, x, scratch" and event.place is not None and event.place[:2] == (__file__, line)
+
+
+def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
+    made = trace()
+    assert repr(made) == "Trace(not begun)" and made._repr_html_() is None
+    with made:
+        assert repr(made) == "Trace(under way, 0 events so far)"
+        for _ in range(2):
+            solve(device, *data())
+        y = np.ones((3, 4))
+        with offload_args(y[y[:, 0] > 0], device=device) as (dy,):
+            blas.asum(dy[0])
+    assert repr(made) == repr(made.summary) == str(made.summary)
+    html = made._repr_html_()
+    assert html == made.summary._repr_html_()
+    assert html is not None and "y[y[:, 0] &gt; 0]" in html and "y[:, 0] > 0" not in html
+    assert "blas" in html or "cublas" in html
+    assert html.count("<table>") == html.count("</table>") >= 3
+
+
+def test_command_runs_a_module_and_refuses_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("print('as', __name__)\n")
+    command = [sys.executable, "-m", "offload_args", "trace"]
+    ran = subprocess.run([*command, "-m", "part"], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.stdout == "as __main__\n" and ran.returncode == 0
+    ran = subprocess.run([*command, "none.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2 and "no file none.py" in ran.stderr
+
+
+def test_t24_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
+    sim, x, rounds = testing.sim_device(delay_us=50), np.ones(64), 50
+    main, (asked, ask) = threading.get_ident(), os.pipe()
+    sent = interrupts = 0
+
+    def interrupt() -> None:
+        nonlocal sent
+        while os.read(asked, 1):
+            time.sleep(14e-6 * sent)  # each comes at another place
+            signal.pthread_kill(main, signal.SIGINT)
+            sent += 1
+
+    def use() -> None:
+        with offload_args(x, device=sim) as (dx,):
+            blas.scal(1.0, dx)
+
+    thread = threading.Thread(target=interrupt)
+    with trace() as made:
+        thread.start()
+        for i in range(rounds):
+            try:
+                os.write(ask, b"1")
+                while sent <= i:
+                    use()
+                for _ in range(10):  # it was sent, and is raised at the latest here
+                    use()
+            except KeyboardInterrupt:
+                interrupts += 1
+        os.close(ask)
+        thread.join()
+    os.close(asked)
+    testing.sim_device()
+    assert interrupts == rounds
+    assert made.summary.regions > 10

@@ -1,0 +1,194 @@
+"""The routines of level 1: how each is tested."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers import reference as ref
+from helpers.vendor import Cases, Routine, number, vector
+
+CASES = Cases()
+
+# n and the increments of x and y. Reference BLAS has nothing to do for the negative ones of a routine with one vector.
+PAIRS = [(0, 1, 1), (1, 1, 1), (7, 1, 1), (7, 2, 3), (7, -1, 2), (5, -2, -1), (33, 1, -2), (300, 1, 1)]
+SINGLES = [(0, 1), (1, 1), (7, 1), (7, 2), (33, 3), (300, 1)]
+
+
+@CASES.of("i{t}amax", "i{t}amin")
+def iamax(r: Routine) -> None:
+    base = 1 if r.vendor.is_cublas else 0
+    greatest = r.name.endswith("amax")
+    for n, inc in SINGLES[1:]:
+        values = r.values(n)
+        ties = [0] if n == 1 else [n // 2, n - 1]  # the first is wanted
+        values[ties] = (4 if greatest else 2**-20) * np.array([1, -1], r.real)[: len(ties)]
+        x = vector(values, inc)
+        assert r(n, x, inc) == ties[0] + base, f"{n=} {inc=}"
+        x.check(r.name)
+    assert r(0, vector(r.values(0)), 1) == 0
+
+
+@CASES.of("{t}asum", "{t}nrm2", letters="sd")
+@CASES.of("{r}{t}asum", "{r}{t}nrm2", letters="cz")
+def norms(r: Routine) -> None:
+    function = ref.asum if r.name.endswith("asum") else ref.nrm2
+    for n, inc in SINGLES:
+        x = vector(r.values(n), inc)
+        expected = function(x.wide)
+        ref.assert_close(r(n, x, inc), expected, n, expected, r.real, f"{n=} {inc=}")
+        result = number(np.nan, r.real)
+        assert r(n, x, inc, result=result) is None
+        ref.assert_close(result.now(), expected, n, expected, r.real, f"{n=} {inc=} to result")
+        x.check(r.name)
+
+
+@CASES.of("{t}axpy")
+def axpy(r: Routine) -> None:
+    for alpha, _, given, _ in r.scalars():
+        for n, incx, incy in PAIRS:
+            what = f"{alpha=} {n=} {incx=} {incy=}"
+            x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+            assert r(n, given, x, incx, y, incy) is None
+            magnitude = ref.axpy(abs(alpha), abs(x.wide), abs(y.wide))
+            r.close(y, ref.axpy(alpha, x.wide, y.wide), 2, magnitude, what)
+            x.check(what)
+
+
+@CASES.of("{t}scal")
+@CASES.of("{t}{r}scal", letters="cz")
+def scal(r: Routine) -> None:
+    for alpha, _, given, _ in r.scalars(alpha_real=len(r.name) == 6):
+        for n, inc in SINGLES:
+            x = vector(r.values(n), inc)
+            r(n, given, x, inc)
+            r.close(x, alpha * x.wide, 1, abs(alpha) * abs(x.wide), f"{alpha=} {n=} {inc=}")
+
+
+@CASES.of("{t}copy")
+def copy(r: Routine) -> None:
+    for n, incx, incy in PAIRS:
+        x, y = vector(r.values(n), incx), vector(r.nan(n), incy)
+        r(n, x, incx, y, incy)
+        assert np.array_equal(y.now(), x.values)
+        y.check(r.name, True)
+        x.check(r.name)
+
+
+@CASES.of("{t}swap")
+def swap(r: Routine) -> None:
+    for n, incx, incy in PAIRS:
+        x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+        r(n, x, incx, y, incy)
+        assert np.array_equal(y.now(), x.values)
+        assert np.array_equal(x.now(), y.values)
+        x.check(r.name, True)
+        y.check(r.name, True)
+
+
+@CASES.of("{t}dot", letters="sd")
+@CASES.of("{t}dotu", "{t}dotc", letters="cz")
+def dot(r: Routine) -> None:
+    for n, incx, incy in PAIRS:
+        what = f"{n=} {incx=} {incy=}"
+        x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+        expected = ref.dot(x.wide, y.wide, conjugated=r.name.endswith("c"))
+        magnitude = ref.dot(abs(x.wide), abs(y.wide))
+        ref.assert_close(r(n, x, incx, y, incy), expected, n, magnitude, r.dtype, what)
+        result = number(np.nan, r.dtype)
+        assert r(n, x, incx, y, incy, result=result) is None
+        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, what + " to result")
+        x.check(what)
+        y.check(what)
+
+
+@CASES.of("dsdot", "sdsdot", letters="s")
+def dot_in_double(r: Routine) -> None:
+    alpha = () if r.name == "dsdot" else (1.5,)
+    for n, incx, incy in PAIRS:
+        what = f"{n=} {incx=} {incy=}"
+        x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+        expected = ref.dot(x.wide, y.wide) + sum(alpha)
+        magnitude = ref.dot(abs(x.wide), abs(y.wide)) + sum(alpha)
+        got = r(n, *alpha, x, incx, y, incy)
+        if n < 32 and not alpha:
+            ref.assert_close(got, expected, n, magnitude, np.float64, what)
+        else:  # OpenBLAS sums blocks of 32 in single precision; sdsdot's result is single
+            ref.assert_close(got, expected, n, magnitude, np.float32, what)
+
+
+@CASES.of("{t}rot")
+@CASES.of("{t}{r}rot", letters="cz")
+def rot(r: Routine) -> None:
+    c, s = 0.5, -0.75 + (0.25j if r.complex and len(r.name) == 4 else 0)
+    s_dtype = r.dtype if isinstance(s, complex) else r.real
+    for given_c, given_s in [(c, s), (number(c, r.real), number(s, s_dtype)), (c, number(s, s_dtype))]:
+        for n, incx, incy in PAIRS:
+            what = f"{n=} {incx=} {incy=}"
+            x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+            r(n, x, incx, y, incy, given_c, given_s)
+            new_x, new_y = ref.rot(x.wide, y.wide, c, s)
+            magnitude_x, magnitude_y = ref.rot(abs(x.wide), abs(y.wide), abs(c), abs(s), minus=1)
+            r.close(x, new_x, 2, magnitude_x, what)
+            r.close(y, new_y, 2, magnitude_y, what)
+
+
+@CASES.of("{t}rotg")
+def rotg(r: Routine) -> None:
+    phase = np.exp(0.7j) if r.complex else 1
+    for a, b in [(3, 4), (4, 3), (-1.5, 0.25), (0.25, -1.5), (2, 0), (0, 2), (0, 0)]:
+        a, b = r.dtype(a * phase), r.dtype(b)
+        given = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
+        assert r(*given) is None
+        forms = [[operand.now() for operand in given]]
+        if not r.vendor.is_cublas:
+            forms.append(r(a, b))
+        for made in forms:
+            new_a, new_b, c, s = (ref.wide(one) for one in made)
+            wide_a, wide_b, size = ref.wide(a), ref.wide(b), abs(a) + abs(b)
+            ref.assert_close(c * wide_a + s * wide_b, new_a, 8, size, r.dtype, f"r of {a}, {b}")
+            ref.assert_close(c * wide_b - np.conj(s) * wide_a, 0, 8, size, r.dtype, f"zero of {a}, {b}")
+            ref.assert_close(c * c + abs(s) ** 2, 1, 8, 1, r.dtype, f"norm of {a}, {b}")
+            if not r.complex:
+                z = s if abs(a) > abs(b) or size == 0 else 1 / c if c else 1
+                ref.assert_close(new_b, z, 8, abs(z), r.dtype, f"z of {a}, {b}")
+
+
+@CASES.of("{t}rotm", letters="sd")
+def rotm(r: Routine) -> None:
+    for flag in (-2, -1, 0, 1):
+        param = np.array([flag, 0.5, -0.75, 0.25, 1.5], r.dtype)
+        H = ref.rotm_matrix(ref.wide(param))
+        for given in (param.tolist(), vector(param)):
+            for n, incx, incy in PAIRS:
+                what = f"{flag=} {n=} {incx=} {incy=}"
+                x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+                r(n, x, incx, y, incy, given)
+                new, magnitude = H @ [x.wide, y.wide], abs(H) @ [abs(x.wide), abs(y.wide)]
+                r.close(x, new[0], 2, magnitude[0], what)
+                r.close(y, new[1], 2, magnitude[1], what)
+
+
+@CASES.of("{t}rotmg", letters="sd")
+def rotmg(r: Routine) -> None:
+    # d1, d2, x1, y1: either weight greater, nothing to zero, sizes that need scaling, and no such rotation
+    for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), (1e-9, 3e-9, 0.5, 1.5), (-1, 3, 0.5, 1.5)]:
+        d1, d2, x1, y1 = (r.dtype(one) for one in numbers)
+        param = vector(r.nan(5))
+        given = [number(one, r.dtype) for one in (d1, d2, x1, y1)]
+        assert r(*given, param) is None
+        assert given[3].now() == y1
+        forms = [(*(operand.now() for operand in given[:3]), param.now())]
+        if not r.vendor.is_cublas:
+            forms.append(r(d1, d2, x1, y1))
+        for made in forms:
+            what = f"{numbers} gave {made}"
+            new_d1, new_d2, new_x1 = (ref.wide(one) for one in made[:3])
+            H = ref.rotm_matrix(ref.wide(np.asarray(made[3], r.dtype)))
+            if d1 < 0:
+                assert not np.any(H) and not new_d1 and not new_d2 and not new_x1, what
+                continue
+            before = np.array([ref.wide(x1), ref.wide(y1)])
+            size = abs(H) @ abs(before)
+            ref.assert_close(H @ before, [new_x1, 0], 12, size, r.dtype, what)
+            energy = ref.wide(d1) * before[0] ** 2 + ref.wide(d2) * before[1] ** 2
+            ref.assert_close(new_d1 * new_x1**2, energy, 24, energy, r.dtype, what)

@@ -1,0 +1,137 @@
+"""The routines of level 3: how each is tested."""
+
+from __future__ import annotations
+
+from helpers import reference as ref
+from helpers.vendor import Cases, Operand, Routine, Turn, ld, matrix, number
+
+CASES = Cases()
+
+SHAPES = [(4, 3, 5), (3, 6, 2), (1, 5, 3), (5, 1, 1), (19, 23, 17), (0, 3, 4), (3, 0, 4), (3, 4, 0)]
+SHAPES_2 = [(4, 3), (3, 6), (1, 5), (5, 1), (21, 18), (0, 3), (3, 0)]
+
+
+@CASES.of("{t}gemm")
+@CASES.of("{t}gemm3m", letters="cz")
+def gemm(r: Routine) -> None:
+    for (order, first), trans_a, trans_b, (m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", SHAPES):
+        for t in r.turns(2):
+            what = f"{order} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
+            A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), order, t.way)
+            B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), order, (t.way + 1) % 3)
+            C = matrix(r.output(t.beta, m, n), order, (t.way + t.incx) % 3)
+            options = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k)
+            r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
+            wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
+            magnitude = ref.gemm(abs(t.alpha), *wides, trans_a, trans_b)
+            if r.name.endswith("3m"):  # its errors are bounded by the sizes of real and imaginary parts together
+                magnitude = 4 * magnitude
+            r.close(C, expected, k, magnitude, what)
+            A.check(what)
+            B.check(what)
+
+
+@CASES.of("{t}symm")
+@CASES.of("{t}hemm", letters="cz")
+def symm(r: Routine) -> None:
+    hermitian = r.name[1] == "h"
+    for (order, first), side, uplo, (m, n) in r.each(r.vendor.orders, "LR", "UL", SHAPES_2):
+        for t in r.turns(4):
+            what = f"{order} {side=} {uplo=} {m=} {n=} {t}"
+            size = m if side == "L" else n
+            A = matrix(r.half(size, uplo, hermitian), order, t.way)
+            B = matrix(r.values(m, n), order, (t.way + 1) % 3)
+            C = matrix(r.output(t.beta, m, n), order, (t.way + t.incx) % 3)
+            options = (r.vendor.side[side], r.vendor.uplo[uplo], m, n)
+            r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            S = ref.symmetric(A.wide, uplo, hermitian)
+            expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
+            magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
+            r.close(C, expected, size, magnitude, what)
+            A.check(what)
+            B.check(what)
+
+
+def output(r: Routine, t: Turn, n: int, uplo: str, order: str, hermitian: bool) -> Operand:
+    """The output of a routine that writes one triangle; NaN in the other, and in both if beta says so."""
+    half = r.nan(n, n) if t.beta == 0 else r.half(n, uplo, hermitian)
+    return matrix(half, order, (t.way + t.incx) % 3)
+
+
+@CASES.of("{t}syrk")
+@CASES.of("{t}herk", letters="cz")
+def syrk(r: Routine) -> None:
+    hermitian = r.name[1] == "h"
+    options = "NC" if hermitian else "NT" if r.complex else "NTC"
+    for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
+        for t in r.turns(4, alpha_real=hermitian, beta_real=hermitian):
+            what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
+            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
+            C = output(r, t, n, uplo, order, hermitian)
+            given = (t.given_alpha, A, ld(A), t.given_beta, C, ld(C))
+            r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *given)
+            expected = ref.syrk(t.alpha, A.wide, t.beta, C.wide, trans, hermitian)
+            magnitude = ref.syrk(abs(t.alpha), abs(A.wide), abs(t.beta), abs(C.wide), trans)
+            r.close(C, expected, k, magnitude, what, ref.in_triangle(n, uplo))
+            A.check(what)
+
+
+@CASES.of("{t}syr2k", "{t}syrkx")
+@CASES.of("{t}her2k", "{t}herkx", letters="cz")
+def syr2k(r: Routine) -> None:
+    hermitian = r.name[1] == "h"
+    one_product = r.name.endswith("kx")
+    options = "NC" if hermitian else "NT" if r.complex else "NTC"
+    for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
+        for t in r.turns(4, alpha_real=hermitian and one_product, beta_real=hermitian):
+            what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
+            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
+            values = r.values(*A.values.shape)
+            if one_product:  # must be symmetric: B is A scaled by a real diagonal
+                scale = r.random.integers(-4, 5, k).astype(r.real)
+                values = A.values * (scale if trans == "N" else scale[:, None])
+            B = matrix(values, order, (t.way + 1) % 3)
+            alpha = t.given_alpha
+            if hermitian and one_product and isinstance(alpha, Operand):
+                alpha = number(t.alpha, r.dtype)  # real, or C were not Hermitian, and of the complex type
+            C = output(r, t, n, uplo, order, hermitian)
+            given = (alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *given)
+            function = ref.syrkx if one_product else ref.syr2k
+            expected = function(t.alpha, A.wide, B.wide, t.beta, C.wide, trans, hermitian)
+            magnitude = function(abs(t.alpha), abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide), trans)
+            r.close(C, expected, 2 * k, magnitude, what, ref.in_triangle(n, uplo))
+            A.check(what)
+            B.check(what)
+
+
+@CASES.of("{t}trmm", "{t}trsm")
+def triangular(r: Routine) -> None:
+    axes = (r.vendor.orders, "LR", "UL", "NTC", "NU", SHAPES_2)
+    for (order, first), side, uplo, trans, diag, (m, n) in r.each(*axes):
+        for t in r.turns(1):
+            what = f"{order} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
+            size = m if side == "L" else n
+            A = matrix(r.triangular(size, uplo, diag), order, t.way)
+            B = matrix(r.values(m, n), order, (t.way + 1) % 3)
+            output = B
+            into: tuple[Operand | int, ...] = ()
+            if r.name.endswith("trmm") and r.vendor.is_cublas:  # in place, or to a matrix of its own
+                output = B if r.turn % 2 else matrix(r.nan(m, n), order, t.way)
+                into = (output, ld(output))
+            options = [r.vendor.side[side], r.vendor.uplo[uplo], r.vendor.op[trans], r.vendor.diag[diag]]
+            r(*first, *options, m, n, t.given_alpha, A, ld(A), B, ld(B), *into)
+            T = ref.triangle(A.wide, uplo, diag)
+            now = ref.wide(output.now())
+            if r.name.endswith("trmm"):
+                expected, got = ref.trmm(t.alpha, T, B.wide, side, trans), now
+                magnitude = ref.trmm(abs(t.alpha), abs(T), abs(B.wide), side, trans)
+            else:  # the solution of a system that is off by as much (Higham, section 8.1)
+                expected, got = t.alpha * B.wide, ref.trmm(1, T, now, side, trans)
+                magnitude = ref.trmm(1, abs(T), abs(now), side, trans) + abs(expected)
+            ref.assert_close(got, expected, size, magnitude, r.dtype, what)
+            output.check(what, True)
+            A.check(what)
+            if output is not B:
+                B.check(what)

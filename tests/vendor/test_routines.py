@@ -1,0 +1,46 @@
+"""Every bound routine, of CBLAS on host and sim and of cuBLAS on a GPU, against sums in wider precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.vendor import Vendor, bound, check, on_every_device
+from offload_args import Device, cblas, cublas, offload_args
+from offload_args.errors import ExtentError
+from vendor import level1, level2, level3
+
+CASES = {**level1.CASES, **level2.CASES, **level3.CASES}
+
+
+@on_every_device
+def test_a_routine_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
+    check(CASES, device, name, share)
+
+
+def test_every_bound_routine_has_a_case() -> None:
+    names = {*bound(cblas), *bound(cublas)}
+    assert sorted(names - {*CASES}) == []
+    assert len(names) > 150  # they are found at all
+
+
+def test_t31_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device: str) -> None:
+    v = Vendor(device)
+    order, no_trans = v.orders[0][1], v.op["N"]
+    A, x, y = np.ones((4, 3), np.float32, order="F"), np.ones(3, np.float32), np.ones(4, np.float32)
+    before = Device(device).counters
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        with pytest.raises(ValueError, match=r"cu?blas\.sgemv: .*lda"):
+            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 3, dx, 1, 0.0, dy, 1)
+        with pytest.raises(ExtentError, match=r"sgemv: A needs 16 elements \(m=4, n=4, lda=4\), has 12"):
+            v.module.sgemv(*order, no_trans, 4, 4, 1.0, dA, 4, dx, 1, 0.0, dy, 1)
+        with pytest.raises(ExtentError, match=r"sgemv: x needs 5 elements \(n=3, incx=2\), has 3"):
+            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 2, 0.0, dy, 1)
+        with pytest.raises(ExtentError, match=r"sgemv: y needs 7 elements \(m=4, incy=-2\), has 4"):
+            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 1, 0.0, dy, -2)
+        with pytest.raises(ExtentError, match=r"sgemv: A needs"):
+            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA[:, :2], 4, dx, 1, 0.0, dy, 1)
+        with pytest.raises(ValueError, match="incx"):
+            v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 0, 0.0, dy, 1)
+    after = Device(device).counters
+    assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)
