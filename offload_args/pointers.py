@@ -355,18 +355,6 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     # -- for code outside ------------------------------------------------------------------------------------
 
     @property
-    def address(self) -> int:
-        """The true device address, for code outside: what it does there is not checked.
-
-        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array
-        counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.
-
-        Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed
-        call left it undefined, an Out too.
-        """
-        return _core.address(self)
-
-    @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._need_gpu("__cuda_array_interface__")
         writable = _core.query(self)[1]

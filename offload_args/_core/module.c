@@ -76,29 +76,18 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 }
 
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"ndarray",
-                          "pointer",
-                          "declared",
-                          "ctypes",
-                          "resolve",
-                          "refuse",
-                          "dtype_code",
-                          "raise_status",
-                          "default_device",
-                          "packed_warning",
-                          "unwritten_warning",
-                          "entered_error",
-                          "argument_error",
-                          "collect",
-                          "is_array",
-                          "load",
-                          NULL};
+  static char *names[] = {"ndarray",        "pointer",        "declared",          "ctypes",
+                          "resolve",        "refuse",         "dtype_code",        "raise_status",
+                          "default_device", "packed_warning", "unwritten_warning", "entered_error",
+                          "argument_error", "collect",        "is_array",          "load",
+                          "region",         "device",         "read_options",      NULL};
   PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOOO", names, &python.ndarray, &python.pointer,
-                                   &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
-                                   &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
-                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error,
-                                   &python.argument_error, &python.collect, &python.is_array, &python.load))
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOOOOOO", names, &python.ndarray,
+                                   &python.pointer, &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes,
+                                   &python.resolve, &python.refuse, &python.dtype_code, &python.raise_status,
+                                   &python.default_device, &python.packed_warning, &python.unwritten_warning,
+                                   &python.entered_error, &python.argument_error, &python.collect, &python.is_array,
+                                   &python.load, &python.region, &python.device, &python.read_options))
     return NULL;
   python.base = PyObject_GetAttrString(python.ndarray, "base");
   python.flags = PyObject_GetAttrString(python.ndarray, "flags");
@@ -121,7 +110,8 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
                       python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
                       python.packed_warning, python.unwritten_warning, python.entered_error, python.argument_error,
-                      python.collect,        python.is_array,          python.load};
+                      python.collect,        python.is_array,          python.load,          python.region,
+                      python.device,         python.read_options};
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
   oa_library_set_loader(load_library);
   Py_RETURN_NONE;

@@ -40,6 +40,9 @@ struct python {
   PyObject *left;     /* while traced: (tag) */
   PyObject *load;     /* (library's name) -> why it can't be loaded, "" if it is */
   PyObject *argument_error;
+  PyObject *region;       /* offload_args */
+  PyObject *device;       /* Device */
+  PyObject *read_options; /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */
 };
 extern struct python python;
 

@@ -32,6 +32,24 @@ static void pointer_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
+static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
+  uint64_t value = 0;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_address(((Pointer *)object)->handle, &value);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
+}
+
+static PyGetSetDef pointer_properties[] = {
+    {"address", pointer_address, NULL,
+     "The true device address, for code outside: what it does there is not checked.\n\n"
+     "Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array\n"
+     "counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.\n\n"
+     "Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed\n"
+     "call left it undefined, an Out too.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 /* The buffer protocol is refused as np.asarray() is, with the same advice. */
 static int pointer_getbuffer(PyObject *object, Py_buffer *buffer, int Py_UNUSED(flags)) {
   buffer->obj = NULL;
@@ -44,6 +62,7 @@ static PyType_Slot pointer_slots[] = {
     {Py_bf_getbuffer, pointer_getbuffer},
     {Py_tp_dealloc, pointer_dealloc},
     {Py_tp_members, pointer_members},
+    {Py_tp_getset, pointer_properties},
     {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
     {0, NULL},
 };
@@ -125,15 +144,6 @@ static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   return Py_BuildValue("NNNNLNNN", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
                        PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes,
                        PyBool_FromLong(info.scratch), PyBool_FromLong(info.valid), PyBool_FromLong(info.written));
-}
-
-static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
-  Pointer *pointer = as_pointer(object);
-  uint64_t value = 0;
-  int status;
-  if (pointer == NULL) return NULL;
-  Py_BEGIN_ALLOW_THREADS status = oa_address(pointer->handle, &value);
-  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
 }
 
 int export_memory(Pointer *pointer, uint64_t *value, void **keep) {
@@ -240,7 +250,6 @@ static PyMethodDef pointer_functions[] = {
     {"view", view, METH_VARARGS, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
-    {"address", address, METH_O, NULL},
     {"export", export, METH_O, NULL},
     {"assign", assign, METH_VARARGS, NULL},
     {"fill", pointer_fill, METH_VARARGS, NULL},

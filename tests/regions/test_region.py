@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import os
 import resource
 import signal
@@ -1308,6 +1309,45 @@ def test_wrong_options_are_refused() -> None:
         offload_args(ramp(2), device="nonsense")
 
 
+def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
+    x = ramp(4)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'devise'"):
+        offload_args(x, devise=device)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="keywords must be strings"):
+        offload_args(x, **{1: device})  # type: ignore[misc]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'function'"):
+        call(device=device)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="on_error needs .*, got None"):
+        call(blas.asum, x, device=device, on_error=None)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        offload_args(x, device=device, resident=Undecided())  # type: ignore[arg-type]
+    assert x.flags.writeable
+    names = "device=None, stream=None, on_error='discard'"
+    assert str(inspect.signature(offload_args)) == f"(*arrays, {names}, resident=False)"
+    assert str(inspect.signature(call)) == f"(function, /, *arguments, {names}, **keywords)"
+
+
+class Undecided:
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("on_error", ["discard", "keep"])
+def test_call_replaces_arrays_wherever_they_stand_and_hands_on_the_rest(device: str, on_error: Any) -> None:
+    arrays = [ramp(i) for i in range(1, 41)]
+
+    def shapes(*arguments: Any, **keywords: Any) -> dict[str, Any]:
+        given = {str(i): value for i, value in enumerate(arguments)} | keywords
+        return {name: value.shape if isinstance(value, DevicePtr) else value for name, value in given.items()}
+
+    known = {str(i): array.shape for i, array in enumerate(arrays)}
+    assert call(shapes, *arrays, device=device, on_error=on_error) == known
+    x = arrays[2]
+    mixed = call(shapes, 1.5, x, "x", resident=True, y=x, device=Device(device), z=In(arrays[0]), on_error=on_error)
+    assert mixed == {"0": 1.5, "1": (3,), "2": "x", "resident": True, "y": (3,), "z": (1,)}
+    assert call(shapes, device=device) == {}
+
+
 # -- T56: an argument's export is the user's code, and runs while the region is entered -----------------------
 
 
@@ -1335,7 +1375,6 @@ USES: dict[str, Callable[[Any, Array], object]] = {
     "leaves it": lambda region, x: region.__exit__(None, None, None),
     "initialises it": lambda region, x: region.__init__(*[x] * 20, device="sim:1"),
     "initialises it with nothing": lambda region, x: region.__init__(),
-    "calls with it": lambda region, x: region._call(blas.asum, (x,), {}),
 }
 
 
@@ -1399,8 +1438,6 @@ def test_t56_an_open_region_is_not_initialised_again(device: str) -> None:
     with region as (dx,):
         with pytest.raises(RegionError, match="open already"):
             region.__init__(ramp(400), device="sim:1")  # type: ignore[misc]
-        with pytest.raises(RegionError, match="open already"):
-            region._call(blas.asum, (x,), {})
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(4))
     assert x.flags.writeable
