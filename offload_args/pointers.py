@@ -476,13 +476,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         ]
         return html_table("DevicePtr", (), rows)
 
-    if not TYPE_CHECKING:  # static checkers see none of these
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or not hasattr(np.ndarray, name):
-                raise AttributeError(f"DevicePtr has no attribute {name!r}")
-            remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
-            raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
+    def _missing(self, name: str) -> NoReturn:
+        """Refuse an attribute that is not there; the core asks."""
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"DevicePtr has no attribute {name!r}")
+        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
+        raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 
 
 _SUM: Final = "to_host().{} works on a NumPy array of what is there now; blas has asum, nrm2, iamax and dot"

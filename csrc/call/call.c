@@ -252,7 +252,7 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   bool kept = false;
   for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
   for (int i = 0; i < count; i++) kept |= arrivals[i].mapping->kept != NULL;
-  oa_move *batch = malloc((size_t)total * sizeof *batch);
+  oa_move few[4], *batch = total <= 4 ? few : malloc((size_t)total * sizeof *batch);
   if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
     oa_move *own = batch + moves;
@@ -273,29 +273,37 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
     for (int i = 0; i < looks; i++)
       if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
   }
-  for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
+  for (int m = 0; m < moves; m++)
+    if (!batch[m].in_place) bytes += oa_lines_bytes(batch[m].lines);
+  const bool issues = bytes && !(device->backend->flags & OA_SYNCHRONOUS);
   if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
     if (!region->copies) status = oa_stream_borrow(device, &region->copies);
     if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
+  /* An address is given away once the bytes are there: they are waited for at once, unless the trace is to tell of it. */
+  bool wait = issues && call->operands->access & OA_ADDRESS_ONLY && stream->number >= 0 && stream != region->copies;
+  const uint64_t ticket = stream->ticket;
   oa_unlock();
   if (!status) {
     const int64_t begun = oa_trace_begin_up(batch, moves);
-    status = oa_transfer_up(device, stream->native, batch, moves);
+    wait &= !begun;
+    status = (wait ? oa_transfer_up_now : oa_transfer_up)(device, stream->native, batch, moves);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, batch, moves, call->function, status);
   }
   oa_lock();
-  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
+  if (!status && issues) status = oa_stream_advance(stream);
+  if (!status && wait && stream->ticket == ticket + 1)
+    oa_stream_waited(stream, stream->ticket); /* nobody else's is later */
   for (int i = 0; i < count; i++) {
     oa_mapping *mapping = arrivals[i].mapping;
-    if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_add(&mapping->uses, stream, true);
+    if (!status && issues) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
     oa_kept_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();
-  free(batch);
+  if (batch != few) free(batch);
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 

@@ -4,7 +4,7 @@
 PyTypeObject *pointer_type;
 PyObject *(*cdata_from_pointer)(char *, PyObject *);
 
-static PyObject *name_as_array;
+static PyObject *name_as_array, *name_missing;
 
 static PyMemberDef pointer_members[] = {
     {"_cd", T_OBJECT_EX, offsetof(Pointer, cd), READONLY, NULL},
@@ -39,6 +39,14 @@ static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
 }
 
+/* Asks _missing of what is not there, as __getattr__ would be asked, which costs time for what is there. */
+static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
+  PyObject *found = PyObject_GenericGetAttr(object, name);
+  if (found != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
+}
+
 static PyGetSetDef pointer_properties[] = {
     {"address", pointer_address, NULL,
      "The true device address, for code outside: what it does there is not checked.\n\n"
@@ -63,6 +71,7 @@ static PyType_Slot pointer_slots[] = {
     {Py_tp_dealloc, pointer_dealloc},
     {Py_tp_members, pointer_members},
     {Py_tp_getset, pointer_properties},
+    {Py_tp_getattro, pointer_attribute},
     {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
     {0, NULL},
 };
@@ -260,8 +269,9 @@ static PyMethodDef pointer_functions[] = {
 
 int add_pointer(PyObject *module) {
   name_as_array = PyUnicode_InternFromString("__array__");
+  name_missing = PyUnicode_InternFromString("_missing");
   pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
-  if (name_as_array == NULL || pointer_type == NULL ||
+  if (name_as_array == NULL || name_missing == NULL || pointer_type == NULL ||
       PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0)
     return -1;
   return PyModule_AddFunctions(module, pointer_functions);
