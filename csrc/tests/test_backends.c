@@ -1,6 +1,7 @@
 /* The backends through their tables: what each must do, then how strict sim is. */
 #include "check.h"
 #include "device/device.h"
+#include "device/memory.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -440,7 +441,7 @@ static void sim_serves_many_threads(oa_device *sim) {
 
 /* -- cuda --------------------------------------------------------------------------------------------------------- */
 
-/* With no context current, with ours and with another one: it is as before after each call. */
+/* Promise T19. With no context current, with ours and with another one: it is as before after each call. */
 static void cuda_leaves_the_current_context_alone(oa_device *cuda) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   int (*get)(void **), (*set)(void *), (*create)(void **, unsigned, int), (*destroy)(void *);

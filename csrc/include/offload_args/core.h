@@ -193,7 +193,7 @@ const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that 
 
 /* -- devices --------------------------------------------------------------------------------------------------------- */
 /* Describes a backend of this build. number counts from 0, the backend to be preferred first; OA_ERROR_ARGUMENT beyond
- * the last. */
+ * the last. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
 /* Counts the devices of a backend. Where there are none, oa_last_error() says why. */
@@ -297,6 +297,8 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 /* Sets the loader. Without one (NULL), the library's usual names are tried. */
 void oa_library_set_loader(oa_library_loader loader);
 int oa_library_has_symbol(const char *library, const char *symbol);
+/* Writes what a loaded library says of its version to text, cut to size; "" if it says nothing. */
+int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
  * mode is as before after each call. */
 int oa_use_handle(const char *library, void *handle);
