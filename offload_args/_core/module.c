@@ -1,8 +1,9 @@
-/* offload_args._core: what is too slow or too delicate in Python.
+/* offload_args._core, the extension module: hot paths, and code that must not be interrupted between acquiring a resource
+ * and recording it.
  *
- * Reads NumPy arrays through __array_struct__ and enters regions with them; makes DevicePtrs; locks and unlocks the arrays
- * that are lent. Entering and leaving are each one C function, so that no signal handler runs between what is taken and
- * the note of it. Names no part of NumPy's C API, and compiles for the stable ABI. */
+ * It reads NumPy arrays through __array_struct__ and enters regions with them; makes DevicePtrs; makes lent arrays
+ * read-only and writeable again. Entering and leaving are each one C function, so that no signal handler runs in between.
+ * It uses no part of NumPy's C API, and compiles for the stable ABI. */
 #include "module.h"
 
 #include <stdio.h>
@@ -11,7 +12,6 @@
 struct python python;
 atomic_int leaving_process;
 
-/* Raises what Python makes of a status; returns NULL. */
 PyObject *fail(int status) {
   PyObject *number = PyLong_FromLong(status);
   if (number == NULL) return NULL;
@@ -24,7 +24,6 @@ PyObject *fail(int status) {
   return NULL;
 }
 
-/* Tells of an exception that can't be raised here; Ctrl-C comes once more, when it can. */
 void report(PyObject *where) {
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
