@@ -41,8 +41,8 @@ static int dtype_of(char kind, int itemsize) {
   }
 }
 
-/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't hold
- * it, or with an exception. */
+/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't
+ * hold it, or with an exception. */
 static int dtype_by_name(PyObject *array) {
   PyObject *dtype = attribute(array, python.dtype);
   PyObject *name = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "name");

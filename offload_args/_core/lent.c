@@ -1,4 +1,5 @@
-/* Lent arrays: they are read-only to the host and kept alive, and the ends of owners with resident memory are watched. */
+/* Lent arrays: they are read-only to the host and kept alive, and the ends of owners with resident memory are
+ * watched. */
 #include "module.h"
 
 #include <pthread.h>
@@ -6,7 +7,7 @@
 
 static PyObject *name_owndata;
 
-/* -- lent arrays are read-only to the host ---------------------------------------------------------------------------- */
+/* -- lent arrays are read-only to the host ------------------------------------------------------------------------- */
 /* `locked` and `owners` have an entry for each time that an array is lent, by the array's address and by its owner's. A
  * mutex guards them, not the GIL. The mutex is recursive, because garbage that is collected while it is held may end a
  * region. */
@@ -94,8 +95,9 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
-/* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the base of
- * that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception is set. */
+/* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the
+ * base of that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception
+ * is set. */
 static PyObject *root_of(PyObject *array, PyObject **memory) {
   PyObject *root = NULL, *base = attribute(array, python.base);
   while (base != NULL && is_ndarray(base)) {
@@ -114,9 +116,9 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Asking before any array is held tells a view that the host made read-only from one whose base is being lent beside it.
- * NumPy does not tell the former from a view that was taken of an array already lent. So where an outer region lends the
- * memory, a read-only view counts as the latter, unless it was lent with that region or before. */
+/* Asking before any array is held tells a view that the host made read-only from one whose base is being lent beside
+ * it. NumPy does not tell the former from a view that was taken of an array already lent. So where an outer region
+ * lends the memory, a read-only view counts as the latter, unless it was lent with that region or before. */
 int was_writeable(const Held *held, int flag) {
   return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
 }
@@ -130,8 +132,8 @@ void hold(Held *held, int flag) {
   if (flag) set_writeable(held->array, 0);
 }
 
-/* Makes deferred arrays writeable where NumPy permits it now. Drops the others if their owner is not lent any longer: the
- * host made that owner read-only itself. */
+/* Makes deferred arrays writeable where NumPy permits it now. Drops the others if their owner is not lent any longer:
+ * the host made that owner read-only itself. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);
@@ -189,7 +191,7 @@ void find_bytes(Held *held, const oa_array *array) {
   }
 }
 
-/* -- owners of arrays with resident memory ---------------------------------------------------------------------------- */
+/* -- owners of arrays with resident memory ------------------------------------------------------------------------- */
 /* A dict of weak references to such owners, by address. They report an owner's end to the core, and make ndarray.resize
  * refuse, so that the memory does not move. Their callback is in C, so that no signal handler raises in it. */
 static PyObject *watched;

@@ -1,9 +1,9 @@
-/* offload_args._core, the extension module: hot paths, and code that must not be interrupted between acquiring a resource
- * and recording it.
+/* offload_args._core, the extension module: hot paths, and code that must not be interrupted between acquiring a
+ * resource and recording it.
  *
  * It reads NumPy arrays through __array_struct__ and enters regions with them; makes DevicePtrs; makes lent arrays
- * read-only and writeable again. Entering and leaving are each one C function, so that no signal handler runs in between.
- * It uses no part of NumPy's C API, and compiles for the stable ABI. */
+ * read-only and writeable again. Entering and leaving are each one C function, so that no signal handler runs in
+ * between. It uses no part of NumPy's C API, and compiles for the stable ABI. */
 #include "module.h"
 
 #include <stdio.h>
@@ -80,7 +80,8 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   Py_RETURN_NONE;
 }
 
-/* Reads attributes of an object into places that hold them until the process ends. Returns 0, or -1 with an exception. */
+/* Reads attributes of an object into places that hold them until the process ends. Returns 0, or -1 with an
+ * exception. */
 static int read_attributes(PyObject *object, const Attribute *attributes) {
   for (; attributes->name != NULL; attributes++)
     if ((*attributes->place = PyObject_GetAttrString(object, attributes->name)) == NULL) return -1;
@@ -105,7 +106,8 @@ static int read_cffi(void) {
   return 0;
 }
 
-/* (pointer, declared, ctypes, errors, resolve, refuse, is_array, load, default_device): struct python says what each is. */
+/* (pointer, declared, ctypes, errors, resolve, refuse, is_array, load, default_device): struct python says what each
+ * is. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
   static char *names[] = {"pointer", "declared", "ctypes", "errors",         "resolve",
                           "refuse",  "is_array", "load",   "default_device", NULL};

@@ -20,7 +20,7 @@
 /* Hidden symbols: calls between the files are direct, and no other library can replace them. */
 #pragma GCC visibility push(hidden)
 
-/* -- module.c --------------------------------------------------------------------------------------------------------- */
+/* -- module.c ------------------------------------------------------------------------------------------------------ */
 /* The objects of Python that C uses. setup() fills it, once; all references are held until the process ends. */
 struct python {
   PyObject *ndarray;
@@ -63,7 +63,7 @@ PyObject *tuple_of(int count, const int64_t *values);
 /* Reads the integers of a tuple. Returns 0, or -1 with an exception. */
 int read_integers(PyObject *tuple, int64_t *values);
 
-/* -- pointer.c -------------------------------------------------------------------------------------------------------- */
+/* -- pointer.c ----------------------------------------------------------------------------------------------------- */
 typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
@@ -77,8 +77,8 @@ extern PyTypeObject *pointer_type;
  * table is part of the ABI between cffi and every module that cffi generates. */
 extern PyObject *(*cdata_from_pointer)(char *, PyObject *);
 
-/* Makes a DevicePtr; NULL with an exception. owned: 1 if the handle is destroyed with it. Steals the references to shape
- * and strides, which may be NULL after a failure. */
+/* Makes a DevicePtr; NULL with an exception. owned: 1 if the handle is destroyed with it. Steals the references to
+ * shape and strides, which may be NULL after a failure. */
 PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned);
 
 /* Returns the object as a Pointer; NULL with TypeError if it is not one. */
@@ -89,7 +89,7 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 
 int add_pointer(PyObject *module);
 
-/* -- arguments.c ------------------------------------------------------------------------------------------------------ */
+/* -- arguments.c --------------------------------------------------------------------------------------------------- */
 enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
 /* One argument, until oa_region_enter has returned. */
 typedef struct {
@@ -102,18 +102,18 @@ typedef struct {
 /* Releases the references and memory of an item. */
 void release_item(Item *item);
 
-/* Fills array from an ndarray; *flags become those of its interface. Returns 1, or 0 if devices can't hold its dtype, or -1
- * with an exception. */
+/* Fills array from an ndarray; *flags become those of its interface. Returns 1, or 0 if devices can't hold its dtype,
+ * or -1 with an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags);
 
-/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), which stands for a Scratch or borrowed
- * memory. Returns 0, or -1 with an exception. */
+/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), which stands for a Scratch or
+ * borrowed memory. Returns 0, or -1 with an exception. */
 int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options);
 
 /* Returns an array's attribute as ndarray itself defines it: a new reference, or NULL with an exception. */
 PyObject *attribute(PyObject *array, PyObject *descriptor);
 
-/* -- lent.c ----------------------------------------------------------------------------------------------------------- */
+/* -- lent.c -------------------------------------------------------------------------------------------------------- */
 /* One argument of an open region. */
 typedef struct Held {
   PyObject *array, *root;     /* strong references: the array, and the array that owns its memory */
@@ -138,14 +138,16 @@ int keep_alive(Held *held, PyObject *array);
 /* Records the interval of the array's bytes. */
 void find_bytes(Held *held, const oa_array *array);
 
-/* Gives the core the owner of an array's memory, and whether it is the sole owner. Returns 0, or -1 with an exception. */
+/* Gives the core the owner of an array's memory, and whether it is the sole owner. Returns 0, or -1 with an
+ * exception. */
 int name_owner(Held *held, oa_array *array);
 
-/* Returns 1 if all bytes of the array belong to one that is lent and that the host could write before. Needs the lock. */
+/* Returns 1 if all bytes of the array belong to one that is lent and that the host could write before. Needs the
+ * lock. */
 int is_lent(const Held *one);
 
-/* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock. Ask
- * for all arguments of an enter before the first one is held. */
+/* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.
+ * Ask for all arguments of an enter before the first one is held. */
 int was_writeable(const Held *held, int flag);
 
 /* Makes the array read-only while it is held. flag: 1 if the host can write it now. Needs the lock. */
@@ -167,7 +169,7 @@ void lent_after_fork(void);
 /* Makes the mutex and the tables. Returns 0, or -1 with an exception. */
 int start_lent(void);
 
-/* -- the others ------------------------------------------------------------------------------------------------------- */
+/* -- the others ---------------------------------------------------------------------------------------------------- */
 extern atomic_int tracing; /* 1: python.entering and python.left are called (trace.c) */
 void trace_after_fork(void);
 
@@ -182,7 +184,7 @@ int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
-/* -- records.c -------------------------------------------------------------------------------------------------------- */
+/* -- records.c ----------------------------------------------------------------------------------------------------- */
 enum {
   RECORD_BACKEND_INFO,
   RECORD_DEVICE_INFO,
@@ -200,7 +202,7 @@ extern const char *const residency_modes[]; /* by oa_residency_mode, then NULL *
 
 int add_records(PyObject *module);
 
-/* -- numbers.c -------------------------------------------------------------------------------------------------------- */
+/* -- numbers.c ----------------------------------------------------------------------------------------------------- */
 /* Adds the tables of dtypes, statuses, kinds of trace events and residency modes, and every constant of the core that
  * Python uses, by its name in C. */
 int add_numbers(PyObject *module);

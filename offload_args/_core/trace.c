@@ -3,18 +3,19 @@
 
 atomic_int tracing;
 
-/* (flags, entering, left): calls the two functions when a region is entered and left, while flags is not 0. */
+/* (listening, flags, entering, left): turns the trace on or off; while it is on, the two functions are called when a
+ * region is entered and left. flags is a sum of oa_trace_flags; 0: the core records no events. */
 static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  int flags;
+  int listening, flags;
   PyObject *entering, *left;
-  if (!PyArg_ParseTuple(arguments, "iOO", &flags, &entering, &left)) return NULL;
-  const int status = oa_trace_set(flags & ~REGIONS_ONLY);
+  if (!PyArg_ParseTuple(arguments, "piOO", &listening, &flags, &entering, &left)) return NULL;
+  const int status = oa_trace_set(flags);
   if (status != OA_OK) return fail(status);
   if (python.entering == NULL) { /* they never change again, as another thread may be calling them */
     python.entering = Py_NewRef(entering);
     python.left = Py_NewRef(left);
   }
-  atomic_store(&tracing, flags != 0);
+  atomic_store(&tracing, listening);
   Py_RETURN_NONE;
 }
 

@@ -22,7 +22,6 @@ from .source import Place, names_as_written
 
 __all__ = ["Listener", "Site", "collector"]
 
-REGIONS_ONLY = 4  # a listener's flag beside the core's: it takes no events, only the ends of regions
 _NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # callers noted of a region
 _LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
@@ -42,7 +41,7 @@ class Site(NamedTuple):
 class Listener(Protocol):
     """A listener takes the events of the whole process."""
 
-    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs, or REGIONS_ONLY
+    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs; 0: the ends of regions only
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
         """Take one event. Runs on any thread, on the traced program's time."""
@@ -89,7 +88,7 @@ class _Collector:
             if not rest[listener]:
                 del rest[listener]
             if not rest:
-                _core.trace_set(0, self._entering, self._left)
+                _core.trace_set(False, 0, self._entering, self._left)
             self.collect()
             self._listeners = rest
             if rest:
@@ -127,7 +126,7 @@ class _Collector:
         flags = 0
         for listener in self._listeners:
             flags |= listener.flags
-        _core.trace_set(flags, self._entering, self._left)
+        _core.trace_set(True, flags, self._entering, self._left)
 
     # Exclusively: it may be asked for by a garbage collection on a thread that is in it already.
     def _collect(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from ..devices import by_number
 from ..display import rate_text, size_text, time_text
-from .collect import REGIONS_ONLY, Site
+from .collect import Site
 
 __all__ = ["Log", "NvtxRanges", "failure", "nvtx_ranges"]
 
@@ -77,7 +77,7 @@ class NvtxRanges:
     Copies and calls have none: a profiler sees the driver's own.
     """
 
-    flags = REGIONS_ONLY
+    flags = 0  # the ends of regions are enough
 
     def __init__(self) -> None:
         self._ranges: dict[int, Any] = {}
