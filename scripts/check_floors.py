@@ -39,19 +39,6 @@ Edge = tuple[str, str]
 
 # TODO: known faults that are about to go, as (user, used). To be empty.
 KNOWN: set[Edge] = {
-    ("backends/cuda.c", "device/device.h"),
-    ("backends/host.c", "device/device.h"),
-    ("backends/sim.c", "device/device.h"),
-    ("base/threads", "device/device"),
-    ("base/trace", "device/device"),
-    ("base/trace", "transfer/transfer"),
-    ("device/device", "backends/cuda"),
-    ("device/device", "backends/host"),
-    ("device/device", "backends/sim"),
-    ("device/device", "device/staging"),
-    ("device/device", "device/stream"),
-    ("region/region", "call/pointer"),
-    ("region/region", "region/residency"),
 }
 
 
