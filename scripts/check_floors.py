@@ -38,8 +38,7 @@ APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "te
 Edge = tuple[str, str]
 
 # TODO: known faults that are about to go, as (user, used). To be empty.
-KNOWN: set[Edge] = {
-}
+KNOWN: set[Edge] = set()
 
 
 def code_of(text: str) -> str:
