@@ -1,4 +1,4 @@
-"""What the extension offers to the package; nothing of it is public."""
+"""Types of the extension module; none of it is public."""
 
 from collections.abc import Callable
 from types import ModuleType, TracebackType
@@ -255,6 +255,7 @@ def device_trim(device: int, /) -> None: ...
 def sim_configure(device: int, capacity: int, fail_after: int, delay_us: int, /) -> None: ...
 def sim_backend_calls(device: int, /) -> int: ...
 def trace_set(
+    listening: bool,
     flags: int,
     entering: Callable[[Region], tuple[int, tuple[bytes, ...]]],
     left: Callable[[int], object],

@@ -107,7 +107,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   return (PyObject *)self;
 }
 
-/* -- functions on pointers -------------------------------------------------------------------------------------------- */
+/* -- functions on pointers ----------------------------------------------------------------------------------------- */
 Pointer *as_pointer(PyObject *object) {
   if (PyObject_TypeCheck(object, pointer_type)) return (Pointer *)object;
   PyErr_SetString(PyExc_TypeError, "offload_args: not a DevicePtr");

@@ -172,8 +172,8 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
   return failed ? -1 : 0;
 }
 
-/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
- * that a signal handler raised meanwhile stays set. */
+/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none,
+ * one that a signal handler raised meanwhile stays set. */
 static void trace_left(Region *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -387,8 +387,8 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held 
 }
 
 /* Enters the region in the core; for want of memory once more, without what garbage holds: regions that were never left
- * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as pinned
- * memory is); nothing is allocated when arrays are first used. -1 with an exception. */
+ * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as
+ * pinned memory is); nothing is allocated when arrays are first used. -1 with an exception. */
 static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
   const int count = (int)self->count;
   int status;
