@@ -696,77 +696,13 @@ def docstring(library: Library, function: Function) -> str:
     return "\n".join(wrapped_lines)
 
 
-def python_function(library: Library, function: Function) -> list[str]:
-    """Writes one Python function."""
-    name = function.name
-    with_handle = library.handle is not None
-    result = function.of("result", "returned")
-    positional = [one for one in function.parameters if one not in result]
-    plain = [one.name for one in positional]
-    shown = [f"{one.name}=None" if one.role == "output" else one.name for one in positional]
-    keywords = [*(["result=None"] if result else []), *(["handle=None"] if with_handle else [])]
-    signature = ", ".join([*shown, *(["*", *keywords] if keywords else [])])
-    arguments = f"({', '.join(plain)}{',' if len(plain) == 1 else ''})"
-    lines = [f"def {name}({signature}):"]
-    doc = docstring(library, function).split("\n")
-    lines += [f'    """{doc[0]}', *(f"    {line}".rstrip() for line in doc[1:]), '    """']
-    if function.of("update", "output"):
-        return [*lines, f'    return _binding.in_out("{name}", {arguments})', "", ""]
-    if with_handle:
-        lines.append("    if handle is not None:")
-        extra = ", result" if result else ""
-        lines.append(f"        return _binding.with_handle(handle, {name}, {arguments}{extra})")
-    if result:
-        lines.append("    if result is not None:")
-        lines.append(f'        return _binding.on_device("{name}", ({", ".join([*plain, "result"])}))')
-        lines.append(f"    value = _new_{result[0].dtype}()")
-    lines.append("    try:")
-    passed: list[str] = []
-    for one in positional:
-        if one.role == "array":
-            passed.append(f"{one.name}._cd")
-        elif one.count > 1:
-            parts = ", ".join(f"{one.name}{number}" for number in range(one.count))
-            lines.append(f"        {parts} = {one.name}")
-            passed.append(f"({parts})")
-        else:
-            passed.append(one.name)
-    passed += ["value"] if result else []
-    lines.append(f"        status = _{name}({', '.join(passed)})")
-    lines.append("    except _WRONG as error:")
-    lines.append(f'        return _binding.explain("{name}", {arguments}, error)')
-    lines += ["    if status:", "        raise_status(status)"]
-    if result:
-        lines.append("    return value[0]")
-    return [*lines, "", ""]
-
-
 def python_module(library: Library) -> str:
     """Returns <library>.py."""
-    name = library.name
-    dtypes = sorted({one.dtype for f in library.functions for one in f.of("result", "returned")})
     lines = [f'"""Calls {library.title} on lent arrays: one function each, arguments in the vendor\'s order.', ""]
     lines += [*textwrap.wrap(made_from(library), 104), '"""', ""]
-    lines += ["from functools import partial", ""]
-    lines += [
-        "from ._explain import Binding",
-        f"from ._{name} import ffi, lib",
-        "from .errors import raise_status",
-        "",
-    ]
+    lines += ["from ._routines import serve as _serve", ""]
     lines += [f"{constant} = {value}" for constant, value in library.constants.items()] + [""]
-    lines += ["_RECORDS = {", *(f'    "{one.name}": "{record(one)}",' for one in library.functions), "}"]
-    lines += [f'_binding = Binding("{name}", ffi, lib, _RECORDS)']
-    lines += ["_WRONG = (AttributeError, TypeError, OverflowError, ValueError)"]
-    lines += [f'_new_{dtype} = partial(ffi.new, ffi.typeof("{C_VALUE[dtype]} *"))' for dtype in dtypes]
-    # All at import: that takes less than 1 µs each, and cffi (2.1.1) aborts in a function with a complex argument
-    # unless the first function of the module that has one was looked up before.
-    called = [one.name for one in library.functions if not one.of("update", "output")]
-    lines += [f"_{one} = lib.oa_{name}_{one}" for one in called]
-    lines += ["", ""]
-    for function in library.functions:
-        lines += python_function(library, function)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, "__getattr__, __dir__, __all__ = _serve(__name__, globals())", ""])
 
 
 def _annotation(one: Parameter, on_device: bool | None = None) -> str:
@@ -838,6 +774,8 @@ def emit(libraries: list[Library], out: Path) -> None:
         (out / "include" / f"offload_args_{library.name}.h").write_text(header(library))
         (out / f"{library.name}.py").write_text(python_module(library))
         (out / f"{library.name}.pyi").write_text(python_stub(library))
+    from . import bridge
+    (out / "shims" / "bridge.c").write_text(bridge.rows(libraries))
     (out / "_table.py").write_text(python_table(libraries))
     cffi_sources(libraries, out)
 

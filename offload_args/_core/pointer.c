@@ -70,6 +70,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   }
   self->handle = handle;
   self->owned = owned;
+  self->dtype = dtype;
   self->shape = shape;
   self->strides = strides;
   self->cd = cdata_from_pointer((char *)handle, ctype);
