@@ -63,9 +63,10 @@ int read_integers(PyObject *tuple, int64_t *values);
 typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
-  _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned;            /* 1: a view, whose slot goes with this object */
-  int dtype;            /* oa_dtype; code is the same as an object */
+  _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
+  int owned;                    /* 1: a view, whose slot goes with this object */
+  int dtype;                    /* oa_dtype; code is the same as an object */
+  _Atomic(PyObject *) geometry; /* made when it is first asked for */
 } Pointer;
 
 extern PyTypeObject *pointer_type;
