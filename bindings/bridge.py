@@ -1,4 +1,4 @@
-"""Writes rows of routines that call the shims: what function.c is tried with until the rows have bodies of their own."""
+"""Writes the rows of routines. Each calls its shims, until the rows have bodies of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .roles import Function, Library, Parameter
 
 
 def signature(library: Library, function: Function) -> str:
+    """Returns the parameters of a builtin as Python writes them."""
     result = function.of("result", "returned")
     positional = [one for one in function.parameters if one not in result]
     shown = [f"{one.name}=None" if one.role == "output" else one.name for one in positional]
@@ -18,6 +19,7 @@ def signature(library: Library, function: Function) -> str:
 
 
 def argument(one: Parameter, index: int, device: bool) -> str:
+    """Writes the argument of a shim that a value is."""
     value = f"values[{index}]"
     kind = emit.C_VALUE.get(one.dtype, "")
     if one.role == "enum":
@@ -34,6 +36,7 @@ def argument(one: Parameter, index: int, device: bool) -> str:
 
 
 def rows(libraries: Iterable[Library]) -> str:
+    """Returns shims/bridge.c: a row for each routine of each library, and the two functions that find one."""
     lines = ['#include "offload_args.h"', '#include "offload_args/routine.h"', '#include "base/error.h"']
     lines += ["#include <string.h>"]
     lines += [f'#include "offload_args_{one.name}.h"' for one in libraries]
@@ -41,7 +44,8 @@ def rows(libraries: Iterable[Library]) -> str:
         made = []
         for function in library.functions:
             forms = [True, False] if function.has_device_form else [False]
-            lines.append(f"static int run_{library.name}_{function.name}(const oa_routine *r, oa_value *values, int device) {{")
+            name = f"{library.name}_{function.name}"
+            lines.append(f"static int run_{name}(const oa_routine *r, oa_value *values, int device) {{")
             lines.append("  (void)r; (void)device;")
             for device in forms:
                 passed = ", ".join(argument(one, i, device) for i, one in enumerate(function.parameters))
@@ -50,19 +54,23 @@ def rows(libraries: Iterable[Library]) -> str:
             lines.append("}")
             doc = f"{function.name}({signature(library, function)})\n--\n\n{emit.docstring(library, function)}"
             made.append(
-                f'  {{"{library.name}.{function.name}", "{emit.record(function)}", {json.dumps(doc)}, NULL, '
-                f"run_{library.name}_{function.name}, NULL, NULL, {{-1, -1}}, {len(function.parameters)}, {len(forms) - 1}}},"
+                f'  {{.function = "{library.name}.{function.name}", .record = "{emit.record(function)}", '
+                f".doc = {json.dumps(doc)}, .run = run_{library.name}_{function.name}, "
+                f".count = {len(function.parameters)}, .has_device_form = {len(forms) - 1}}},"
             )
         lines += [f"static const oa_routine {library.name}_rows[] = {{", *made, "};"]
     lines += ["int oa_library_routines(const char *library, const oa_routine **routines, int *count) {"]
     for one in libraries:
-        lines += [f'  if (strcmp(library, "{one.name}") == 0) return *routines = {one.name}_rows, *count = {len(one.functions)}, OA_OK;']
+        lines.append(f'  if (strcmp(library, "{one.name}") == 0)')
+        lines.append(f"    return *routines = {one.name}_rows, *count = {len(one.functions)}, OA_OK;")
     lines += ['  return oa_fail(OA_ERROR_ARGUMENT, "no library %s", library);', "}"]
-    lines += ["""const oa_routine *oa_routine_find(const char *library, const char *name) {
+    lines += [
+        """const oa_routine *oa_routine_find(const char *library, const char *name) {
   const oa_routine *rows;
   int count;
   if (oa_library_routines(library, &rows, &count)) return NULL;
   for (int i = 0; i < count; i++) if (strcmp(strchr(rows[i].function, '.') + 1, name) == 0) return &rows[i];
   return NULL;
-}"""]
+}"""
+    ]
     return "\n".join(lines) + "\n"

@@ -1,11 +1,12 @@
 """Writes what the build compiles and installs: C shims, their header, cffi sources, Python functions and their stubs.
 
-A generated Python module holds, for each function, a *record* that offload_args/_explain.py parses when an argument is
-wrong or a scalar is on the device: tokens `kind:name[:dtype[:count]]` in the order of the C parameters, which is that
-of the Python ones. Kinds: `enum`, `size` (ld and increments too), `in` `out` `inout` (device arrays), `scalar` (a
-number by value; with a count a sequence), `result` (last; a host pointer in C, the `result=` keyword in Python),
-`update` and `output` (host in-out and out scalars). Beside `oa_<library>_<name>` there is `oa_<library>_<name>_device`
-exactly when the record has a scalar, result, update or output: it takes all of those as device pointers.
+Each function has a *record*, which the extension reads when it makes the builtin of that function, and
+offload_args/_explain.py when an argument is wrong: tokens `kind:name[:dtype[:count]]` in the order of the C parameters,
+which is that of the Python ones. Kinds: `enum`, `size` (ld and increments too), `in` `out` `inout` (device arrays),
+`scalar` (a number by value; with a count a sequence), `result` (last; a host pointer in C, the `result=` keyword in
+Python), `update` and `output` (host in-out and out scalars). Beside `oa_<library>_<name>` there is
+`oa_<library>_<name>_device` exactly when the record has a scalar, result, update or output: it takes all of those as
+device pointers.
 """
 
 from __future__ import annotations
@@ -583,25 +584,17 @@ def header(library: Library) -> str:
 # -- cffi --
 
 
-def cffi_sources(libraries: Iterable[Library], out: Path) -> None:
-    """Writes _native.c and one _<library>.c each, for cp311-abi3."""
+def cffi_source(out: Path) -> None:
+    """Writes _native.c, cffi's module of the core, for cp311-abi3."""
     from cffi import FFI  # the build's own dependency; not needed to check
 
     core = FFI()
     core.cdef(core_declarations())
     core.set_source("offload_args._native", '#include "offload_args/testing.h"', py_limited_api=True)
-    modules = [(core, out / "_native.c")]
-    for library in libraries:
-        own = FFI()
-        own.include(core)
-        own.cdef("\n".join(prototypes(library)))
-        source = f'#include "offload_args_{library.name}.h"'
-        own.set_source(f"offload_args._{library.name}", source, py_limited_api=True)
-        modules.append((own, out / f"_{library.name}.c"))
-    for ffi, path in modules:
-        path.unlink(missing_ok=True)
-        with contextlib.redirect_stdout(io.StringIO()):
-            ffi.emit_c_code(str(path))
+    path = out / "_native.c"
+    path.unlink(missing_ok=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        core.emit_c_code(str(path))
 
 
 # -- Python --
@@ -775,10 +768,11 @@ def emit(libraries: list[Library], out: Path) -> None:
         (out / "include" / f"offload_args_{library.name}.h").write_text(header(library))
         (out / f"{library.name}.py").write_text(python_module(library))
         (out / f"{library.name}.pyi").write_text(python_stub(library))
-    from . import bridge
-    (out / "shims" / "bridge.c").write_text(bridge.rows(libraries))
+    from .bridge import rows  # it imports this module
+
+    (out / "shims" / "bridge.c").write_text(rows(libraries))
     (out / "_table.py").write_text(python_table(libraries))
-    cffi_sources(libraries, out)
+    cffi_source(out)
 
 
 def report(libraries: Iterable[Library]) -> str:
