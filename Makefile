@@ -27,6 +27,9 @@ lint: $(VENV)/dev
 	$(BIN)/codespell
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_floors.py
+	$(BIN)/python scripts/check_paths.py
+	$(BIN)/python scripts/draw_architecture.py --check
+	$(BIN)/pre-commit validate-config
 	$(BIN)/python -m bindings --check
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
@@ -40,6 +43,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/python scripts/draw_architecture.py
 
 # The C tests, once for each set of sanitizers.
 ctest: $(VENV)/dev

@@ -1,4 +1,7 @@
-"""What a call costs over the bare call: python benchmarks/call_cost.py [--json FILE]. See README.md beside it."""
+"""Measure the cost of a call over the bare call: python benchmarks/call_cost.py [--json FILE] [--rounds N].
+
+See README.md beside it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The same work by offload_args and by others, in one run: python benchmarks/compare.py [--out DIR].
+"""Compare the same work by offload_args and by other packages, in one run: python benchmarks/compare.py [--out DIR].
 
-See README.md beside it. What is not importable here is left out, what fails says so in the table, and the rest goes on.
+See README.md beside it. Packages that can't be imported are left out; failures are reported in the table.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def said(error: BaseException) -> str:
 def quiet() -> None:
     """Wait, a second at most, until no thread of this process computes.
 
-    Those of BLAS libraries spin for a tenth of a second when their work is done, on the cores that whoever is next
-    would have. A thread's time is counted by ticks of 4 ms.
+    Threads of BLAS libraries spin for a tenth of a second when their work is done, on cores that the next run needs. A
+    thread's time is counted by ticks of 4 ms.
     """
     for _ in range(100):
         before = time.process_time()
@@ -561,7 +561,7 @@ class Comparison:
                 divisor, column, other = length[None, None], dy[:, None], dx[:, None]
                 for _ in range(steps):  # an even number: the last result is in y
                     blas.gemv(1.0, dA, dx, 0.0, dy)
-                    blas.nrm2(dy, result=length)  # stays on the device: nobody waits for it
+                    blas.nrm2(dy, result=length)  # stays on the device, without a wait
                     blas.trsm(1.0, divisor, column, side="R")  # dy /= length
                     dx, dy, column, other = dy, dx, other, column
 

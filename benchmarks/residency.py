@@ -1,8 +1,8 @@
-"""What residency gains and costs: python benchmarks/residency.py [--device NAME] [--size N] [--steps N].
+"""Measure what residency gains and costs: python benchmarks/residency.py [--device NAME] [--size N] [--steps N].
 
 Each line is one pattern of use, the same work under OFFLOAD_ARGS_RESIDENCY off, explicit (with resident=True) and auto:
-milliseconds a step, the host's own writes included; MiB sent a step; armed pages written a step, which is what it costs
-(1.3 microseconds each). `hoisted` has a region around the loop by hand.
+milliseconds a step, the host's own writes included; MiB sent a step; armed pages written a step, at a cost of about
+1.3 microseconds each. `hoisted` has a region around the loop by hand.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
  *
  *   transfer copies        one array up and down, by size: the engine, plain cudaMemcpy, and pinned memory
  *   transfer sgemv         y = A x with all three arrays moved, by n: this library and plain C
- *   transfer ways SIZE...  one size by each way of the engine: packed, and in chunks of several sizes on several threads
- *   transfer in-place      sgemv and sgemm on operands that are copied to the device, and on pinned memory as it is, by n
+ *   transfer ways SIZE...  one size by each way of the engine: packed, in chunks of several sizes, on several threads
+ *   transfer in-place      sgemv and sgemm on operands copied to the device, and in pinned memory of the host, by n
  *
  * Built against the core's objects, since it reaches for the engine beneath the regions:
  *   cmake -B build/c -DOA_TESTS=ON && cmake --build build/c --target core_archive
- *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a -lcudart -lcublas
- *     -lpthread -ldl -lm */
+ *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a \
+ *     -lcudart -lcublas -lpthread -ldl -lm */
 #include "transfer/transfer.h"
 #include "base/threads.h"
 #include "device/staging.h"

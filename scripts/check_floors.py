@@ -44,7 +44,6 @@ KNOWN: set[Edge] = {
     ("backends/sim.c", "device/device.h"),
     ("base/threads", "device/device"),
     ("base/trace", "device/device"),
-    ("base/trace", "library/library"),
     ("base/trace", "transfer/transfer"),
     ("device/device", "backends/cuda"),
     ("device/device", "backends/host"),

@@ -39,7 +39,7 @@ struct oa_routine {
   /* For bodies, which several routines share. */
   void (*call)(void *symbol, oa_value *values,
                int ilp64);     /* makes the vendor's call, of libraries that run on the CPU */
-  const char *dtypes; /* of each value; OA_ANY of enums and sizes */
+  const unsigned char *dtypes; /* of each value; OA_ANY of enums and sizes */
   int16_t symbols[2];          /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
   unsigned char count;         /* of values */
   unsigned char has_device_form;
