@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import json
 import re
 import textwrap
 from collections.abc import Iterable
@@ -509,13 +510,60 @@ def quoted(text: str | None) -> str:
     return f'"{text}"' if text else "NULL"
 
 
+def python_signature(library: Library, function: Function) -> str:
+    """Returns the parameters of a builtin as Python writes them."""
+    result = function.of("result", "returned")
+    positional = [one for one in function.parameters if one not in result]
+    shown = [f"{one.name}=None" if one.role == "output" else one.name for one in positional]
+    keywords = [*(["result=None"] if result else []), *(["handle=None"] if library.handle else [])]
+    return ", ".join([*shown, *(["*", *keywords] if keywords else [])])
+
+
+def shim_argument(one: Parameter, index: int, device: bool) -> str:
+    """Writes the argument of a shim that a value is."""
+    value = f"values[{index}]"
+    kind = C_VALUE.get(one.dtype, "")
+    if one.role == "enum":
+        return f"(int){value}.integer"
+    if one.role in ("size", "ld", "inc"):
+        return f"{value}.integer"
+    if one.role == "array" or device or one.count > 1:
+        return f"(void *){value}.pointer"
+    if one.role == "scalar":
+        return f"*({kind} *){value}.bytes"
+    return f"({kind} *){value}.bytes"
+
+
+def rows(library: Library) -> list[str]:
+    """Returns the lines of a library's routines: rows of data, each of which calls its shims."""
+    lines = []
+    made = []
+    for function in library.functions:
+        forms = [True, False] if function.has_device_form else [False]
+        name = f"routine_{function.name}"
+        lines.append(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        lines.append("  (void)routine;" if len(forms) > 1 else "  (void)routine, (void)device;")
+        for device in forms:
+            passed = ", ".join(shim_argument(one, i, device) for i, one in enumerate(function.parameters))
+            shim = f"oa_{library.name}_{function.name}{'_device' if device else ''}"
+            lines += wrapped(f"  {'if (device) ' if device else ''}return {shim}({passed});")
+        lines.append("}")
+        doc = f"{function.name}({python_signature(library, function)})\n--\n\n{docstring(library, function)}"
+        made.append(f'  {{.function = "{library.name}.{function.name}", .record = "{record(function)}",')
+        made.append(f"   .doc = {json.dumps(doc)},")
+        made.append(f"   .library = &oa_library_{library.name}, .run = {name},")
+        made.append(f"   .count = {len(function.parameters)}, .has_device_form = {len(forms) - 1}}},")
+    return [*lines, f"const oa_routine oa_routines_{library.name}[] = {{", *made, "};", ""]
+
+
 def shims(library: Library) -> str:
     """Returns shims/<library>.c."""
     names = symbols_of(library)
     index = {name: position for position, name in enumerate(names)}
     label = f"oa_library_{library.name}"
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
-    lines += ['#include "library/library.h"', '#include "offload_args/shim.h"', "", "#include <stdarg.h>", "#include <string.h>", ""]
+    lines += ['#include "library/library.h"', '#include "offload_args/routine.h"', '#include "offload_args/shim.h"', ""]
+    lines += ["#include <stdarg.h>", "#include <string.h>", ""]
     lines += ["static const char *const symbols[] = {", *(f'    "{name}",' for name in names), "};"]
     lines += [f"static void *addresses[{len(names)}];", "static oa_library_state state;", ""]
     lines += ["static const oa_code_name codes[] = {"]
@@ -536,6 +584,8 @@ def shims(library: Library) -> str:
         "version_kind": f"OA_VERSION_{(gives or 'none').upper()}",
         "symbols": "symbols",
         "symbol_count": str(len(names)),
+        "routines": f"oa_routines_{library.name}",
+        "routine_count": str(len(library.functions)),
         "code_names": "codes",
         "success": str(library.success),
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
@@ -544,7 +594,8 @@ def shims(library: Library) -> str:
         "addresses": "addresses",
         "state": "&state",
     }
-    lines += ["", f"extern const oa_library {label};", f"const oa_library {label} = {{"]
+    lines += ["", f"extern const oa_routine oa_routines_{library.name}[];"]
+    lines += [f"extern const oa_library {label};", f"const oa_library {label} = {{"]
     lines += [*(f"    .{key} = {value}," for key, value in fields.items()), "};", PRELUDE.replace("NAME", library.name)]
     for function in library.functions:
         forms = [False, True] if function.has_device_form else [False]
@@ -553,7 +604,7 @@ def shims(library: Library) -> str:
         for device in forms:
             shim = Shim(library, function, index, device)
             lines += shim.direct() if handle else shim.deferred()
-    return "\n".join(lines)
+    return "\n".join([*lines, *rows(library)])
 
 
 def libraries_file(libraries: Iterable[Library]) -> str:
@@ -780,9 +831,6 @@ def emit(libraries: list[Library], out: Path) -> None:
         (out / "include" / f"offload_args_{library.name}.h").write_text(header(library))
         (out / f"{library.name}.py").write_text(python_module(library))
         (out / f"{library.name}.pyi").write_text(python_stub(library))
-    from .bridge import rows  # it imports this module
-
-    (out / "shims" / "bridge.c").write_text(rows(libraries))
     (out / "_table.py").write_text(python_table(libraries))
     cffi_source(out)
 

@@ -66,13 +66,13 @@ static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const i
     by_columns = leading_dimension(m, n, strides[0], strides[1], itemsize);
     by_rows = leading_dimension(n, m, strides[1], strides[0], itemsize);
   }
-  return Py_BuildValue("(OLLLL)", key, (long long)m, (long long)n, (long long)by_columns, (long long)by_rows);
+  return Py_BuildValue("(Onnnn)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
 }
 
 /* (key, size, increment): None for an increment that is no whole number of elements. */
 static PyObject *geometry_of_vector(PyObject *key, int64_t size, int64_t stride, int64_t itemsize) {
-  if (stride % itemsize != 0) return Py_BuildValue("(OLO)", key, (long long)size, Py_None);
-  return Py_BuildValue("(OLL)", key, (long long)size, size > 1 ? (long long)(stride / itemsize) : 1LL);
+  if (stride % itemsize != 0) return Py_BuildValue("(OnO)", key, (Py_ssize_t)size, Py_None);
+  return Py_BuildValue("(Onn)", key, (Py_ssize_t)size, size > 1 ? (Py_ssize_t)(stride / itemsize) : 1);
 }
 
 /* What portable BLAS asks of an operand, as one attribute: a key, the tuple (device, dtype), which is the same object for
