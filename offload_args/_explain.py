@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+from .dtypes import C_NAMES, DTYPE_NAMES
 from .errors import (
     ArgumentTypeError,
     DTypeError,
@@ -19,15 +20,14 @@ from .errors import (
     HostPointerError,
     SizeOverflowError,
 )
-from .libraries import ABBREVIATIONS
-from .pointers import DTYPE_NAMES, DevicePtr
+from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["explain", "handle_address", "misfit"]
 
-_DTYPE_OF: Final = {short: name for name, short in ABBREVIATIONS.items()}
+_DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
 class _Token(NamedTuple):

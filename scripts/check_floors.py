@@ -50,7 +50,6 @@ KNOWN: set[Edge] = {
     ("device/device", "backends/sim"),
     ("device/device", "device/staging"),
     ("device/device", "device/stream"),
-    ("offload_args.regions", "offload_args.tracing"),
     ("region/region", "call/pointer"),
     ("region/region", "region/residency"),
 }

@@ -192,10 +192,10 @@ int oa_device_open(const char *name, int *number) {
   return status;
 }
 
+/* The core is not started: programs may fork after this. */
 int oa_backend_get_info(int number, oa_backend_info *info) {
   oa_backend_info now;
-  int status = oa_core_start();
-  if (!status) status = oa_sized_check("oa_backend_get_info", "info", info, OA_FIRST_BACKEND_INFO, sizeof now);
+  int status = oa_sized_check("oa_backend_get_info", "info", info, OA_FIRST_BACKEND_INFO, sizeof now);
   if (status) return status;
   if (number < 0 || number >= BACKEND_COUNT)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_backend_get_info: number needs to be from 0 to %d, got %d", BACKEND_COUNT - 1,

@@ -2,12 +2,10 @@
 #include "module.h"
 
 PyTypeObject *pointer_type;
-PyObject *(*cdata_from_pointer)(char *, PyObject *);
 
 static PyObject *name_as_array;
 
 static PyMemberDef pointer_members[] = {
-    {"_cd", T_OBJECT_EX, offsetof(Pointer, cd), READONLY, NULL},
     {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
     {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
     {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
@@ -23,7 +21,6 @@ static void pointer_dealloc(PyObject *object) {
     if (self->owned) oa_pointer_release(self->handle); /* stale after its region: nothing to do then */
     if (keep != NULL) oa_export_release(keep);
   }
-  Py_XDECREF(self->cd);
   Py_XDECREF(self->shape);
   Py_XDECREF(self->strides);
   Py_XDECREF(self->code);
@@ -130,9 +127,7 @@ static PyType_Spec pointer_spec = {
 PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned) {
   PyTypeObject *type = (PyTypeObject *)python.pointer;
   Pointer *self = NULL;
-  PyObject *ctype = PyTuple_GetItem(python.ctypes, dtype);
-  if (shape != NULL && strides != NULL && ctype != NULL)
-    self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (shape != NULL && strides != NULL) self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self == NULL) {
     Py_XDECREF(shape);
     Py_XDECREF(strides);
@@ -144,10 +139,9 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   self->dtype = dtype;
   self->shape = shape;
   self->strides = strides;
-  self->cd = cdata_from_pointer((char *)handle, ctype);
   self->code = PyLong_FromLong(dtype);
   self->device = PyLong_FromLong(device);
-  if (self->cd == NULL || self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  if (self->code == NULL || self->device == NULL) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -180,6 +174,12 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
                      Py_NewRef(strides), 1);
 }
 
+/* (pointer) -> its handle, an `oa_f32 *` and the like, as an int */
+static PyObject *handle(PyObject *Py_UNUSED(module), PyObject *object) {
+  const Pointer *pointer = as_pointer(object);
+  return pointer == NULL ? NULL : PyLong_FromVoidPtr(pointer->handle);
+}
+
 static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
@@ -187,16 +187,12 @@ static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
   return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
 }
 
-/* (pointer) -> (readable, writable, borrowed, escaped, nbytes, scratch, valid, written) */
 static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
   if (pointer == NULL) return NULL;
   int status = oa_pointer_query(pointer->handle, &info);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("NNNNLNNN", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
-                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes,
-                       PyBool_FromLong(info.scratch), PyBool_FromLong(info.valid), PyBool_FromLong(info.written));
+  return status == OA_OK ? record_new(RECORD_POINTER_INFO, &info) : fail(status);
 }
 
 static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
@@ -310,6 +306,7 @@ static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) 
 
 static PyMethodDef pointer_functions[] = {
     {"view", view, METH_VARARGS, NULL},
+    {"handle", handle, METH_O, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
     {"address", address, METH_O, NULL},
