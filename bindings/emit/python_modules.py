@@ -5,79 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from ..parameters import C_NUMBER, Array
-from ..roles import Function, Library
+from ..roles import Library
 from .c_text import made_from
-from .docs import docstring, record, signature
-
-
-def python_function(library: Library, function: Function) -> list[str]:
-    """Writes one Python function."""
-    name = function.name
-    result = function.result
-    positional = [one for one in function.parameters if one is not result]
-    plain = [one.name for one in positional]
-    arguments = f"({', '.join(plain)}{',' if len(plain) == 1 else ''})"
-    lines = [f"def {name}({signature(library, function)}):"]
-    doc = docstring(library, function).split("\n")
-    lines += [f'    """{doc[0]}', *(f"    {line}".rstrip() for line in doc[1:]), '    """']
-    if function.of("update", "output"):
-        return [*lines, f'    return _binding.in_out("{name}", {arguments})', "", ""]
-    if library.handle:
-        lines.append("    if handle is not None:")
-        extra = ", result" if result else ""
-        lines.append(f"        return _binding.with_handle(handle, {name}, {arguments}{extra})")
-    if result:
-        lines.append("    if result is not None:")
-        lines.append(f'        return _binding.on_device("{name}", ({", ".join([*plain, "result"])}))')
-        lines.append(f"    value = _new_{result.dtype}()")
-    lines.append("    try:")
-    passed: list[str] = []
-    for one in positional:
-        if isinstance(one, Array):
-            passed.append(f"{one.name}._cd")
-        elif one.count > 1:
-            parts = ", ".join(f"{one.name}{number}" for number in range(one.count))
-            lines.append(f"        {parts} = {one.name}")
-            passed.append(f"({parts})")
-        else:
-            passed.append(one.name)
-    passed += ["value"] if result else []
-    lines.append(f"        status = _{name}({', '.join(passed)})")
-    lines.append("    except _WRONG as error:")
-    lines.append(f'        return _binding.explain("{name}", {arguments}, error)')
-    lines += ["    if status:", "        raise_status(status)"]
-    if result:
-        lines.append("    return value[0]")
-    return [*lines, "", ""]
 
 
 def python_module(library: Library) -> str:
     """Returns <library>.py."""
-    name = library.name
-    dtypes = sorted({one.result.dtype for one in library.functions if one.result})
     lines = [f'"""Calls {library.title} on lent arrays: one function each, arguments in the vendor\'s order.', ""]
     lines += [*textwrap.wrap(made_from(library), 104), '"""', ""]
-    lines += ["from functools import partial", ""]
-    lines += [
-        "from ._explain import Binding",
-        f"from ._{name} import ffi, lib",
-        "from .errors import raise_status",
-        "",
-    ]
+    lines += ["from ._routines import serve as _serve", ""]
     lines += [f"{constant} = {value}" for constant, value in library.constants.items()] + [""]
-    lines += ["_RECORDS = {", *(f'    "{one.name}": "{record(one)}",' for one in library.functions), "}"]
-    lines += [f'_binding = Binding("{name}", ffi, lib, _RECORDS)']
-    lines += ["_WRONG = (AttributeError, TypeError, OverflowError, ValueError)"]
-    lines += [f'_new_{dtype} = partial(ffi.new, ffi.typeof("{C_NUMBER[dtype]} *"))' for dtype in dtypes]
-    # All at import: that takes less than 1 µs each, and cffi (2.1.1) aborts in a function with a complex argument
-    # unless the first function of the module that has one was looked up before.
-    called = [one.name for one in library.functions if not one.of("update", "output")]
-    lines += [f"_{one} = lib.oa_{name}_{one}" for one in called]
-    lines += ["", ""]
-    for function in library.functions:
-        lines += python_function(library, function)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, "__getattr__, __dir__, __all__ = _serve(__name__, globals())", ""])
 
 
 def python_table(libraries: Iterable[Library]) -> str:

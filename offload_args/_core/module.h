@@ -65,8 +65,10 @@ int read_integers(PyObject *tuple, int64_t *values);
 typedef struct {
   PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
   oa_any *handle;
-  _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned;            /* 1: a view, whose slot goes with this object */
+  _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
+  int owned;                    /* 1: a view, whose slot goes with this object */
+  int dtype;                    /* oa_dtype; code is the same as an object */
+  _Atomic(PyObject *) geometry; /* made when it is first asked for */
 } Pointer;
 
 extern PyTypeObject *pointer_type;
@@ -166,6 +168,7 @@ void trace_after_fork(void);
 /* What the core calls when a library is first needed: an oa_library_loader (library.c). */
 int load_library(const char *name, char *text, size_t size);
 
+int add_function(PyObject *module);
 int add_region(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
