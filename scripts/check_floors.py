@@ -37,22 +37,8 @@ APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "te
 
 Edge = tuple[str, str]
 
-# TODO: known faults that are about to go, as (user, used). To be empty.
-KNOWN: set[Edge] = {
-    ("backends/cuda.c", "device/device.h"),
-    ("backends/host.c", "device/device.h"),
-    ("backends/sim.c", "device/device.h"),
-    ("base/threads", "device/device"),
-    ("base/trace", "device/device"),
-    ("base/trace", "transfer/transfer"),
-    ("device/device", "backends/cuda"),
-    ("device/device", "backends/host"),
-    ("device/device", "backends/sim"),
-    ("device/device", "device/staging"),
-    ("device/device", "device/stream"),
-    ("region/region", "call/pointer"),
-    ("region/region", "region/residency"),
-}
+# Known faults that are about to go, as (user, used). To be empty.
+KNOWN: set[Edge] = set()
 
 
 def code_of(text: str) -> str:

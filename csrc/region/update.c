@@ -1,9 +1,10 @@
 /* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
 #include "base/trace.h"
+#include "device/memory.h"
 #include "region/array.h"
-#include "region/change.h"
 #include "region/leave.h"
 #include "region/residency.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,10 +190,10 @@ static int plan_part(plan *p, const oa_mapping *mapping, const oa_part *part) {
   } else {
     oa_pieces pieces;
     oa_lines piece;
-    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, oa_itemsize(e->array->dtype));
-    if (pieces.count > MOST_PIECES) return fail_unnamed(p, part);
-    while (!status && oa_pieces_next(&pieces, &piece)) {
-      piece.start += (int64_t)((uintptr_t)e->array->data - mapping->at.low);
+    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, NULL, oa_itemsize(e->array->dtype));
+    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, part);
+    while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
+      piece.start += (int64_t)(e->low - mapping->at.low);
       status = add_common(p, mapping, part, piece);
     }
   }
@@ -255,11 +256,11 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   void *native = stream->native;
   int status = OA_OK;
-  if (escaped) status = oa_trace_synchronize_device(device, mapping->serial, "whoever has an array's address");
+  if (escaped) status = oa_device_wait(device, mapping->serial, "whoever has an array's address");
   if (status) return status;
   int64_t begun = p->from ? oa_trace_begin() : oa_trace_begin_up(moves, h->count);
   if (begun && order) {
-    status = oa_trace_synchronize(device, native, mapping->serial, "calls, before an update");
+    status = oa_device_wait_stream(device, native, mapping->serial, "calls, before an update");
     begun = oa_trace_now();
   }
   if (!status)
