@@ -273,7 +273,7 @@ static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, co
   }
   for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
   if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
-    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+    if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);

@@ -297,7 +297,7 @@ static bool is_small(const oa_state *region, const oa_entrant *e) {
 /* Device memory for the region: what was kept for another time, else an allocation on its stream. Without the lock. */
 static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
-  const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
+  const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
   if (!reused || *zeros) region->allocated = true;
   return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
 }
@@ -409,7 +409,7 @@ static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
 
 static int enter_locked(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
                         int count, oa_state *region) {
-  int status = oa_stream_borrow(device, &region->stream);
+  int status = oa_stream_take(device, &region->stream);
   if (status) return status;
   region->calls = region->stream;
   if (options->has_stream) {
@@ -432,7 +432,7 @@ static int enter_locked(oa_device *device, const oa_region_options *options, oa_
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region, entrants, count, options->once);
+  status = allocate_mappings(region, entrants, count, options->single_use);
   const int noted = note_allocations(region);
   return status ? status : noted;
 }
