@@ -98,8 +98,8 @@ static int read_module(const char *name, const Attribute *attributes) {
 /* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options): struct
  * python says what each is. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"pointer",        "declared", "errors", "resolve",      "refuse", "is_array", "load",
-                          "default_device", "region",   "device", "read_options", NULL};
+  static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
+                          "load",    "default_device", "region", "device",  "read_options", NULL};
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};
@@ -108,8 +108,8 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
       {"RegionError", &python.region_error},           {"PerformanceWarning", &python.packed_warning},
       {"UnwrittenWarning", &python.unwritten_warning}, {NULL, NULL}};
   PyObject *declared, *errors;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type, &declared,
-                                   &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
+                                   &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
                                    &python.default_device, &python.region, &python.device, &python.read_options) ||
       read_module("numpy", (Attribute[]){{"ndarray", &python.ndarray}, {NULL, NULL}}) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
