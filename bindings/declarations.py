@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 INCLUDE = Path(__file__).parents[1] / "csrc" / "include"
-HEADER = INCLUDE / "offload_args.h"
-PARTS = INCLUDE / "offload_args"
+HEADERS = INCLUDE / "offload_args"
 # An #include of a .def file between the definition of its macro and the end of that.
 _LIST = re.compile(
     r'^#define (?P<macro>\w+)\((?P<names>[^)]*)\) (?P<body>.*)\n#include "(?P<file>[^"]+\.def)"\n#undef (?P=macro)\n',
@@ -17,7 +16,7 @@ _LIST = re.compile(
 
 def entries(name: str) -> list[tuple[str, ...]]:
     """Returns the arguments of each entry of a .def file, texts without their quotes: `entries("dtypes")`."""
-    found = re.findall(r"^OA_\w+\(([^)]*)\)", (PARTS / f"{name}.def").read_text(), re.MULTILINE)
+    found = re.findall(r"^OA_\w+\(([^)]*)\)", (HEADERS / f"{name}.def").read_text(), re.MULTILINE)
     return [tuple(one.strip().strip("\"'") for one in entry.split(",")) for entry in found]
 
 
@@ -34,6 +33,7 @@ def _expanded(match: re.Match[str]) -> str:
 
 
 def core_declarations() -> str:
-    """Returns the lines of the core's header between its two marks, with the lists of .def files written out."""
-    text = HEADER.read_text().split("/* [cffi begin] */")[1].split("/* [cffi end] */")[0]
-    return _LIST.sub(_expanded, text)
+    """Returns the lines of core.h and testing.h between their two marks, with the lists of .def files written out."""
+    texts = [(HEADERS / name).read_text() for name in ("core.h", "testing.h")]
+    marked = [text.split("/* [cffi begin] */")[1].split("/* [cffi end] */")[0] for text in texts]
+    return _LIST.sub(_expanded, "".join(marked))

@@ -14,7 +14,7 @@ folder = Path(package.__file__).parent
 assert folder.parent.name == "site-packages", folder
 assert package.__version__ == importlib.metadata.version("offload-args")
 assert (folder / "py.typed").is_file()
-assert (folder / "include" / "offload_args.h").is_file()
+assert (folder / "include" / "offload_args.h").is_file() and (folder / "include" / "offload_args" / "core.h").is_file()
 assert (folder / "include" / "offload_args_cublas.h").is_file()
 assert not list(folder.glob("*.c"))
 

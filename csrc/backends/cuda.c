@@ -584,7 +584,8 @@ static int cuda_synchronize(oa_device *device) { CALL(device, driver.cuCtxSynchr
 
 const oa_backend oa_backend_cuda = {
     .name = "cuda",
-    .flags = OA_PINNED_IN_PLACE,
+    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
+    .dlpack_type = 2,
     .count = cuda_count,
     .open = cuda_open,
     .memory = cuda_memory,

@@ -203,7 +203,7 @@ static int host_stream_capturing(oa_device *device, void *stream, int *capturing
 
 const oa_backend oa_backend_host = {
     .name = "host",
-    .flags = OA_HOST_CALLS | OA_SYNCHRONOUS,
+    .flags = OA_DEVICE_HOST_CALLS | OA_SYNCHRONOUS,
     .count = host_count,
     .open = host_open,
     .memory = host_memory,

@@ -9,6 +9,7 @@
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
  * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/device.h"
+#include "offload_args/testing.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -823,7 +824,7 @@ static int sim_submit(oa_device *device, void *pointer, void (*run)(void *), con
 
 const oa_backend oa_backend_sim = {
     .name = "sim",
-    .flags = OA_HOST_CALLS | OA_PINNED_IN_PLACE,
+    .flags = OA_DEVICE_HOST_CALLS | OA_DEVICE_SIMULATED | OA_PINNED_IN_PLACE,
     .count = sim_count,
     .open = sim_open,
     .memory = sim_memory,

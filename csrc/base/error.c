@@ -94,3 +94,16 @@ static const struct {
 int64_t oa_itemsize(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].nbytes : 0; }
 
 const char *oa_dtype_name(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].name : "no dtype"; }
+
+int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s, got %lld", function, name, allowed, (long long)value);
+}
+
+int oa_fail_too_large(const char *function, const char *name, int64_t value) {
+  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes at most 2147483647 here; split the call",
+                 function, name, (long long)value);
+}
+
+int oa_fail_null(const char *function, const char *name) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a host address, got NULL", function, name);
+}

@@ -2,7 +2,8 @@
 #ifndef OA_ERROR_H
 #define OA_ERROR_H
 
-#include "offload_args.h"
+#include "offload_args/core.h"
+#include "offload_args/shim.h" /* oa_fail_null and its like */
 
 /* Sets this thread's text and returns status. */
 int oa_fail(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));

@@ -4,7 +4,7 @@
 #ifndef OA_LINES_H
 #define OA_LINES_H
 
-#include "offload_args.h"
+#include "offload_args/core.h"
 
 #include <stdbool.h>
 

@@ -64,7 +64,8 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
   if (!library) return OA_OK;
-  if (library->backend ? strcmp(library->backend, device->backend->name) == 0 : device->backend->flags & OA_HOST_CALLS)
+  if (library->backend ? strcmp(library->backend, device->backend->name) == 0
+                       : device->backend->flags & OA_DEVICE_HOST_CALLS)
     return OA_OK;
   return fail_device(call, o, device);
 }

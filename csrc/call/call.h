@@ -2,7 +2,7 @@
 #ifndef OA_CALL_H
 #define OA_CALL_H
 
-#include "offload_args.h"
+#include "offload_args/shim.h"
 
 #include <stdbool.h>
 

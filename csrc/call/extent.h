@@ -3,6 +3,7 @@
 #define OA_EXTENT_H
 
 #include "base/lines.h"
+#include "offload_args/shim.h"
 
 /* What an operand touches. `lines` are its elements, or of a triangle or band the rectangle that holds them as stored. */
 typedef struct oa_touched {

@@ -1,4 +1,5 @@
 /* Pointers: slices of them, addresses for code outside, values from the host. */
+#include "base/sized.h"
 #include "base/trace.h"
 #include "call/call.h"
 #include "region/change.h"
@@ -77,23 +78,25 @@ int oa_pointer_release(oa_any *view) {
 }
 
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
+  oa_pointer_info now;
   int status;
-  if (!info) return oa_fail_null("oa_pointer_query", "info");
+  if ((status = oa_sized_check("oa_pointer_query", "info", info, OA_FIRST_POINTER_INFO, sizeof now))) return status;
   oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
   if (!slot) return status;
   const oa_mapping *mapping = slot->mapping;
   const oa_group *group = mapping ? &mapping->groups[mapping->parts[slot->part].group] : NULL;
-  *info = (oa_pointer_info){.device = slot->region->device->number,
-                            .dtype = slot->dtype,
-                            .readable = slot->reads,
-                            .writable = slot->writes,
-                            .borrowed = mapping && mapping->kind == OA_MAPS_BORROWED,
-                            .escaped = mapping && mapping->escaped,
-                            .nbytes = slot->nbytes,
-                            .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
-                            .valid = group && group->valid && !group->invalid,
-                            .written = group && group->written};
+  now = (oa_pointer_info){.device = slot->region->device->number,
+                          .dtype = slot->dtype,
+                          .readable = slot->reads,
+                          .writable = slot->writes,
+                          .borrowed = mapping && mapping->kind == OA_MAPS_BORROWED,
+                          .escaped = mapping && mapping->escaped,
+                          .nbytes = slot->nbytes,
+                          .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
+                          .valid = group && group->valid && !group->invalid,
+                          .written = group && group->written};
   oa_unlock();
+  oa_sized_write(info, &now);
   return OA_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include "base/settings.h"
+#include "base/sized.h"
 #include "base/trace.h"
 #include "device/staging.h"
 #include "device/stream.h"
@@ -11,7 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const oa_backend *const backends[] = {&oa_backend_cuda, &oa_backend_host, &oa_backend_sim};
+/* Every backend, one a line: those with GPUs first. The other line of a backend is in CMakeLists.txt. */
+static const oa_backend *const backends[] = {
+    &oa_backend_cuda,
+    &oa_backend_host,
+    &oa_backend_sim,
+};
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
 /* Devices are opened once and never closed, and a number is valid for the life of the process: entries are only added
@@ -184,6 +190,21 @@ int oa_device_open(const char *name, int *number) {
   return status;
 }
 
+int oa_backend_get_info(int number, oa_backend_info *info) {
+  oa_backend_info now;
+  int status = oa_core_start();
+  if (!status) status = oa_sized_check("oa_backend_get_info", "info", info, OA_FIRST_BACKEND_INFO, sizeof now);
+  if (status) return status;
+  if (number < 0 || number >= BACKEND_COUNT)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_backend_get_info: number needs to be from 0 to %d, got %d", BACKEND_COUNT - 1,
+                   number);
+  const oa_backend *backend = backends[number];
+  now = (oa_backend_info){.flags = (int)(backend->flags & OA_DEVICE_FLAGS), .dlpack_type = backend->dlpack_type};
+  snprintf(now.name, sizeof now.name, "%s", backend->name);
+  oa_sized_write(info, &now);
+  return OA_OK;
+}
+
 int oa_device_count(const char *name, int *count) {
   int status = oa_core_start();
   if (status) return status;
@@ -279,19 +300,22 @@ int oa_device_get_info(int number, oa_device_info *info) {
   oa_device *device;
   int status = find(number, "oa_device_get_info", &device);
   if (status) return status;
-  if (!info) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_get_info: info is NULL");
-  *info = (oa_device_info){
+  oa_device_info now;
+  if ((status = oa_sized_check("oa_device_get_info", "info", info, OA_FIRST_DEVICE_INFO, sizeof now))) return status;
+  now = (oa_device_info){
       .index = device->index,
-      .host_calls = (device->backend->flags & OA_HOST_CALLS) != 0,
+      .flags = (int)(device->backend->flags & OA_DEVICE_FLAGS),
+      .dlpack_type = device->backend->dlpack_type,
       .driver_version = device->driver_version,
       .compute_major = device->compute_major,
       .compute_minor = device->compute_minor,
   };
-  snprintf(info->name, sizeof info->name, "%s", device->name);
-  snprintf(info->backend, sizeof info->backend, "%s", device->backend->name);
-  snprintf(info->model, sizeof info->model, "%s", device->model);
-  status = device->backend->memory(device, &info->memory_free, &info->memory_total);
-  info->memory_free += spare_bytes(device);
+  snprintf(now.name, sizeof now.name, "%s", device->name);
+  snprintf(now.backend, sizeof now.backend, "%s", device->backend->name);
+  snprintf(now.model, sizeof now.model, "%s", device->model);
+  status = device->backend->memory(device, &now.memory_free, &now.memory_total);
+  now.memory_free += spare_bytes(device);
+  if (!status) oa_sized_write(info, &now);
   return status;
 }
 
@@ -300,9 +324,11 @@ int oa_device_get_counters(int number, oa_counters *counters) {
   if (status) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_device_get_counters");
-  if (!counters) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_get_counters: counters is NULL");
+  oa_counters now;
+  status = oa_sized_check("oa_device_get_counters", "counters", counters, OA_FIRST_COUNTERS, sizeof now);
+  if (status) return status;
   struct oa_counts *counts = &device->counts;
-  *counters = (oa_counters){
+  now = (oa_counters){
       .copies_up = counts->copies_up,
       .bytes_up = counts->bytes_up,
       .copies_down = counts->copies_down,
@@ -316,6 +342,7 @@ int oa_device_get_counters(int number, oa_counters *counters) {
       .memory_peak = counts->memory_peak,
       .pinned_bytes = counts->pinned_bytes,
   };
+  oa_sized_write(counters, &now);
   return OA_OK;
 }
 

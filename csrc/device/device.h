@@ -8,7 +8,6 @@
 #define OA_DEVICE_H
 
 #include "base/error.h"
-#include "offload_args.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,14 +18,15 @@ typedef struct oa_device oa_device;
 enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* the reason is being written; it can be read */
 
 enum oa_backend_flags {
-  OA_HOST_CALLS = 1,     /* vendor libraries run on the CPU, through `submit` */
-  OA_SYNCHRONOUS = 2,    /* every operation is complete when it returns: streams and events may be NULL */
-  OA_PINNED_IN_PLACE = 4 /* what `pin` gave is device memory too, at the same address */
+  OA_DEVICE_FLAGS = 0xff,     /* the oa_device_flags that users see; OA_DEVICE_HOST_CALLS: calls run through `submit` */
+  OA_SYNCHRONOUS = 1 << 8,    /* every operation is complete when it returns: streams and events may be NULL */
+  OA_PINNED_IN_PLACE = 2 << 8 /* memory from `pin` is device memory too, at the same address */
 };
 
 typedef struct oa_backend {
   const char *name;
-  unsigned flags;
+  unsigned flags;  /* oa_device_flags and oa_backend_flags */
+  int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
   /* The number of devices of this machine; 0 with the reason as the error text when there is no driver. Loads the
    * driver. `sim` answers with a fixed maximum. */
   int (*count)(int *count);
@@ -77,7 +77,7 @@ typedef struct oa_backend {
   /* Makes the device current for a vendor's call on this thread, and restores what was. NULL if there is no such thing. */
   int (*enter)(oa_device *device, void **saved);
   int (*leave)(oa_device *device, void *saved);
-  /* Runs run(copy of arguments) on the CPU in stream order. OA_HOST_CALLS backends only. */
+  /* Runs run(copy of arguments) on the CPU in stream order. OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
 } oa_backend;
 

@@ -317,16 +317,3 @@ int oa_library_set_mode(oa_library *library, void *handle, int mode) {
   if (!set) return OA_ERROR_LIBRARY;
   return vendor(library, library->symbols[library->set_pointer_mode].name, set(handle, mode));
 }
-
-int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s, got %lld", function, name, allowed, (long long)value);
-}
-
-int oa_fail_too_large(const char *function, const char *name, int64_t value) {
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes at most 2147483647 here; split the call",
-                 function, name, (long long)value);
-}
-
-int oa_fail_null(const char *function, const char *name) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a host address, got NULL", function, name);
-}

@@ -1,4 +1,5 @@
 /* Entering a region: which mapping each array has, new or shared; its memory; its pointers. */
+#include "base/sized.h"
 #include "base/trace.h"
 #include "device/staging.h"
 #include "region/array.h"
@@ -411,11 +412,11 @@ static int enter_locked(oa_device *device, const oa_region_options *options, oa_
   int status = oa_stream_borrow(device, &region->stream);
   if (status) return status;
   region->calls = region->stream;
-  if (options && options->has_stream) {
+  if (options->has_stream) {
     if ((status = oa_stream_foreign(device, options->stream, &region->foreign))) return status;
     region->calls = region->foreign;
   }
-  if (options && options->has_wait_stream) {
+  if (options->has_wait_stream) {
     oa_stream *other;
     if ((status = oa_stream_foreign(device, options->wait_stream, &other))) return status;
     other->next = region->foreign;
@@ -431,7 +432,7 @@ static int enter_locked(oa_device *device, const oa_region_options *options, oa_
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region, entrants, count, options && options->once);
+  status = allocate_mappings(region, entrants, count, options->once);
   const int noted = note_allocations(region);
   return status ? status : noted;
 }
@@ -443,7 +444,7 @@ static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int 
   oa_trace_note(OA_TRACE_ENTER, begun, region->device, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
-int oa_region_enter(int number, const oa_region_options *options, oa_array *arrays, int count, oa_region **handle) {
+int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays, int count, oa_region **handle) {
   int status = oa_core_start();
   if (status) return status;
   const int64_t begun = oa_trace_begin();
@@ -454,6 +455,9 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   if (count < 0 || (count && !arrays) || !handle)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
                    handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
+  oa_region_options options;
+  if ((status = oa_sized_read("oa_region_enter", "options", given, &options, OA_FIRST_REGION_OPTIONS, sizeof options)))
+    return status;
 
   oa_entrant few[8];
   oa_entrant *few_sorted[8];
@@ -481,7 +485,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
   oa_lock();
   oa_region_list(region);
   oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
-  status = own ? enter_locked(device, options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
+  status = own ? enter_locked(device, &options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
   if (!status) status = make_slots(region, entrants, count);
   if (own) region->handle = oa_slot_handle(own);
   for (int i = 0; i < region->mapping_count; i++) {
@@ -492,7 +496,7 @@ int oa_region_enter(int number, const oa_region_options *options, oa_array *arra
     mapping->failed = !mapping->address; /* others may share it already */
     if (status) oa_kept_untouched(mapping);
   }
-  if (begun) trace_enter(region, begun, options ? options->tag : 0, status);
+  if (begun) trace_enter(region, begun, options.tag, status);
   const bool holds = region->mapping_count;
   oa_region *own_handle = region->handle;
   if (!status) *handle = own_handle;

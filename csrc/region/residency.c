@@ -1,5 +1,7 @@
 #include "region/residency.h"
 
+#include "base/sized.h"
+#include "offload_args/testing.h"
 #include "region/array.h"
 #include "region/change.h"
 #include "region/pages.h"
@@ -645,16 +647,19 @@ int oa_owner_kept(const void *owner) {
 }
 
 int oa_residency_query(int number, oa_residency *residency) {
+  oa_residency now;
   int status = oa_core_start();
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_residency_query");
-  if (!residency) return oa_fail_null("oa_residency_query", "residency");
+  if ((status = oa_sized_check("oa_residency_query", "residency", residency, OA_FIRST_RESIDENCY, sizeof now)))
+    return status;
   oa_lock();
-  *residency = device->residency;
+  now = device->residency;
   oa_unlock();
-  residency->mode = atomic_load(&mode);
-  residency->tracking = oa_pages_work();
+  now.mode = atomic_load(&mode);
+  now.tracking = oa_pages_work();
+  oa_sized_write(residency, &now);
   return OA_OK;
 }
 

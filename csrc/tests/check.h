@@ -4,6 +4,8 @@
 #define OA_CHECK_H
 
 #include "offload_args.h"
+#include "offload_args/shim.h"
+#include "offload_args/testing.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

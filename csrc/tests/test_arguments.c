@@ -3,6 +3,7 @@
  * function of the header: tests/bindings/test_bindings.py compares the two. */
 #include "check.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static int make_handle(void **handle) { return *handle = handle, 0; }
@@ -49,6 +50,17 @@ enum { WRONG_DTYPES = sizeof wrong_dtypes / sizeof *wrong_dtypes };
 /* The call fails with that status, and with a text of its own that has the function's name. */
 #define REFUSES(status, call) (oa_fail_null("none", "yet"), CHECK_FAILS(call, status, function))
 #define REFUSES_POINTER(call) (oa_fail_null("none", "yet"), refuses_pointer((call), __FILE__, __LINE__, #call))
+
+/* The call fails while the struct says that it has a size that no version had. */
+#define REFUSES_SIZES(sized, call)                                                                  \
+  do {                                                                                              \
+    const size_t sizes_[] = {0, 1, sizeof(size_t), sizeof(sized) - 1, sizeof(sized) + 1, SIZE_MAX}; \
+    for (size_t i_ = 0; i_ < sizeof sizes_ / sizeof *sizes_; i_++) {                                \
+      (sized).size = sizes_[i_];                                                                    \
+      REFUSES(OA_ERROR_ARGUMENT, call);                                                             \
+    }                                                                                               \
+    (sized).size = sizeof(sized);                                                                   \
+  } while (0)
 
 static int refuses_pointer(int status, const char *file, int line, const char *what) {
   return check_fails(status, status == OA_ERROR_STALE ? status : OA_ERROR_NOT_HANDLE, function, file, line, what);
@@ -117,8 +129,8 @@ static void device_count(void) {
 }
 
 static void device_figures(void) {
-  oa_device_info info;
-  oa_counters counters;
+  oa_device_info info = OA_SIZED(oa_device_info);
+  oa_counters counters = OA_SIZED(oa_counters);
   for (int i = 0; i < WRONG_DEVICES; i++) {
     const int number = wrong_devices[i];
     function = "oa_device_get_info";
@@ -132,8 +144,18 @@ static void device_figures(void) {
   }
   function = "oa_device_get_info";
   REFUSES(OA_ERROR_ARGUMENT, oa_device_get_info(device, NULL));
+  REFUSES_SIZES(info, oa_device_get_info(device, &info));
   function = "oa_device_get_counters";
   REFUSES(OA_ERROR_ARGUMENT, oa_device_get_counters(device, NULL));
+  REFUSES_SIZES(counters, oa_device_get_counters(device, &counters));
+}
+
+static void backend_info(void) {
+  oa_backend_info info = OA_SIZED(oa_backend_info);
+  REFUSES(OA_ERROR_ARGUMENT, oa_backend_get_info(0, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_backend_get_info(-1, &info));
+  REFUSES(OA_ERROR_ARGUMENT, oa_backend_get_info(INT_MAX, &info));
+  REFUSES_SIZES(info, oa_backend_get_info(0, &info));
 }
 
 static void pinned_allocate(void) {
@@ -171,6 +193,7 @@ static void sim_backend_calls(void) {
 /* -- regions -- */
 
 static void region_enter(void) {
+  oa_region_options options = OA_SIZED(oa_region_options);
   oa_region *made;
   oa_array a = lent();
   for (int i = 0; i < WRONG_DEVICES; i++)
@@ -178,6 +201,7 @@ static void region_enter(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, NULL));
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, NULL, 1, &made));
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, -1, &made));
+  REFUSES_SIZES(options, oa_region_enter(device, &options, &a, 1, &made));
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, INT32_MIN, &made));
   for (int i = 0; i < WRONG_DTYPES; i++) {
     a.dtype = wrong_dtypes[i];
@@ -266,9 +290,10 @@ static void pointer_release(void) {
 }
 
 static void pointer_query(void) {
-  oa_pointer_info info;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_query(wrong[i], &info));
   REFUSES(OA_ERROR_ARGUMENT, oa_pointer_query(live, NULL));
+  REFUSES_SIZES(info, oa_pointer_query(live, &info));
 }
 
 static void address_of(void) {
@@ -426,9 +451,10 @@ static void owners(void) {
 }
 
 static void residency_query(void) {
-  oa_residency residency;
+  oa_residency residency = OA_SIZED(oa_residency);
   for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_residency_query(wrong_devices[i], &residency));
   REFUSES(OA_ERROR_ARGUMENT, oa_residency_query(device, NULL));
+  REFUSES_SIZES(residency, oa_residency_query(device, &residency));
 }
 
 static void residency_configure(void) {
@@ -596,6 +622,7 @@ static const struct {
     {"oa_dtype_name", texts},
     {"oa_device_open", device_open},
     {"oa_device_count", device_count},
+    {"oa_backend_get_info", backend_info},
     {"oa_device_get_info", device_figures},
     {"oa_device_get_counters", device_figures},
     {"oa_device_synchronize", device_figures},
@@ -664,7 +691,7 @@ int main(int count, char **arguments) {
       run++;
     }
     close_region(region);
-    oa_counters left;
+    oa_counters left = OA_SIZED(oa_counters);
     CHECK_OK(oa_device_get_counters(device, &left));
     CHECK(left.regions == 0 && left.mappings == 0 && left.allocations == left.frees);
   }

@@ -181,7 +181,7 @@ static void events_order_streams(oa_device *device) {
 
 static void memory_is_counted_and_too_much_is_refused(oa_device *device) {
   void *stream = new_stream(device);
-  oa_counters before, after;
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device->number, &before));
   uint64_t address = allocate(device, stream, N);
   CHECK_OK(oa_device_release(device, stream, address, N));
@@ -190,7 +190,7 @@ static void memory_is_counted_and_too_much_is_refused(oa_device *device) {
   CHECK_OK(oa_device_get_counters(device->number, &after));
   CHECK(after.allocations == before.allocations + 1 && after.frees == before.frees + 1);
   CHECK_OK(device->backend->stream_synchronize(device, stream));
-  oa_device_info info;
+  oa_device_info info = OA_SIZED(oa_device_info);
   CHECK_OK(oa_device_get_info(device->number, &info));
   CHECK(strcmp(info.name, device->name) == 0 && info.memory_total >= info.memory_free && info.memory_free > 0);
   CHECK(info.model[0] != '\0' && strcmp(info.backend, device->backend->name) == 0);
@@ -502,7 +502,7 @@ static void a_forked_child_is_told(oa_device *sim) {
   if (child == 0) {
     atomic_store(&check_failures, 0);
     int number;
-    oa_counters counters;
+    oa_counters counters = OA_SIZED(oa_counters);
     CHECK_FAILS(oa_device_open("host", &number), OA_ERROR_FORKED, "spawn method");
     CHECK_FAILS(oa_device_synchronize(sim->number), OA_ERROR_FORKED, "spawn method");
     CHECK_FAILS(oa_device_get_counters(sim->number, &counters), OA_ERROR_FORKED, "spawn method");

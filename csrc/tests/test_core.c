@@ -70,7 +70,7 @@ static oa_array vector(float *data, int64_t *n, int direction) {
 }
 
 static oa_counters counters(void) {
-  oa_counters c;
+  oa_counters c = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device, &c));
   return c;
 }
@@ -332,7 +332,7 @@ static void contents_are_filled_copied_and_read(void) {
         .data = i ? B : A, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = i ? OA_OUT : 0};
   oa_region *region;
   void *stream;
-  oa_pointer_info info;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
   CHECK_OK(oa_region_stream(region, &stream));
   CHECK_OK(oa_pointer_query(arrays[0].handle, &info));
@@ -394,7 +394,7 @@ static void handles_of_callers_streams_are_used_again(void) {
   float x[4] = {1, 2, 3, 4};
   int64_t n = 4;
   oa_device *sim = oa_device_of(device);
-  oa_region_options options = {.has_stream = 1};
+  oa_region_options options = OA_SIZED(oa_region_options, .has_stream = 1);
   CHECK_OK(sim->backend->stream_create(sim, &options.stream));
   handles_made = 0;
   for (int i = 0; i < 3; i++) {
@@ -422,7 +422,8 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
   float sums[REGIONS] = {0};
   int64_t n = 1;
   oa_device *sim = oa_device_of(device);
-  oa_region_options options = {.has_stream = 1}; /* the first's calls run on another stream than it frees memory on */
+  oa_region_options options = OA_SIZED(
+      oa_region_options, .has_stream = 1); /* the first's calls run on another stream than it frees memory on */
   oa_region *regions[REGIONS];
   oa_array arrays[REGIONS];
   CHECK_OK(sim->backend->stream_create(sim, &options.stream));
@@ -485,7 +486,7 @@ static void a_callers_stream_that_is_gone_is_left_alone(void) {
     oa_region *outer = NULL, *region;
     oa_array kept[] = {vector(y, &n, OA_INOUT), vector(z, &n, OA_INOUT)};
     oa_array lent[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};
-    oa_region_options options = {.has_stream = 1};
+    oa_region_options options = OA_SIZED(oa_region_options, .has_stream = 1);
     CHECK_OK(real->stream_create(sim, &options.stream));
     if (nested) CHECK_OK(oa_region_enter(device, NULL, kept, 2, &outer));
     CHECK_OK(oa_region_enter(device, &options, lent, 2, &region));
@@ -534,7 +535,7 @@ static void a_number_that_no_device_has_is_refused(void) {
   int64_t n = 4;
   oa_array array = vector(x, &n, OA_IN);
   oa_region *region;
-  oa_residency figures;
+  oa_residency figures = OA_SIZED(oa_residency);
   CHECK_FAILS(oa_region_enter(99, NULL, &array, 1, &region), OA_ERROR_ARGUMENT, "oa_region_enter: no device");
   CHECK_FAILS(oa_keep(&array, 99), OA_ERROR_ARGUMENT, "oa_keep: no device");
   CHECK_FAILS(oa_release(&array, 99), OA_ERROR_ARGUMENT, "oa_release: no device");

@@ -2,7 +2,6 @@
  * parts that need it are left out, after the others. */
 #define _GNU_SOURCE /* mremap, memfd_create */
 #include "check.h"
-#include "offload_args.h"
 #include "region/pages.h"
 
 #include <pthread.h>
@@ -281,13 +280,13 @@ static int add_there(oa_array a, int64_t n, int add, int outcome) {
 }
 
 static oa_residency figures(void) {
-  oa_residency r;
+  oa_residency r = OA_SIZED(oa_residency);
   CHECK_OK(oa_residency_query(device, &r));
   return r;
 }
 
 static int64_t bytes_up(void) {
-  oa_counters c;
+  oa_counters c = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device, &c));
   return c.bytes_up;
 }
@@ -471,7 +470,7 @@ static void test_failures(void) {
     CHECK(sum == host_sum(a.data, n));
     if (!status && k > 20) break;
   }
-  oa_counters c;
+  oa_counters c = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device, &c));
   CHECK(c.mappings == 0 && c.regions == 0);
   CHECK_OK(oa_release(&a, device));

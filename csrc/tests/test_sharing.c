@@ -85,7 +85,7 @@ static void configure(int device, int64_t fail_after, int64_t delay) {
 static void check_empty(void) {
   const int devices[] = {one, other};
   for (int i = 0; i < 2; i++) {
-    oa_counters c;
+    oa_counters c = OA_SIZED(oa_counters);
     configure(devices[i], 0, 0);
     CHECK_OK(oa_device_get_counters(devices[i], &c));
     CHECK(c.mappings == 0);

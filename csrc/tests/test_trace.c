@@ -1,6 +1,5 @@
 /* The trace: complete, equal to the counters, nothing while it is off; many writers and a queue that is full. */
 #include "check.h"
-#include "offload_args.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -74,7 +73,7 @@ static oa_array vector(double *data, const int64_t *n, const int64_t *step, cons
 /* y += x in a region tagged so. */
 static void one_region(double *x, double *y, int64_t n, int64_t step, int64_t tag) {
   oa_array arrays[] = {vector(x, &n, &step, "x"), vector(y, &n, &step, NULL)};
-  const oa_region_options options = {.tag = tag};
+  const oa_region_options options = OA_SIZED(oa_region_options, .tag = tag);
   oa_region *region;
   CHECK_OK(oa_region_enter(device, &options, arrays, 2, &region));
   CHECK_OK(add(arrays[0].handle, arrays[1].handle, n));
@@ -92,7 +91,7 @@ static void nothing_while_off(void) {
 static void events_equal_counters(void) {
   double x[200], y[200];
   for (int i = 0; i < 200; i++) x[i] = i, y[i] = 1;
-  oa_counters before, after;
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device, &before));
   CHECK_OK(oa_trace_set(OA_TRACE_ON | OA_TRACE_CHECKSUMS));
   one_region(x, y, 100, sizeof *x, 7);

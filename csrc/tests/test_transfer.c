@@ -198,7 +198,7 @@ static void pinned_memory_goes_directly(void *stream) {
   const size_t n = 300000;
   void *memory = NULL;
   uint64_t address;
-  oa_counters before, after;
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(number, &before));
   CHECK_OK(oa_pinned_allocate(number, n, &memory));
   CHECK_OK(oa_device_get_counters(number, &after));
@@ -351,7 +351,7 @@ static void small_arguments_share_an_allocation(void) {
   const int64_t n = 40;
   oa_array arrays[3];
   oa_region *region;
-  oa_counters before, after;
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   for (int i = 0; i < 3; i++) {
     memset(x[i], i, 40);
     arrays[i] = bytes_of(x[i], &n, OA_INOUT);
@@ -373,7 +373,7 @@ static void small_arguments_share_an_allocation(void) {
 
 static oa_region *lend(oa_array *array, unsigned char *data, int direction, int once) {
   static const int64_t n = 64;
-  const oa_region_options options = {.once = once};
+  const oa_region_options options = OA_SIZED(oa_region_options, .once = once);
   oa_region *region = NULL;
   *array = bytes_of(data, &n, direction);
   CHECK_OK(oa_region_enter(number, &options, array, 1, &region));
@@ -459,14 +459,14 @@ static void small_arguments_used_once_need_no_device_memory(void) {
   for (int outcome = OA_COMMIT; outcome <= OA_DISCARD; outcome++) {
     oa_array arrays[4];
     oa_region *region;
-    oa_counters before, after;
+    oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
     for (int i = 0; i < 3; i++) {
       memset(x[i], i, 40);
       arrays[i] = bytes_of(x[i], &n, OA_INOUT);
     }
     memset(y, 3, sizeof y);
     arrays[3] = bytes_of(y, &m, OA_BY_USE);
-    const oa_region_options options = {.once = 1};
+    const oa_region_options options = OA_SIZED(oa_region_options, .once = 1);
     CHECK_OK(oa_device_get_counters(number, &before));
     CHECK_OK(oa_region_enter(number, &options, arrays, 4, &region));
     CHECK_OK(oa_device_get_counters(number, &after));
@@ -574,7 +574,7 @@ static void a_captured_scalar_lives_as_long_as_its_region(void) {
   oa_array array = bytes_of(x, &n, OA_BY_USE);
   oa_region *region;
   oa_any *staged;
-  const oa_region_options options = {.stream = new_stream(), .has_stream = 1};
+  const oa_region_options options = OA_SIZED(oa_region_options, .stream = new_stream(), .has_stream = 1);
   CHECK_OK(oa_region_enter(number, &options, &array, 1, &region));
   CHECK_OK(oa_address(array.handle, &address)); /* brings it up */
   CHECK_OK(oa_stage(array.handle, &value, OA_U8, &staged));
@@ -802,7 +802,7 @@ static void everything(const char *name) {
   batches_of_everything(stream);
   neighbours_travel_together(stream);
   pinned_memory_goes_directly(stream);
-  if (!(device->backend->flags & OA_HOST_CALLS)) return;
+  if (!(device->backend->flags & OA_DEVICE_HOST_CALLS)) return;
   small_arguments_share_an_allocation();
   small_arguments_used_once_need_no_device_memory();
   a_region_that_was_left_keeps_its_bytes(1000);

@@ -29,22 +29,38 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
-/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor) */
+/* () -> (name, oa_device_flags, DLPack's type of device) for each backend of this build, those with GPUs first */
+static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0), *row;
+  oa_backend_info info = OA_SIZED(oa_backend_info);
+  for (int i = 0; list != NULL && oa_backend_get_info(i, &info) == OA_OK; i++) {
+    row = Py_BuildValue("sii", info.name, info.flags, info.dlpack_type);
+    if (row == NULL || PyList_Append(list, row) < 0) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  PyObject *all = list == NULL ? NULL : PyList_AsTuple(list);
+  Py_XDECREF(list);
+  return all;
+}
+
+/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor,
+ * oa_device_flags, DLPack's type of device) */
 static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
-  oa_device_info info;
+  oa_device_info info = OA_SIZED(oa_device_info);
   if (device == -1 && PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
   Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
-  return Py_BuildValue("sssiiLLiii", info.name, info.backend, info.model, info.index, info.host_calls,
-                       (long long)info.memory_free, (long long)info.memory_total, info.driver_version,
-                       info.compute_major, info.compute_minor);
+  return Py_BuildValue("sssiiLLiiiii", info.name, info.backend, info.model, info.index,
+                       (info.flags & OA_DEVICE_HOST_CALLS) != 0, (long long)info.memory_free,
+                       (long long)info.memory_total, info.driver_version, info.compute_major, info.compute_minor,
+                       info.flags, info.dlpack_type);
 }
 
 /* (device) -> the fields of oa_counters in their order */
 static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
-  oa_counters now;
+  oa_counters now = OA_SIZED(oa_counters);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_device_get_counters(device, &now);
   if (status != OA_OK) return fail(status);
@@ -57,7 +73,7 @@ static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument
 /* (device) -> the fields of oa_residency in their order */
 static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
-  oa_residency now;
+  oa_residency now = OA_SIZED(oa_residency);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_residency_query(device, &now);
   if (status != OA_OK) return fail(status);
@@ -109,6 +125,7 @@ static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argume
 }
 
 static PyMethodDef device_functions[] = {
+    {"backends", backends, METH_NOARGS, NULL},
     {"device_open", device_open, METH_O, NULL},
     {"device_count", device_count, METH_O, NULL},
     {"device_info", device_info, METH_O, NULL},

@@ -14,6 +14,7 @@
 #include <structmember.h>
 
 #include "offload_args.h"
+#include "offload_args/testing.h"
 
 /* The files call one another directly, not through a table that another library might change. */
 #pragma GCC visibility push(hidden)

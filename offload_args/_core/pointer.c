@@ -110,7 +110,7 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
-  oa_pointer_info info;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   if (pointer == NULL) return NULL;
   return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
 }
@@ -118,7 +118,7 @@ static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
 /* (pointer) -> (readable, writable, borrowed, escaped, nbytes, scratch, valid, written) */
 static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
-  oa_pointer_info info;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   if (pointer == NULL) return NULL;
   int status = oa_pointer_query(pointer->handle, &info);
   if (status != OA_OK) return fail(status);

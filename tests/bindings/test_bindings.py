@@ -300,7 +300,8 @@ def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.Monke
 
 
 def test_t51_the_c_tests_give_wrong_arguments_to_every_public_function() -> None:
-    header = (ROOT / "csrc" / "include" / "offload_args.h").read_text()
+    headers = sorted((ROOT / "csrc" / "include" / "offload_args").glob("*.h"))
+    header = "".join(one.read_text() for one in headers)
     tests = (ROOT / "csrc" / "tests" / "test_arguments.c").read_text()
     declared = re.findall(r"^(?:const char \*|int |int64_t |void \*?)(oa_\w+)\(", header, re.MULTILINE)
     tested = re.findall(r'^    \{"(oa_\w+)", ', tests, re.MULTILINE)

@@ -1,0 +1,154 @@
+/* How a call into a vendor's library, or into a kernel of the program's own, declares what it touches:
+ *   oa_operand operands[] = {{.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(n)}};
+ *   oa_call call = {.function = "mine.sum", .operands = operands, .count = 1};
+ *   int status = oa_begin(&call);
+ *   if (status) return status;
+ *   return oa_end(&call, sum(operands[0].address, n, call.stream));
+ * Generated shims do so for every function of a vendor. They are compiled with the core; a program that uses this header
+ * is compiled again with each new minor version. */
+#ifndef OFFLOAD_ARGS_SHIM_H
+#define OFFLOAD_ARGS_SHIM_H
+
+#include "offload_args/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* The elements that a call touches behind one pointer: bounds, overlap and directions speak of these and no others.
+ * Built by the macros below; checked by oa_begin. Matrices are as stored, by columns: describe a matrix stored by rows as
+ * its transpose. The names are those of the call's own parameters, for messages. */
+enum oa_extent_kind {
+  OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative) */
+  OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart */
+  OA_EXTENT_TRIANGLE, /* one triangle of a square matrix, its diagonal included */
+  OA_EXTENT_BAND,     /* the elements (i, j) of a matrix with -above <= i - j <= below: above + i - j down column j */
+  OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
+};
+enum oa_extent_part {
+  OA_UPPER = 1,  /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,   /* of the same: all but the diagonal */
+  OA_REPEATS = 4 /* of vectors: ld may be 0, and all are one element */
+};
+
+typedef struct oa_extent {
+  int64_t rows, columns, ld;
+  const char *rows_name, *columns_name, *ld_name;
+  int kind, part;       /* oa_extent_kind, and of oa_extent_part what holds */
+  int64_t below, above; /* diagonals of a band, beside the main one */
+} oa_extent;
+
+#define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name) \
+  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0})
+#define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, inc, n_name, "", inc_name)
+#define OA_REPEATABLE(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, OA_REPEATS, n, 1, inc, n_name, "", inc_name)
+#define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, 0, m, n, ld, m_name, n_name, ld_name)
+#define OA_TRIANGLE(part, n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, part, n, n, ld, n_name, n_name, ld_name)
+#define OA_BAND(m, n, below, above, ld, m_name, n_name, ld_name) \
+  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above)})
+/* One triangle of a square band matrix, of k diagonals beside the main one. */
+#define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                            \
+  ((oa_extent){(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
+               ((part) & OA_UPPER) ? (k) : 0})
+#define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
+#define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
+
+enum oa_access {
+  OA_READ = 1,
+  OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
+  OA_READ_WRITE = 3,
+  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly another that says so too */
+};
+
+typedef struct oa_operand {
+  const char *name; /* the parameter's */
+  const void *pointer;
+  int access; /* oa_access */
+  int dtype;  /* oa_dtype; OA_ANY: not checked */
+  oa_extent extent;
+  /* set by oa_begin */
+  void *address;
+  void *slot;
+  int touched; /* 0: the call touches no element of it; else for oa_end */
+} oa_operand;
+
+typedef struct oa_library oa_library;
+
+typedef struct oa_call {
+  const char *function; /* "cublas.sgemv" */
+  oa_library *library;
+  oa_operand *operands;
+  int count;
+  int device_scalars; /* 1: the scalars are on the device (pointer mode) */
+  int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  /* set by oa_begin */
+  void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
+  void *device, *stream, *region;
+  void *saved; /* what was current before */
+  int saved_mode;
+  int open;
+  int64_t begun; /* of the trace; 0: it is off */
+} oa_call;
+
+/* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
+ * what they wait for, moves what is missing as one batch. Nothing moved and nothing marked unless it returns OA_OK; then
+ * exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
+ * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
+int oa_begin(oa_call *call);
+/* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
+ * OA_ERROR_LIBRARY is returned. */
+int oa_end(oa_call *call, int status);
+/* For libraries that run on the CPU: runs run(arguments) in stream order (size bytes of arguments are copied if it runs
+ * later), then does what oa_end does. */
+int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
+/* 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
+int oa_is_host_zero(const void *pointer);
+
+/* One vendor library: the symbols its shims use, and how its handles are made. Generated; see bindings/. */
+typedef struct oa_symbol {
+  const char *name;
+  void *address; /* NULL until first use; read and set atomically */
+} oa_symbol;
+typedef struct oa_code_name {
+  int code;
+  const char *name;
+} oa_code_name;
+struct oa_library {
+  const char *name;               /* "cublas" */
+  const char *backend;            /* "cuda"; NULL: any device whose libraries run on the CPU */
+  const char *const *sonames;     /* tried in order by C programs that never call oa_library_open; NULL-terminated */
+  const char *const *prefixes;    /* of its symbols in builds that are known, "" too; NULL-terminated */
+  const char *const *suffixes;    /* likewise */
+  const char *probe;              /* size_t probe(n, const float *x, incx): the index of the largest element; or NULL */
+  oa_symbol *symbols;             /* symbol_count of them */
+  const oa_code_name *code_names; /* of its status codes; {0, NULL}-terminated */
+  int symbol_count;
+  /* indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
+     int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
+     int get_pointer_mode(void *, int *) */
+  int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
+  int host_mode, device_mode; /* the values of its pointer mode */
+  /* state, owned by library.c */
+  int index;
+  void *loaded;
+  char *path;
+  char *prefix;
+  const char *suffix;
+  int ilp64; /* its integers have 64 bits; others have 32 */
+};
+/* Every library of this build, NULL-terminated. Generated. */
+extern oa_library *const oa_libraries[];
+/* The address of library->symbols[index]; loads the library on first use; NULL with OA_ERROR_LIBRARY's text set. */
+void *oa_library_symbol(oa_library *library, int index);
+
+/* Failures that shims find themselves; each sets the text and returns the status. */
+int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed);
+int oa_fail_too_large(const char *function, const char *name, int64_t value); /* no _64 form: OA_ERROR_OVERFLOW */
+int oa_fail_null(const char *function, const char *name);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif
