@@ -44,7 +44,6 @@ KNOWN: set[Edge] = {
     ("backends/sim.c", "device/device.h"),
     ("base/threads", "device/device"),
     ("base/trace", "device/device"),
-    ("base/trace", "library/library"),
     ("base/trace", "transfer/transfer"),
     ("device/device", "backends/cuda"),
     ("device/device", "backends/host"),
@@ -52,8 +51,6 @@ KNOWN: set[Edge] = {
     ("device/device", "device/staging"),
     ("device/device", "device/stream"),
     ("offload_args.regions", "offload_args.tracing"),
-    ("region/region", "call/pointer"),
-    ("region/region", "region/residency"),
 }
 
 
