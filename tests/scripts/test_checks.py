@@ -97,3 +97,4 @@ def test_pages_name_paths_as_links_and_as_code() -> None:
     assert list(paths.named(page)) == ["docs/guide.md", "csrc/call/call.c", "roles/<library>.toml"]
     assert paths.exists("roles/<library>.toml", ROOT / "bindings/report.md")
     assert not paths.exists("csrc/call/gone.c", ROOT / "ARCHITECTURE.md")
+    assert list(paths.c_names("`oa_begin(call)` and OA_IN, `OA_OUT`")) == ["oa_begin", "OA_OUT"]
