@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .declarations import core_declarations, entries
-from .roles import EXTENTS, Extent, Function, Library, Parameter
+from .roles import EXTENTS, HANDLE_FUNCTIONS, HANDLE_MODES, Extent, Function, Library, Parameter
 
 C_VALUE = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
@@ -161,7 +161,7 @@ class Shim:
         else:
             self.add(f"  void *symbol = resolve({narrow});")
             self.add(f"  if (!symbol) return {no_symbol};")
-            allowed = f"!oa_library_{self.library.name}.ilp64 && " if self.may_be_ilp64 else ""
+            allowed = "!state.ilp64 && " if self.may_be_ilp64 else ""
             self.add(f"  if ({allowed}({wide})) return {too_large};")
 
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
@@ -375,7 +375,7 @@ class Shim:
         self.add(f"static void run_{name}(void *arguments) {{")
         self.add(f"  struct {name} *a = arguments;")
         if self.library.probe and self.function.of("size", "ld", "inc"):
-            self.add(f"  if (oa_library_{self.library.name}.ilp64)")
+            self.add("  if (state.ilp64)")
             self.add(f"    {store}{self.vendor_call(result_type, True)};")
             self.add("  else")
             self.add(f"    {store}{self.vendor_call(result_type, False)};")
@@ -442,15 +442,13 @@ def symbols_of(library: Library) -> list[str]:
     names = {one.symbol for one in library.functions}
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
     if library.handle:
-        names |= {library.handle[key] for key in HANDLE_FUNCTIONS}
+        names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
     return sorted(names)
 
 
-HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
-
 PRELUDE = r"""
 static inline void *resolve(int index) {
-  void *address = __atomic_load_n(&symbols[index].address, __ATOMIC_ACQUIRE);
+  void *address = __atomic_load_n(&addresses[index], __ATOMIC_ACQUIRE);
   return address ? address : oa_library_symbol(&oa_library_NAME, index);
 }
 
@@ -505,34 +503,48 @@ static __attribute__((cold, noinline)) int too_large(const char *function, ...) 
 """
 
 
+def quoted(text: str | None) -> str:
+    """Writes a C string, or NULL for none."""
+    return f'"{text}"' if text else "NULL"
+
+
 def shims(library: Library) -> str:
     """Returns shims/<library>.c."""
     names = symbols_of(library)
     index = {name: position for position, name in enumerate(names)}
     label = f"oa_library_{library.name}"
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
-    lines += ['#include "base/error.h"', '#include "offload_args/shim.h"', ""]
-    lines += ["#include <stdarg.h>", "#include <string.h>", ""]
-    lines += ["static oa_symbol symbols[] = {", *(f'    {{"{name}", NULL}},' for name in names), "};", ""]
+    lines += ['#include "library/library.h"', '#include "offload_args/shim.h"', "", "#include <stdarg.h>", "#include <string.h>", ""]
+    lines += ["static const char *const symbols[] = {", *(f'    "{name}",' for name in names), "};"]
+    lines += [f"static void *addresses[{len(names)}];", "static oa_library_state state;", ""]
     lines += ["static const oa_code_name codes[] = {"]
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
-    sonames = ", ".join(f'"{name}"' for name in library.sonames)
-    lines += [f"static const char *const sonames[] = {{{sonames}, NULL}};"]
-    for key, texts in (("prefixes", library.prefixes), ("suffixes", library.suffixes)):
+    spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
+    for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
         lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
-    lines += [""]
-    handle = library.handle
-    entries = [f"{key} = {index[handle[key]] if handle else -1}" for key in HANDLE_FUNCTIONS]
-    entries += [f"host_mode = {handle['host_mode'] if handle else 0}"]
-    entries += [f"device_mode = {handle['device_mode'] if handle else 0}"]
-    backend = f'"{library.backend}"' if library.backend else "NULL"
-    lines += [f"extern oa_library {label};", f"oa_library {label} = {{"]
-    lines += [f'    .name = "{library.name}",', f"    .backend = {backend},", "    .sonames = sonames,"]
-    lines += ["    .prefixes = prefixes,", "    .suffixes = suffixes,"]
-    lines += [f'    .probe = "{library.probe}",'] if library.probe else []
-    lines += ["    .symbols = symbols,", "    .code_names = codes,", f"    .symbol_count = {len(names)},"]
-    lines += [*(f"    .{entry}," for entry in entries), "};", PRELUDE.replace("NAME", library.name)]
+    handle = library.handle or {}
+    version, gives = library.find["version"]
+    fields = {
+        "name": quoted(library.name),
+        "title": quoted(library.title),
+        "backend": quoted(library.backend),
+        **{key: key for key in spelling},
+        "probe": quoted(library.probe),
+        "version": quoted(version),
+        "version_kind": f"OA_VERSION_{(gives or 'none').upper()}",
+        "symbols": "symbols",
+        "symbol_count": str(len(names)),
+        "code_names": "codes",
+        "success": str(library.success),
+        **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
+        **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
+        "takes_stream": str(int(library.stream == "argument")),
+        "addresses": "addresses",
+        "state": "&state",
+    }
+    lines += ["", f"extern const oa_library {label};", f"const oa_library {label} = {{"]
+    lines += [*(f"    .{key} = {value}," for key, value in fields.items()), "};", PRELUDE.replace("NAME", library.name)]
     for function in library.functions:
         forms = [False, True] if function.has_device_form else [False]
         if not handle:
@@ -547,9 +559,9 @@ def libraries_file(libraries: Iterable[Library]) -> str:
     """Returns shims/libraries.c: the table of every library of this build."""
     labels = [f"oa_library_{one.name}" for one in libraries]
     lines = ["/* Generated by bindings/emit.py: every library that has an api file and a roles file. */"]
-    lines += ['#include "offload_args/shim.h"', "", *(f"extern oa_library {label};" for label in labels)]
+    lines += ['#include "offload_args/shim.h"', "", *(f"extern const oa_library {label};" for label in labels)]
     table = ", ".join(f"&{label}" for label in labels)
-    return "\n".join([*lines, f"oa_library *const oa_libraries[] = {{{table}, NULL}};", ""])
+    return "\n".join([*lines, f"const oa_library *const oa_libraries[] = {{{table}, NULL}};", ""])
 
 
 def prototypes(library: Library) -> list[str]:

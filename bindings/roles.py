@@ -40,6 +40,7 @@ import ast
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,14 @@ REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 SIZE_TYPES = {"int", "int64_t", "blasint"}
 # What [find] may say, and what stands where it does not: how a library is found and asked for its version.
 FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
-VERSION_GIVES = ("text", "parts", "number")
+VERSION_GIVES = ("text", "parts", "number", "buffer")
+# How a library is told of the stream: through its handle; as an argument; or not at all.
+STREAMS = ("handle", "argument", "none")
+# Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
+# pointers to the host only; by value.
+SCALARS = ("pointer mode", "host", "by value")
+HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
+HANDLE_MODES = ("host_mode", "device_mode")
 # How many arguments each extent takes, and which of them are the sizes of the operand.
 EXTENTS = {
     "vector": ((2,), (0,)),
@@ -142,6 +150,9 @@ class Library:
     source: str
     backend: str | None
     sonames: list[str]
+    stream: str  # one of STREAMS
+    scalars: str  # one of SCALARS
+    success: int
     prefixes: list[str]
     suffixes: list[str]
     probe: str | None
@@ -358,32 +369,74 @@ class _Reader:
         self.faults += [f"{self.name}.toml: [find] {key} is not understood" for key in given]
         return found | {"version": (version["call"], version["gives"])}
 
+    def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
+        """Returns a setting that has to be one of a few words."""
+        value = self.roles[table].get(key, default)
+        if value not in allowed:
+            self.faults.append(f"{self.name}.toml: [{table}] {key}: {value!r} is none of {', '.join(allowed)}")
+        return str(value)
+
+    def handle(self) -> dict[str, Any] | None:
+        """Returns the [handle] table, with the values of its modes."""
+        if "handle" not in self.roles:
+            return None
+        handle = dict(self.roles["handle"])
+        for key, value in handle.items():
+            if key in HANDLE_MODES:
+                handle[key] = self.all_constants.get(value, 0)
+            if key in HANDLE_MODES and value not in self.all_constants:
+                self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
+            elif key in HANDLE_FUNCTIONS and value not in self.api["functions"]:
+                self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
+            elif key not in ("type", *HANDLE_MODES, *HANDLE_FUNCTIONS):
+                self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
+        for key in ("type", "create"):
+            if key not in handle:
+                self.faults.append(f"{self.name}.toml: [handle] has no {key}")
+        return handle
+
+    def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
+        """Returns how the stream is told and where scalars are taken, once they agree with the handle's functions."""
+        has = handle or {}
+        modes = "pointer mode" if "set_pointer_mode" in has else "host"
+        stream = self.setting("library", "stream", STREAMS, "handle" if "set_stream" in has else "none")
+        scalars = self.setting("library", "scalars", SCALARS, modes if self.settings.get("backend") else "by value")
+        where = f"{self.name}.toml: [library]"
+        if stream == "handle" and "set_stream" not in has:
+            self.faults.append(f'{where} stream = "handle": [handle] has no set_stream')
+        if scalars == "pointer mode" and not {"set_pointer_mode", *HANDLE_MODES} <= has.keys():
+            self.faults.append(f'{where} scalars = "pointer mode": [handle] has no set_pointer_mode, or not its modes')
+        if not self.settings.get("backend") and (stream, handle) != ("none", None):
+            self.faults.append(f"{where}: a library without a backend runs on the CPU, and has no stream and no handle")
+        return stream, scalars
+
     def library(self) -> Library:
         settings = self.settings
         functions = self.functions()
-        handle = dict(self.roles["handle"]) if "handle" in self.roles else None
-        for key, value in (handle or {}).items():
-            known = self.all_constants if key in ("host_mode", "device_mode") else self.api["functions"]
-            if key != "type" and value not in known:
-                self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
+        handle = self.handle()
+        stream, scalars = self.policies(handle)
         probe = settings.get("probe")
         if probe is not None and probe not in self.api["functions"]:
             self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
         status = settings.get("status")
         codes = sorted((value, key) for key, value in self.api["enums"].get(status, {}).items()) if status else []
+        success = settings.get("success")
+        if success is not None and success not in self.all_constants:
+            self.faults.append(f"{self.name}.toml: [library] success: the header has no {success}")
         row_major = settings.get("row_major")
         not_bound = self.left_over(functions)
         find = self.find()
         if self.faults:
             raise RolesError(self.faults)
-        if handle:
-            handle |= {key: self.all_constants[handle[key]] for key in ("host_mode", "device_mode")}
         return Library(
             name=settings["name"],
             title=settings["title"],
             source=settings["source"],
             backend=settings.get("backend"),
             sonames=settings["sonames"],
+            stream=stream,
+            scalars=scalars,
+            success=self.all_constants[success] if success else 0,
             prefixes=settings.get("prefixes", [""]),
             suffixes=settings.get("suffixes", [""]),
             probe=probe,

@@ -64,10 +64,7 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
   if (!library) return OA_OK;
-  if (library->backend ? strcmp(library->backend, device->backend->name) == 0
-                       : device->backend->flags & OA_DEVICE_HOST_CALLS)
-    return OA_OK;
-  return fail_device(call, o, device);
+  return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
 }
 
 typedef struct other_device {
@@ -323,7 +320,7 @@ static void unpin(oa_call *call) {
 
 /* Puts a handle of the caller's into the wanted pointer mode; call->saved_mode: what it had, -1 if that is to stay. */
 static int use_mode(oa_call *call, int wanted) {
-  oa_library *library = call->library;
+  const oa_library *library = call->library;
   int mode = -1;
   if (library->set_pointer_mode < 0) return OA_OK;
   if (library->get_pointer_mode >= 0) {
@@ -335,26 +332,46 @@ static int use_mode(oa_call *call, int wanted) {
   return status;
 }
 
+/* Takes the stream's own handle, in the wanted pointer mode. */
+static int take_handle(oa_call *call, oa_stream *stream, int wanted) {
+  const oa_library *library = call->library;
+  oa_stream_handle *handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
+  int *mode = NULL, status = OA_OK;
+  call->handle = NULL;
+  if (__builtin_expect(handles != NULL, 1)) {
+    const int index = library->state->index;
+    call->handle = __atomic_load_n(&handles[index].handle, __ATOMIC_ACQUIRE);
+    mode = &handles[index].mode;
+  }
+  if (__builtin_expect(!call->handle, 0)) status = oa_library_handle(library, stream, &call->handle, &mode);
+  if (status || library->set_pointer_mode < 0 || *mode == wanted) return status;
+  status = oa_library_set_mode(library, call->handle, wanted);
+  if (!status) *mode = wanted;
+  return status;
+}
+
+/* Whether a library of a GPU can't be told of a stream: it is waited for before and after each call. */
+static inline bool has_no_stream(const oa_library *library) {
+  return library->backend && library->set_stream < 0 && !library->takes_stream;
+}
+
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used) {
-  oa_library *library = call->library;
+  const oa_library *library = call->library;
   int status = OA_OK;
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
   call->saved_mode = -1;
+  call->native_stream = stream->native;
   if (library->create >= 0) {
     const int wanted = call->device_scalars ? library->device_mode : library->host_mode;
     if (used) {
       call->handle = used;
       status = use_mode(call, wanted);
     } else {
-      call->handle = stream->handles[library->index];
-      if (!call->handle) status = oa_library_handle(library, stream, &call->handle);
-      if (!status && library->set_pointer_mode >= 0 && stream->modes[library->index] != wanted) {
-        status = oa_library_set_mode(library, call->handle, wanted);
-        if (!status) stream->modes[library->index] = wanted;
-      }
+      status = take_handle(call, stream, wanted);
     }
   }
+  if (!status && has_no_stream(library)) status = device->backend->stream_synchronize(device, stream->native);
   if (status && device->backend->leave) {
     oa_saved_error saved;
     oa_error_save(&saved);
@@ -517,6 +534,7 @@ again:;
   call->device = device;
   call->stream = stream;
   call->region = region;
+  call->vendor_status = call->library ? call->library->success : 0;
   oa_unlock();
   if (call->library && (status = prepare_library(call, device, stream, used))) {
     oa_lock();
@@ -537,8 +555,11 @@ static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
-  if (__builtin_expect(call->saved_mode >= 0, 0))
-    status = oa_library_set_mode(call->library, call->handle, call->saved_mode);
+  if (__builtin_expect(has_no_stream(call->library), 0)) status = device->backend->synchronize(call->device);
+  if (__builtin_expect(call->saved_mode >= 0, 0)) {
+    const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
+    if (!status) status = restored;
+  }
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
     if (!status) status = left;
@@ -568,12 +589,12 @@ static void escape_to_graph(const oa_slot *slot, bool writes) {
   mapping->groups[mapping->parts[slot->part].group].escaped |= writes;
 }
 
-static inline void mark_written(const oa_operand *o, const oa_slot *slot, int vendor_status) {
+static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
   const oa_mapping *mapping = slot->mapping;
   oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
-  if (__builtin_expect(vendor_status != 0, 0)) {
+  if (__builtin_expect(failed, 0)) {
     group->invalid = true;
   } else if (o->touched == OVERWRITTEN) { /* nothing else: another region's failure may have come since oa_begin */
     group->valid = true;
@@ -586,6 +607,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
+  const bool failed = vendor_status != (call->library ? call->library->success : 0);
   const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
   call->open = 0;
@@ -603,7 +625,7 @@ int oa_end(oa_call *call, int vendor_status) {
     const bool writes = o->touched && oa_writes(o->access);
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
-    if (writes) mark_written(o, slot, vendor_status);
+    if (writes) mark_written(o, slot, failed);
     oa_slot_unpin(slot, writes);
   }
   oa_announce_change();
@@ -611,7 +633,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (__builtin_expect(serial != 0, 0))
     oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL,
                   0, vendor_status);
-  if (vendor_status && call->library) {
+  if (failed && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
     return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
@@ -633,13 +655,13 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   }
   if (device->backend->flags & OA_SYNCHRONOUS) {
     run(arguments);
-    return oa_end(call, 0);
+    return oa_end(call, call->vendor_status);
   }
   void *native = ((oa_stream *)call->stream)->native;
   int status = device->backend->submit(device, native, run, arguments, size);
   if (!status && call->blocking)
     status = oa_trace_synchronize(device, native, ((const oa_state *)call->region)->serial, call->function);
-  if (!status) return oa_end(call, 0);
+  if (!status) return oa_end(call, call->vendor_status);
   oa_saved_error saved;
   oa_error_save(&saved);
   oa_end(call, -1);

@@ -85,6 +85,8 @@ static const oa_backend *backend_named(const char *name, size_t length) {
   return NULL;
 }
 
+const oa_backend *oa_backend_named(const char *name) { return backend_named(name, strlen(name)); }
+
 /* Their names, for messages. */
 static const char *backend_names(char *text, size_t size) {
   size_t length = 0;

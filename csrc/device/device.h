@@ -82,6 +82,8 @@ typedef struct oa_backend {
 } oa_backend;
 
 extern const oa_backend oa_backend_cuda, oa_backend_host, oa_backend_sim;
+/* Returns the backend of that name; NULL if this build has none. */
+const oa_backend *oa_backend_named(const char *name);
 
 struct oa_counts { /* oa_counters, atomically */
   _Atomic int64_t copies_up, bytes_up, copies_down, bytes_down, allocations, frees, mappings, regions, calls;

@@ -18,7 +18,6 @@ int oa_stream_borrow(oa_device *device, oa_stream **stream) {
   }
   made->device = device;
   made->number = device->stream_count++;
-  for (int i = 0; i < OA_MAX_LIBRARIES; i++) made->modes[i] = -1;
   made->next_made = device->streams;
   device->streams = made;
   *stream = made;
@@ -36,7 +35,6 @@ int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream) {
   made->device = device;
   made->native = native;
   made->number = -1;
-  for (int i = 0; i < OA_MAX_LIBRARIES; i++) made->modes[i] = -1;
   *stream = made;
   return OA_OK;
 }

@@ -5,7 +5,11 @@
 
 #include "device/device.h"
 
-#define OA_MAX_LIBRARIES 8
+/* A vendor's handle that is bound to a stream, and its pointer mode; -1: not known. */
+typedef struct oa_stream_handle {
+  void *handle;
+  int mode;
+} oa_stream_handle;
 
 typedef struct oa_stream {
   oa_device *device;
@@ -17,10 +21,9 @@ typedef struct oa_stream {
   uint64_t covered; /* the last ticket that event was recorded after */
   uint64_t *seen;   /* by number: the ticket of that stream this one is known to run after */
   int seen_count;
-  void *handles[OA_MAX_LIBRARIES]; /* the vendors' handles bound to it, made at first need */
-  int modes[OA_MAX_LIBRARIES];     /* their pointer modes; -1: not known */
-  struct oa_stream *next;          /* idle ones; or a region's foreign ones */
-  struct oa_stream *next_made;     /* all of the device's own */
+  oa_stream_handle *handles;   /* by library, owned by handles.c; NULL until first need */
+  struct oa_stream *next;      /* idle ones; or a region's foreign ones */
+  struct oa_stream *next_made; /* all of the device's own */
 } oa_stream;
 
 /* The uses of a piece of memory by one stream. */

@@ -8,26 +8,25 @@
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* not held while a loader runs: it calls back here */
 static oa_library_loader loader;
-static _Thread_local void *used_handles[OA_MAX_LIBRARIES];
-static _Thread_local int used_count; /* of them that are set: nothing else to look at when 0 */
 
-/* Handles that no stream has now: their stream was the caller's own. */
-typedef struct idle_handle {
-  const oa_library *library;
-  oa_device *device;
-  void *handle;
-  struct idle_handle *next;
-} idle_handle;
-static idle_handle *idle_handles;
-
-/* Gives each library its number, once: threads read it without a lock. */
-static void number_libraries(void) {
-  for (int i = 0; oa_libraries[i]; i++) oa_libraries[i]->index = i;
+static void make_ready(void) {
+  for (int i = 0; oa_libraries[i]; i++) {
+    oa_library_state *state = oa_libraries[i]->state;
+    const char *backend = oa_libraries[i]->backend;
+    state->index = i;
+    state->backend = backend ? oa_backend_named(backend) : NULL;
+    state->unknown = backend && !state->backend;
+    __atomic_store_n(&state->ready, true, __ATOMIC_RELEASE);
+  }
 }
 
-static oa_library *library_named(const char *function, const char *name) {
+void oa_libraries_ready(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, number_libraries);
+  pthread_once(&once, make_ready);
+}
+
+const oa_library *oa_library_named(const char *function, const char *name) {
+  oa_libraries_ready();
   for (int i = 0; oa_libraries[i]; i++)
     if (name && strcmp(oa_libraries[i]->name, name) == 0) return oa_libraries[i];
   oa_fail(OA_ERROR_ARGUMENT, "%s: library needs the name of a library of this build, got \"%s\"", function,
@@ -41,18 +40,20 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
   return dlsym(loaded, symbol);
 }
 
-/* Finds how this build spells its symbols: by the first of them. */
-static bool find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
+/* Finds how this build spells its symbols: by the first of them that it has, whose address is returned. */
+static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
   const char *const given[] = {*prefix, NULL};
   for (const char *const *p = *prefix ? given : library->prefixes ? library->prefixes : plain; *p; p++)
     for (const char *const *s = library->suffixes ? library->suffixes : plain; *s; s++)
-      if (look_up(loaded, *p, library->symbols[0].name, *s)) {
+      for (int i = 0; i < library->symbol_count; i++) {
+        void *found = look_up(loaded, *p, library->symbols[i], *s);
+        if (!found) continue;
         *prefix = *p;
         *suffix = *s;
-        return true;
+        return found;
       }
-  return false;
+  return NULL;
 }
 
 /* Says whether a build's integers have 64 bits. Its search for the largest of n elements sees three of them if it reads
@@ -64,11 +65,12 @@ static bool has_64_bit_integers(void *search) {
 }
 
 /* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there. */
-static int take(oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
+static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
+  oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
-  if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0].name;
+  if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0];
   for (int i = 0; whole && !missing && i < library->symbol_count; i++)
-    if (!look_up(loaded, prefix, library->symbols[i].name, suffix)) missing = library->symbols[i].name;
+    if (!look_up(loaded, prefix, library->symbols[i], suffix)) missing = library->symbols[i];
   if (missing) {
     oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s%s%s: it is another library, or another version of it",
             library->name, path, prefix ? prefix : "", missing, suffix);
@@ -82,45 +84,46 @@ static int take(oa_library *library, void *loaded, const char *path, const char 
     dlclose(loaded);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", library->name);
   }
-  library->path = own_path;
-  library->prefix = own_prefix;
-  library->suffix = suffix;
-  library->ilp64 = library->probe && has_64_bit_integers(look_up(loaded, prefix, library->probe, suffix));
-  __atomic_store_n(&library->loaded, loaded, __ATOMIC_RELEASE);
+  state->path = own_path;
+  state->prefix = own_prefix;
+  state->suffix = suffix;
+  state->ilp64 = library->probe && has_64_bit_integers(look_up(loaded, prefix, library->probe, suffix));
+  __atomic_store_n(&state->loaded, loaded, __ATOMIC_RELEASE);
   return OA_OK;
 }
 
 /* For a library that is loaded already: the same file is fine. */
 static int loaded_before(const oa_library *library, const char *path) {
-  if (strcmp(library->path, path) == 0) return OA_OK;
-  return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", library->name,
-                 library->path, path);
+  const char *own_path = library->state->path;
+  if (strcmp(own_path, path) == 0) return OA_OK;
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s is loaded already, %s can't be loaded beside it", library->name, own_path,
+                 path);
 }
 
-static int load(oa_library *library, const char *path, const char *prefix) {
-  if (library->loaded) return loaded_before(library, path);
+static int load(const oa_library *library, const char *path, const char *prefix) {
+  if (library->state->loaded) return loaded_before(library, path);
   void *loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s", library->name, dlerror());
   return take(library, loaded, path, prefix, false);
 }
 
-/* The file that has the library's first symbol among what module is linked with; to be freed, NULL if there is none. */
+/* The file that has the library's first symbol to be found among what module is linked with; to be freed, NULL if there is none. */
 static char *file_behind(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
   Dl_info info;
-  if (!find_spelling(library, module, &prefix, &suffix)) return NULL;
-  if (!dladdr(look_up(module, prefix, library->symbols[0].name, suffix), &info)) return NULL;
+  const void *function = find_spelling(library, module, &prefix, &suffix);
+  if (!function || !dladdr(function, &info)) return NULL;
   return realpath(info.dli_fname, NULL);
 }
 
-static int share(oa_library *library, const char *module) {
+static int share(const oa_library *library, const char *module) {
   const char *name = module ? module : "the program";
   void *loaded = dlopen(module, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s is not loaded in this process", library->name, name);
   char *file = file_behind(library, loaded);
   const char *path = file ? file : name;
   int status;
-  if (library->loaded) {
+  if (library->state->loaded) {
     dlclose(loaded);
     status = loaded_before(library, path);
   } else {
@@ -134,7 +137,7 @@ static int share(oa_library *library, const char *module) {
 static int acquire(const char *function, const char *name, const char *path, const char *prefix, bool shared) {
   int status = oa_core_start();
   if (status) return status;
-  oa_library *library = library_named(function, name);
+  const oa_library *library = oa_library_named(function, name);
   if (!library) return OA_ERROR_ARGUMENT;
   if (path ? path[0] != '/' : !shared)
     return oa_fail(OA_ERROR_LIBRARY,
@@ -154,15 +157,57 @@ int oa_library_share(const char *name, const char *module) {
   return acquire("oa_library_share", name, module, NULL, true);
 }
 
+/* Returns the library's state if it is loaded, else NULL. */
+static const oa_library_state *loaded_state(const oa_library *library) {
+  return library && __atomic_load_n(&library->state->loaded, __ATOMIC_ACQUIRE) ? library->state : NULL;
+}
+
 const char *oa_library_path(const char *name) {
-  oa_library *library = library_named("oa_library_path", name);
-  return library && __atomic_load_n(&library->loaded, __ATOMIC_ACQUIRE) ? library->path : "";
+  const oa_library_state *state = loaded_state(oa_library_named("oa_library_path", name));
+  return state ? state->path : "";
 }
 
 int oa_library_has_symbol(const char *name, const char *symbol) {
-  oa_library *library = library_named("oa_library_has_symbol", name);
-  if (!library || !symbol || !__atomic_load_n(&library->loaded, __ATOMIC_ACQUIRE)) return 0;
-  return look_up(library->loaded, library->prefix, symbol, library->suffix) != NULL;
+  const oa_library_state *state = loaded_state(oa_library_named("oa_library_has_symbol", name));
+  return symbol && state && look_up(state->loaded, state->prefix, symbol, state->suffix) != NULL;
+}
+
+/* Asks the function that a library has for its version; leaves text as it is if that fails. */
+static void ask_version(int kind, void *function, char *text, size_t size) {
+  int parts[3] = {0};
+  switch (kind) {
+    case OA_VERSION_TEXT: {
+      const char *said = ((const char *(*)(void))function)();
+      if (said) snprintf(text, size, "%s", said);
+      break;
+    }
+    case OA_VERSION_BUFFER:
+      if (((int (*)(char *, size_t))function)(text, size)) text[0] = '\0';
+      break;
+    case OA_VERSION_NUMBER:
+      if (!((int (*)(int *))function)(parts)) snprintf(text, size, "%d", parts[0]);
+      break;
+    case OA_VERSION_PARTS:
+      for (int part = 0; part < 3; part++)
+        if (((int (*)(int, int *))function)(part, &parts[part])) return;
+      snprintf(text, size, "%d.%d.%d", parts[0], parts[1], parts[2]);
+      break;
+  }
+}
+
+int oa_library_version(const char *name, char *text, size_t size) {
+  const oa_library *library = oa_library_named("oa_library_version", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!text || !size) return oa_fail_null("oa_library_version", "text");
+  text[0] = '\0';
+  const oa_library_state *state = loaded_state(library);
+  if (!state)
+    return oa_fail(OA_ERROR_LIBRARY, "oa_library_version: %s is not loaded; make a call, or oa_library_open it", name);
+  if (!library->version) return OA_OK;
+  void *function = look_up(state->loaded, state->prefix, library->version, state->suffix);
+  if (!function) function = look_up(state->loaded, state->prefix, library->version, "");
+  if (function) ask_version(library->version_kind, function, text, size);
+  return OA_OK;
 }
 
 void oa_library_set_loader(oa_library_loader function) {
@@ -171,22 +216,22 @@ void oa_library_set_loader(oa_library_loader function) {
   pthread_mutex_unlock(&loading);
 }
 
-static int ensure_loaded(oa_library *library) {
-  if (__atomic_load_n(&library->loaded, __ATOMIC_ACQUIRE)) return OA_OK;
-  library_named("", library->name); /* numbers all */
+static int ensure_loaded(const oa_library *library) {
+  if (loaded_state(library)) return OA_OK;
+  oa_libraries_ready();
   pthread_mutex_lock(&loading);
   const oa_library_loader find = loader;
   pthread_mutex_unlock(&loading);
   if (find) {
     char text[4096] = "";
     const int status = find(library->name, text, sizeof text);
-    if (!status && __atomic_load_n(&library->loaded, __ATOMIC_ACQUIRE)) return OA_OK;
+    if (!status && loaded_state(library)) return OA_OK;
     return text[0] ? oa_fail(OA_ERROR_LIBRARY, "%s: %s", library->name, text) : OA_ERROR_LIBRARY;
   }
   char tried[512] = "";
   for (int i = 0; library->sonames && library->sonames[i]; i++) {
     pthread_mutex_lock(&loading);
-    const int status = library->loaded ? OA_OK : load(library, library->sonames[i], NULL);
+    const int status = library->state->loaded ? OA_OK : load(library, library->sonames[i], NULL);
     pthread_mutex_unlock(&loading);
     if (!status) return OA_OK;
     const size_t used = strlen(tried);
@@ -198,7 +243,7 @@ static int ensure_loaded(oa_library *library) {
       library->name, tried);
 }
 
-void *oa_library_symbol(oa_library *library, int index) {
+void *oa_library_symbol(const oa_library *library, int index) {
   if (library && index < 0) {
     oa_fail(OA_ERROR_LIBRARY, "oa_library_symbol: %s has no function for that, such as a handle's stream or mode",
             library->name);
@@ -208,112 +253,14 @@ void *oa_library_symbol(oa_library *library, int index) {
     oa_fail(OA_ERROR_ARGUMENT, "oa_library_symbol: library has no symbol of the index %d, or is NULL", index);
     return NULL;
   }
-  oa_symbol *symbol = &library->symbols[index];
-  void *address = __atomic_load_n(&symbol->address, __ATOMIC_ACQUIRE);
+  void *address = __atomic_load_n(&library->addresses[index], __ATOMIC_ACQUIRE);
   if (address) return address;
   if (oa_core_start() || ensure_loaded(library)) return NULL;
-  address = look_up(library->loaded, library->prefix, symbol->name, library->suffix);
+  const oa_library_state *state = library->state;
+  address = look_up(state->loaded, state->prefix, library->symbols[index], state->suffix);
   if (!address)
     oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s; a newer version of the library is needed", library->name,
-            library->path, library->prefix, symbol->name, library->suffix);
-  __atomic_store_n(&symbol->address, address, __ATOMIC_RELEASE);
+            state->path, state->prefix, library->symbols[index], state->suffix);
+  __atomic_store_n(&library->addresses[index], address, __ATOMIC_RELEASE);
   return address;
-}
-
-void oa_library_status_text(const oa_library *library, int status, char *text, size_t size) {
-  const oa_code_name *code = library->code_names;
-  while (code && code->name && code->code != status) code++;
-  snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
-}
-
-static int vendor(oa_library *library, const char *what, int status) {
-  char text[128];
-  if (!status) return OA_OK;
-  oa_library_status_text(library, status, text, sizeof text);
-  return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, what, text);
-}
-
-int oa_library_handle(oa_library *library, oa_stream *stream, void **handle) {
-  *handle = NULL;
-  if (library->create < 0) return OA_OK;
-  const int index = library->index;
-  oa_lock();
-  void *mine = stream->handles[index];
-  for (idle_handle **link = &idle_handles; !mine && *link; link = &(*link)->next) {
-    idle_handle *idle = *link;
-    if (idle->library != library || idle->device != stream->device) continue;
-    mine = idle->handle;
-    *link = idle->next;
-    free(idle);
-    break;
-  }
-  const bool bound = mine && stream->handles[index] == mine;
-  oa_unlock();
-  if (bound) {
-    *handle = mine;
-    return OA_OK;
-  }
-  int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
-  int (*set_stream)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
-  if (!create || !set_stream) return OA_ERROR_LIBRARY;
-  int status = mine ? OA_OK : vendor(library, library->symbols[library->create].name, create(&mine));
-  if (!status) status = vendor(library, library->symbols[library->set_stream].name, set_stream(mine, stream->native));
-  if (status) return status;
-  oa_lock();
-  /* Two threads on one stream may both have made one: the second's goes unused until another stream wants it. */
-  void *spare = stream->handles[index] ? mine : NULL;
-  if (!spare) {
-    stream->handles[index] = mine;
-    stream->modes[index] = -1;
-  } else {
-    idle_handle *idle = malloc(sizeof *idle);
-    if (idle) {
-      *idle = (idle_handle){library, stream->device, spare, idle_handles};
-      idle_handles = idle;
-    }
-  }
-  *handle = stream->handles[index];
-  oa_unlock();
-  return OA_OK;
-}
-
-void oa_library_give_back(oa_stream *stream) {
-  for (int i = 0; i < OA_MAX_LIBRARIES; i++) {
-    if (!stream->handles[i]) continue;
-    idle_handle *idle = malloc(sizeof *idle);
-    if (!idle) continue;
-    *idle = (idle_handle){oa_libraries[i], stream->device, stream->handles[i], idle_handles};
-    idle_handles = idle;
-    stream->handles[i] = NULL;
-  }
-}
-
-int oa_use_handle(const char *name, void *handle) {
-  oa_library *library = library_named("oa_use_handle", name);
-  if (!library) return OA_ERROR_ARGUMENT;
-  if (library->create < 0 && handle)
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: this library has no handles; leave handle out", name);
-  used_count += (handle != NULL) - (used_handles[library->index] != NULL);
-  used_handles[library->index] = handle;
-  return OA_OK;
-}
-
-void *oa_library_used_handle(const oa_library *library) { return used_count ? used_handles[library->index] : NULL; }
-
-int oa_library_handle_stream(oa_library *library, void *handle, void **native) {
-  int (*get)(void *, void **) = (int (*)(void *, void **))oa_library_symbol(library, library->get_stream);
-  if (!get) return OA_ERROR_LIBRARY;
-  return vendor(library, library->symbols[library->get_stream].name, get(handle, native));
-}
-
-int oa_library_get_mode(oa_library *library, void *handle, int *mode) {
-  int (*get)(void *, int *) = (int (*)(void *, int *))oa_library_symbol(library, library->get_pointer_mode);
-  if (!get) return OA_ERROR_LIBRARY;
-  return vendor(library, library->symbols[library->get_pointer_mode].name, get(handle, mode));
-}
-
-int oa_library_set_mode(oa_library *library, void *handle, int mode) {
-  int (*set)(void *, int) = (int (*)(void *, int))oa_library_symbol(library, library->set_pointer_mode);
-  if (!set) return OA_ERROR_LIBRARY;
-  return vendor(library, library->symbols[library->set_pointer_mode].name, set(handle, mode));
 }

@@ -1,7 +1,9 @@
 /* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
  * that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has every
- * function of the header: tests/bindings/test_bindings.py compares the two. */
+ * function of the header: tests/c_api/test_arguments.py compares the two. */
 #include "check.h"
+#include "library/library.h"
+#include "offload_args/routine.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -9,27 +11,32 @@
 static int make_handle(void **handle) { return *handle = handle, 0; }
 static int bind_handle(void *handle, void *stream) { return !handle || !stream; }
 
-static oa_symbol symbols[] = {{"create", (void *)make_handle}, {"bind", (void *)bind_handle}};
-static oa_library handled = {.name = "handled",
-                             .symbols = symbols,
-                             .symbol_count = 2,
-                             .create = 0,
-                             .destroy = -1,
-                             .set_stream = 1,
-                             .get_stream = -1,
-                             .set_pointer_mode = -1,
-                             .get_pointer_mode = -1};
-static oa_symbol no_symbols[] = {{"answer", NULL}};
-static oa_library plain = {.name = "plain",
-                           .symbols = no_symbols,
-                           .symbol_count = 1,
-                           .create = -1,
-                           .destroy = -1,
-                           .set_stream = -1,
-                           .get_stream = -1,
-                           .set_pointer_mode = -1,
-                           .get_pointer_mode = -1};
-oa_library *const oa_libraries[] = {&handled, &plain, NULL};
+static const char *const symbols[] = {"create", "bind"}, *const no_symbols[] = {"answer"};
+static void *addresses[] = {(void *)make_handle, (void *)bind_handle}, *no_addresses[1];
+static oa_library_state states[2];
+static const oa_library handled = {.name = "handled",
+                                   .symbols = symbols,
+                                   .addresses = addresses,
+                                   .state = &states[0],
+                                   .symbol_count = 2,
+                                   .create = 0,
+                                   .destroy = -1,
+                                   .set_stream = 1,
+                                   .get_stream = -1,
+                                   .set_pointer_mode = -1,
+                                   .get_pointer_mode = -1};
+static const oa_library plain = {.name = "plain",
+                                 .symbols = no_symbols,
+                                 .addresses = no_addresses,
+                                 .state = &states[1],
+                                 .symbol_count = 1,
+                                 .create = -1,
+                                 .destroy = -1,
+                                 .set_stream = -1,
+                                 .get_stream = -1,
+                                 .set_pointer_mode = -1,
+                                 .get_pointer_mode = -1};
+const oa_library *const oa_libraries[] = {&handled, &plain, NULL};
 
 /* What the functions below are given: a region that is open with one matrix, and what is left of one that has ended. */
 static const char *function; /* under test */
@@ -468,6 +475,7 @@ static void residency_configure(void) {
 
 static void libraries(void) {
   const char *const names[] = {NULL, "", "no such library"};
+  char text[8];
   for (int i = 0; i < 3; i++) {
     function = "oa_library_open";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
@@ -475,9 +483,14 @@ static void libraries(void) {
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
     REFUSES(OA_ERROR_ARGUMENT, oa_use_handle(names[i], host));
+    function = "oa_library_version";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_version(names[i], text, sizeof text));
     CHECK(strcmp(oa_library_path(names[i]), "") == 0);
     CHECK(!oa_library_has_symbol(names[i], "answer"));
   }
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_version("plain", NULL, sizeof text));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_version("plain", text, 0));
+  REFUSES(OA_ERROR_LIBRARY, oa_library_version("plain", text, sizeof text));
   function = "plain";
   CHECK(!oa_library_has_symbol("plain", NULL));
   REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", NULL, NULL));
@@ -499,6 +512,24 @@ static void library_symbol(void) {
     CHECK(!oa_library_symbol(&plain, indices[i]) && strstr(oa_last_error(), function));
   }
   CHECK(!oa_library_symbol(&plain, 0) && strstr(oa_last_error(), "plain"));
+}
+
+static void routines(void) {
+  const oa_routine *found;
+  int count;
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("no such library", &found, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("plain", NULL, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("plain", &found, NULL));
+  CHECK_OK(oa_library_routines("plain", &found, &count));
+  CHECK(!found && !count);
+}
+
+static void routine_find(void) {
+  const char *const given[][2] = {{NULL, "gemv"}, {"no such library", "gemv"}, {"plain", NULL}, {"plain", "gemv"}};
+  for (int i = 0; i < 4; i++) {
+    oa_fail_null("none", "yet");
+    CHECK(!oa_routine_find(given[i][0], given[i][1]) && strstr(oa_last_error(), function));
+  }
 }
 
 /* -- the trace -- */
@@ -665,6 +696,9 @@ static const struct {
     {"oa_library_path", libraries},
     {"oa_library_set_loader", libraries},
     {"oa_library_has_symbol", libraries},
+    {"oa_library_version", libraries},
+    {"oa_library_routines", routines},
+    {"oa_routine_find", routine_find},
     {"oa_use_handle", libraries},
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},

@@ -440,7 +440,7 @@ static void sim_serves_many_threads(oa_device *sim) {
 
 /* -- cuda --------------------------------------------------------------------------------------------------------- */
 
-/* With no context current, with ours and with another one: it is as before after each call. */
+/* Promise T19. With no context current, with ours and with another one: it is as before after each call. */
 static void cuda_leaves_the_current_context_alone(oa_device *cuda) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   int (*get)(void **), (*set)(void *), (*create)(void **, unsigned, int), (*destroy)(void *);

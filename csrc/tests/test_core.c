@@ -1,6 +1,6 @@
 /* Regions, mappings and calls through the public header, on host and sim. */
 #include "check.h"
-#include "device/device.h"
+#include "library/library.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -18,19 +18,22 @@ static int make_handle(void **handle) {
 static int bind_handle(void *handle, void *stream) { return handle == &handles_made && stream ? 0 : 1; }
 static int set_mode(void *handle, int mode) { return handle == &handles_made && mode >= 0 ? 0 : 1; }
 
-static oa_symbol symbols[] = {
-    {"create", (void *)make_handle}, {"bind", (void *)bind_handle}, {"mode", (void *)set_mode}};
-static oa_library counted = {.name = "counted",
-                             .backend = "sim",
-                             .symbols = symbols,
-                             .symbol_count = 3,
-                             .create = 0,
-                             .destroy = -1,
-                             .set_stream = 1,
-                             .get_stream = -1,
-                             .set_pointer_mode = 2,
-                             .get_pointer_mode = -1};
-oa_library *const oa_libraries[] = {&counted, NULL};
+static const char *const symbols[] = {"create", "bind", "mode"};
+static void *addresses[] = {(void *)make_handle, (void *)bind_handle, (void *)set_mode};
+static oa_library_state state;
+static const oa_library counted = {.name = "counted",
+                                   .backend = "sim",
+                                   .symbols = symbols,
+                                   .addresses = addresses,
+                                   .state = &state,
+                                   .symbol_count = 3,
+                                   .create = 0,
+                                   .destroy = -1,
+                                   .set_stream = 1,
+                                   .get_stream = -1,
+                                   .set_pointer_mode = 2,
+                                   .get_pointer_mode = -1};
+const oa_library *const oa_libraries[] = {&counted, NULL};
 
 static int device;
 
@@ -106,6 +109,7 @@ static void moves_only_what_is_used(void) {
   check_empty();
 }
 
+/* Promise T37. */
 static void a_pointer_is_dead_after_its_region(void) {
   float x[4] = {1, 2, 3, 4}, y[4] = {0};
   int64_t n = 4;
@@ -258,6 +262,7 @@ static void nested_regions_share(void) {
   check_empty();
 }
 
+/* Promise T02. */
 static void a_failed_body_changes_nothing(void) {
   float x[4] = {1, 1, 1, 1}, y[4] = {2, 2, 2, 2};
   int64_t n = 4;
@@ -416,7 +421,7 @@ static void handles_of_callers_streams_are_used_again(void) {
   check_empty();
 }
 
-/* T08: each staged factor is freed while the call that reads it is still to run; the others take its memory. */
+/* Promise T08. Each staged factor is freed while the call that reads it is still to run; the others take its memory. */
 static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
   enum { REGIONS = 3, ROUNDS = 20 };
   float sums[REGIONS] = {0};
@@ -444,7 +449,7 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_who_takes_it(void) {
   check_empty();
 }
 
-/* T09. A backend that notices the use of one stream. */
+/* A backend that notices the use of one stream. */
 static const oa_backend *real;
 static void *gone;
 
@@ -470,6 +475,7 @@ static int watched_copy_down(oa_device *sim, void *stream, void *to, size_t to_p
   return real->copy_down(sim, stream, to, to_pitch, from, from_pitch, width, lines);
 }
 
+/* Promise T09. */
 static void a_callers_stream_that_is_gone_is_left_alone(void) {
   float x[4] = {1, 2, 3, 4}, y[4] = {0}, z[4] = {0};
   int64_t n = 4;
@@ -521,6 +527,7 @@ static void *many_regions(void *data) {
   return NULL;
 }
 
+/* Promise T17. */
 static void threads_share_an_array(void) {
   float shared[64];
   pthread_t threads[8];
@@ -542,6 +549,7 @@ static void a_number_that_no_device_has_is_refused(void) {
   CHECK_FAILS(oa_residency_query(99, &figures), OA_ERROR_ARGUMENT, "oa_residency_query: no device");
 }
 
+/* Promise T01. */
 static void every_failing_backend_call_is_survived(void) {
   bool any = false;
   for (int k = 1; k < 200; k++) {

@@ -1,65 +1,74 @@
 /* Libraries that have handles and not all of what cuBLAS has for them. */
 #include "check.h"
-#include "device/device.h"
+#include "library/library.h"
 
 #include <string.h>
 
-static int made, bound, modes_set, asked_before_the_table, mode = 1;
+static int made, bound, modes_set, asked_before_the_table, mode = 1, answer = 3;
 static void *stream_of_caller;
 
 static int ask(void) {
   asked_before_the_table++;
-  return 0;
+  return 3;
 }
 static int make_handle(void **handle) {
   made++;
   *handle = &made;
-  return 0;
+  return 3;
 }
 static int bind_handle(void *handle, void *stream) {
   bound += handle == &made && stream;
-  return 0;
+  return 3;
 }
 static int stream_of(void *handle, void **stream) {
   (void)handle;
   *stream = stream_of_caller;
-  return 0;
+  return 3;
 }
 static int set_mode(void *handle, int wanted) {
   (void)handle;
   modes_set++;
   mode = wanted;
-  return 0;
+  return 3;
 }
 
-/* The index -1 would read what lies before a library's symbols. */
-static oa_symbol symbols[] = {{"before", (void *)ask},
-                              {"create", (void *)make_handle},
-                              {"bind", (void *)bind_handle},
-                              {"stream", (void *)stream_of},
-                              {"mode", (void *)set_mode}};
-#define LIBRARY(called, last, stream, mode_set) \
-  {.name = called,                              \
-   .backend = "sim",                            \
-   .symbols = symbols + 1,                      \
-   .symbol_count = last,                        \
-   .create = 0,                                 \
-   .destroy = -1,                               \
-   .set_stream = 1,                             \
-   .get_stream = stream,                        \
-   .set_pointer_mode = mode_set,                \
-   .get_pointer_mode = -1,                      \
-   .host_mode = 0,                              \
+/* The index -1 would read what lies before a library's addresses. */
+static void *addresses[] = {(void *)ask, (void *)make_handle, (void *)bind_handle, (void *)stream_of, (void *)set_mode};
+static const char *const symbols[] = {"create", "bind", "stream", "mode"};
+static oa_library_state states[9];
+#define LIBRARY(number, called, create_it, bind_it, stream, mode_set) \
+  {.name = called,                                                    \
+   .backend = "sim",                                                  \
+   .symbols = symbols,                                                \
+   .addresses = addresses + 1,                                        \
+   .state = &states[number],                                          \
+   .symbol_count = 4,                                                 \
+   .success = 3,                                                      \
+   .create = create_it,                                               \
+   .destroy = -1,                                                     \
+   .set_stream = bind_it,                                             \
+   .get_stream = stream,                                              \
+   .set_pointer_mode = mode_set,                                      \
+   .get_pointer_mode = -1,                                            \
+   .host_mode = 0,                                                    \
    .device_mode = 1}
-static oa_library plain = LIBRARY("plain", 3, 2, -1), settable = LIBRARY("settable", 4, 2, 3),
-                  streamless = LIBRARY("streamless", 2, -1, -1);
-oa_library *const oa_libraries[] = {&plain, &settable, &streamless, NULL};
+static const oa_library plain = LIBRARY(0, "plain", 0, 1, 2, -1), settable = LIBRARY(1, "settable", 0, 1, 2, 3),
+                        streamless = LIBRARY(2, "streamless", 0, 1, -1, -1),
+                        unbound = LIBRARY(3, "unbound", 0, -1, -1, -1), bare = LIBRARY(4, "bare", -1, -1, -1, -1);
+static const oa_library elsewhere = {
+    .name = "elsewhere", .backend = "quantum", .state = &states[5], .create = -1, .set_stream = -1};
+/* More libraries than any build has had so far. */
+static const oa_library more[] = {{.name = "sixth", .state = &states[6], .create = -1},
+                                  {.name = "seventh", .state = &states[7], .create = -1},
+                                  {.name = "eighth", .state = &states[8], .create = -1}};
+const oa_library *const oa_libraries[] = {&more[0], &more[1], &more[2],  &elsewhere,  &bare,
+                                          &unbound, &plain,   &settable, &streamless, NULL};
 
-static int call_it(oa_library *library, const oa_any *x) {
+static int call_it(const oa_library *library, const oa_any *x) {
   oa_operand operand = {.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(4)};
   oa_call call = {.function = "test.read", .library = library, .operands = &operand, .count = 1};
   const int status = oa_begin(&call);
-  return status ? status : oa_end(&call, 0);
+  return status ? status : oa_end(&call, answer);
 }
 
 int main(void) {
@@ -69,10 +78,6 @@ int main(void) {
   oa_region *region;
   oa_array array = {
       .data = values, .shape = &shape, .strides = &stride, .ndim = 1, .dtype = OA_F32, .direction = OA_IN};
-  /* loading a library gives it its index, and so does this */
-  CHECK_OK(oa_use_handle("plain", NULL));
-  CHECK_OK(oa_use_handle("settable", NULL));
-  CHECK_OK(oa_use_handle("streamless", NULL));
   CHECK_OK(oa_device_open("sim:0", &device));
   CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
   oa_device *sim = oa_device_of(device);
@@ -94,6 +99,18 @@ int main(void) {
   CHECK_OK(call_it(&streamless, array.handle));
   CHECK_OK(oa_use_handle("streamless", &mode));
   CHECK_FAILS(call_it(&streamless, array.handle), OA_ERROR_LIBRARY, "streamless has no function for");
+
+  /* without a function for the stream, and without handles at all: the call is waited for */
+  made = bound = 0;
+  CHECK_OK(call_it(&unbound, array.handle));
+  CHECK(made == 1 && bound == 0);
+  CHECK_OK(call_it(&bare, array.handle));
+  CHECK(made == 1 && bound == 0);
+  CHECK_FAILS(oa_use_handle("bare", &mode), OA_ERROR_ARGUMENT, "bare: this library has no handles");
+  CHECK_FAILS(call_it(&elsewhere, array.handle), OA_ERROR_DEVICE, "needs to be on a quantum device");
+
+  answer = 0; /* success is 3 here */
+  CHECK_FAILS(call_it(&bare, array.handle), OA_ERROR_LIBRARY, "test.read: the library answered status (0)");
 
   CHECK(asked_before_the_table == 0);
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));

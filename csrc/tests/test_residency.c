@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-oa_library *const oa_libraries[] = {NULL};
+const oa_library *const oa_libraries[] = {NULL};
 
 enum { PAGE = 4096, PAGES = 256, BYTES = PAGE * PAGES };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-oa_library *const oa_libraries[] = {NULL};
+const oa_library *const oa_libraries[] = {NULL};
 
 enum { SLOW = 20000 };       /* microseconds of one operation of a slow device */
 static int one, other, host; /* devices */
@@ -96,7 +96,8 @@ static void check_empty(void) {
 
 /* -- two devices ----------------------------------------------------------------------------------------------------- */
 
-static void t50_a_device_reads_what_another_is_still_copying_down(bool waited_first) {
+/* Promise T50. */
+static void a_device_reads_what_another_is_still_copying_down(bool waited_first) {
   float x[8] = {0}, found = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
@@ -119,7 +120,8 @@ static void t50_a_device_reads_what_another_is_still_copying_down(bool waited_fi
   check_empty();
 }
 
-static void t50_a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
+/* Promise T50. */
+static void a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
   float x[8] = {0}, found = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first, third = first;
@@ -138,7 +140,8 @@ static void t50_a_device_that_was_left_has_no_old_bytes_for_its_next_region(void
   check_empty();
 }
 
-static void t50_what_a_call_is_writing_is_on_no_other_device(void) {
+/* Promise T50. */
+static void what_a_call_is_writing_is_on_no_other_device(void) {
   float x[8] = {0}, found = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
@@ -157,7 +160,8 @@ static void t50_what_a_call_is_writing_is_on_no_other_device(void) {
   check_empty();
 }
 
-static void t50_a_call_that_writes_waits_for_no_reader_it_cannot_see(void) {
+/* Promise T50. */
+static void a_call_that_writes_waits_for_no_reader_it_cannot_see(void) {
   float x[8] = {0};
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
@@ -182,7 +186,8 @@ static void *run_update(void *data) {
   return NULL;
 }
 
-static void t52_an_update_and_the_end_of_the_region_share_one_array(bool resident, bool fails) {
+/* Promise T52. */
+static void an_update_and_the_end_of_the_region_share_one_array(bool resident, bool fails) {
   const int64_t n = 1 << 16;
   float *x = calloc((size_t)n, sizeof *x);
   oa_array lent = vector(x, &n, OA_BY_USE);
@@ -277,7 +282,8 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   check_empty();
 }
 
-static void t53_the_hosts_bytes_reach_every_device_that_has_some(void) {
+/* Promise T53. */
+static void the_hosts_bytes_reach_every_device_that_has_some(void) {
   float x[12], found = -1;
   const int64_t n = 12, half = 6;
   for (int i = 0; i < n; i++) x[i] = 1;
@@ -298,7 +304,8 @@ static void t53_the_hosts_bytes_reach_every_device_that_has_some(void) {
   check_empty();
 }
 
-static void t53_the_hosts_bytes_reach_what_is_packed(void) {
+/* Promise T53. */
+static void the_hosts_bytes_reach_what_is_packed(void) {
   float x[12], found = -1;
   const int64_t n = 12, shape[] = {2, 3}, strides[] = {28, -8};
   for (int i = 0; i < n; i++) x[i] = 1;
@@ -319,7 +326,8 @@ static void t53_the_hosts_bytes_reach_what_is_packed(void) {
   check_empty();
 }
 
-static void t53_an_update_of_more_than_any_device_has_is_refused(void) {
+/* Promise T53. */
+static void an_update_of_more_than_any_device_has_is_refused(void) {
   float x[12] = {0};
   const int64_t n = 12, half = 6;
   oa_array left = vector(x, &half, OA_BY_USE), right = vector(x + 6, &half, OA_BY_USE),
@@ -334,7 +342,8 @@ static void t53_an_update_of_more_than_any_device_has_is_refused(void) {
   check_empty();
 }
 
-static void t53_an_update_that_some_device_cannot_take_moves_nothing(void) {
+/* Promise T53. */
+static void an_update_that_some_device_cannot_take_moves_nothing(void) {
   float x[24], found = -1;
   const int64_t shape[] = {2, 3}, strides[] = {48, -16}, column = 6, step = 16;
   for (int i = 0; i < 24; i++) x[i] = 1;
@@ -351,7 +360,8 @@ static void t53_an_update_that_some_device_cannot_take_moves_nothing(void) {
   check_empty();
 }
 
-static void t61_an_update_brings_down_nothing_that_never_came_up(void) {
+/* Promise T61. */
+static void an_update_brings_down_nothing_that_never_came_up(void) {
   enum { LD = 8 };
   float x[4 * LD];
   const int64_t shape[] = {4, 4}, strides[] = {LD * 4, 4};
@@ -369,7 +379,8 @@ static void t61_an_update_brings_down_nothing_that_never_came_up(void) {
   check_empty();
 }
 
-static void t61_an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
+/* Promise T61. */
+static void an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
   enum { LD = 8 };
   float x[4 * LD], found = -1;
   const int64_t shape[] = {4, 4}, strides[] = {LD * 4, 4};
@@ -387,7 +398,8 @@ static void t61_an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
   check_empty();
 }
 
-static void t61_an_address_that_could_not_be_taken_leaves_the_array_unwritten(void) {
+/* Promise T61. */
+static void an_address_that_could_not_be_taken_leaves_the_array_unwritten(void) {
   for (int k = 1; k < 8; k++) {
     float y[6] = {7, 7, 7, 7, 7, 7};
     const int64_t n = 6;
@@ -437,7 +449,8 @@ static void an_out_inside_a_larger_array_is_written_by_what_fills_it(void) {
 
 /* -- sharers --------------------------------------------------------------------------------------------------------- */
 
-static void t54_what_a_region_committed_comes_down_whatever_a_later_one_does(int direction) {
+/* Promise T54. */
+static void what_a_region_committed_comes_down_whatever_a_later_one_does(int direction) {
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
   oa_array first = vector(x, &n, OA_BY_USE), second = vector(x, &n, direction);
@@ -459,7 +472,8 @@ static void *run_enter(void *data) {
   return NULL;
 }
 
-static void t54_threads_that_share_do_not_discard_for_each_other(void) {
+/* Promise T54. */
+static void threads_that_share_do_not_discard_for_each_other(void) {
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
   struct sharer older = {.array = vector(x, &n, OA_BY_USE)};
@@ -530,7 +544,8 @@ static void what_was_updated_is_not_told_as_discarded(void) {
 
 /* -- assign ---------------------------------------------------------------------------------------------------------- */
 
-static void t55_a_smaller_assignment_leaves_the_rest(void) {
+/* Promise T55. */
+static void a_smaller_assignment_leaves_the_rest(void) {
   for (int direction = OA_BY_USE; direction <= OA_OUT; direction += OA_OUT - OA_BY_USE) {
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     const float values[] = {9, 9, 9};
@@ -554,7 +569,8 @@ static oa_any *view(oa_any *pointer, int64_t offset, const int64_t *shape, const
   return made;
 }
 
-static void t55_an_irregular_slice_of_a_matrix_with_gaps_is_assigned(void) {
+/* Promise T55. */
+static void an_irregular_slice_of_a_matrix_with_gaps_is_assigned(void) {
   float x[ROWS * LD], values[3 * 4];
   const int64_t shape[] = {3, 4}, strides[] = {2 * LD * 4, 8};
   for (int i = 0; i < ROWS * LD; i++) x[i] = (float)i;
@@ -585,7 +601,8 @@ static void *run_assign(void *data) {
   return NULL;
 }
 
-static void t55_threads_assign_to_disjoint_irregular_slices(void) {
+/* Promise T55. */
+static void threads_assign_to_disjoint_irregular_slices(void) {
   float x[ROWS * LD];
   const int64_t shape[] = {3, 3}, strides[] = {2 * LD * 4, 8};
   for (int i = 0; i < ROWS * LD; i++) x[i] = -1;
@@ -607,7 +624,8 @@ static void t55_threads_assign_to_disjoint_irregular_slices(void) {
 
 /* -- handles --------------------------------------------------------------------------------------------------------- */
 
-static void t57_a_regions_own_pointer_is_not_released_before_it(void) {
+/* Promise T57. */
+static void a_regions_own_pointer_is_not_released_before_it(void) {
   float x[4] = {1, 1, 1, 1}, z[4] = {2, 2, 2, 2};
   const int64_t n = 4;
   oa_array outer = vector(x, &n, OA_BY_USE), inner = outer, more = vector(z, &n, OA_BY_USE);
@@ -625,7 +643,8 @@ static void t57_a_regions_own_pointer_is_not_released_before_it(void) {
   check_empty();
 }
 
-static void t57_a_view_released_within_a_call_lives_until_the_call_ends(void) {
+/* Promise T57. */
+static void a_view_released_within_a_call_lives_until_the_call_ends(void) {
   float x[4] = {1, 1, 1, 1}, z[4] = {2, 2, 2, 2};
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE), more = vector(z, &n, OA_BY_USE);
@@ -783,7 +802,8 @@ static void an_array_whose_address_may_be_written_is_on_no_other_device(void) {
   check_empty();
 }
 
-static void t57_a_staged_scalar_lives_as_long_as_its_views(void) {
+/* Promise T57. */
+static void a_staged_scalar_lives_as_long_as_its_views(void) {
   float x[4] = {1, 1, 1, 1}, value = 3, found = -1;
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE);
@@ -884,37 +904,37 @@ int main(void) {
   for (int i = 0; i < 3; i++) {
     CHECK_OK(oa_device_open(names[i][0], &one));
     CHECK_OK(oa_device_open(names[i][1], &other));
-    t50_a_device_reads_what_another_is_still_copying_down(false);
-    t50_a_device_reads_what_another_is_still_copying_down(true);
-    t50_a_device_that_was_left_has_no_old_bytes_for_its_next_region();
-    t50_what_a_call_is_writing_is_on_no_other_device();
-    t50_a_call_that_writes_waits_for_no_reader_it_cannot_see();
-    t52_an_update_and_the_end_of_the_region_share_one_array(false, false);
-    t52_an_update_and_the_end_of_the_region_share_one_array(true, false);
-    if (i) t52_an_update_and_the_end_of_the_region_share_one_array(true, true);
+    a_device_reads_what_another_is_still_copying_down(false);
+    a_device_reads_what_another_is_still_copying_down(true);
+    a_device_that_was_left_has_no_old_bytes_for_its_next_region();
+    what_a_call_is_writing_is_on_no_other_device();
+    a_call_that_writes_waits_for_no_reader_it_cannot_see();
+    an_update_and_the_end_of_the_region_share_one_array(false, false);
+    an_update_and_the_end_of_the_region_share_one_array(true, false);
+    if (i) an_update_and_the_end_of_the_region_share_one_array(true, true);
     update_does_not_lose_what_a_call_in_flight_writes();
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_BY_USE, run_peek_beside);
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_OUT, run_address_beside);
-    t53_the_hosts_bytes_reach_every_device_that_has_some();
-    t53_the_hosts_bytes_reach_what_is_packed();
-    t53_an_update_of_more_than_any_device_has_is_refused();
-    t53_an_update_that_some_device_cannot_take_moves_nothing();
-    t61_an_update_brings_down_nothing_that_never_came_up();
-    t61_an_address_says_nothing_of_an_unwritten_out_beside_it();
-    if (i) t61_an_address_that_could_not_be_taken_leaves_the_array_unwritten();
+    the_hosts_bytes_reach_every_device_that_has_some();
+    the_hosts_bytes_reach_what_is_packed();
+    an_update_of_more_than_any_device_has_is_refused();
+    an_update_that_some_device_cannot_take_moves_nothing();
+    an_update_brings_down_nothing_that_never_came_up();
+    an_address_says_nothing_of_an_unwritten_out_beside_it();
+    if (i) an_address_that_could_not_be_taken_leaves_the_array_unwritten();
     the_address_of_an_out_keeps_what_an_overlapping_argument_brought_up();
     an_out_inside_a_larger_array_is_written_by_what_fills_it();
-    t54_what_a_region_committed_comes_down_whatever_a_later_one_does(OA_IN);
-    t54_what_a_region_committed_comes_down_whatever_a_later_one_does(OA_BY_USE);
-    t54_threads_that_share_do_not_discard_for_each_other();
+    what_a_region_committed_comes_down_whatever_a_later_one_does(OA_IN);
+    what_a_region_committed_comes_down_whatever_a_later_one_does(OA_BY_USE);
+    threads_that_share_do_not_discard_for_each_other();
     a_failing_outer_region_discards_what_inner_ones_wrote();
     a_partial_write_in_flight_heals_nothing_that_fails_meanwhile();
     what_was_updated_is_not_told_as_discarded();
-    t55_a_smaller_assignment_leaves_the_rest();
-    t55_an_irregular_slice_of_a_matrix_with_gaps_is_assigned();
-    t55_threads_assign_to_disjoint_irregular_slices();
-    t57_a_regions_own_pointer_is_not_released_before_it();
-    if (i) t57_a_view_released_within_a_call_lives_until_the_call_ends();
+    a_smaller_assignment_leaves_the_rest();
+    an_irregular_slice_of_a_matrix_with_gaps_is_assigned();
+    threads_assign_to_disjoint_irregular_slices();
+    a_regions_own_pointer_is_not_released_before_it();
+    if (i) a_view_released_within_a_call_lives_until_the_call_ends();
     a_region_that_was_left_narrows_nobodys_rights();
     an_update_of_columns_reaches_arrays_that_overlap_in_columns(true);
     an_update_of_columns_reaches_arrays_that_overlap_in_columns(false);
@@ -924,7 +944,7 @@ int main(void) {
     an_address_that_was_given_away_writes_its_own_array_only();
     an_update_brings_down_what_was_written_by_address_in_a_part();
     an_array_whose_address_may_be_written_is_on_no_other_device();
-    if (i) t57_a_staged_scalar_lives_as_long_as_its_views();
+    if (i) a_staged_scalar_lives_as_long_as_its_views();
   }
   return failures();
 }

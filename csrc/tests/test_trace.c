@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-oa_library *const oa_libraries[] = {NULL}; /* calls below use no vendor's library */
+const oa_library *const oa_libraries[] = {NULL}; /* calls below use no vendor's library */
 
 enum { MOST = 1 << 16 };
 static oa_trace_event events[MOST];

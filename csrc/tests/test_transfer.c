@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-oa_library *const oa_libraries[] = {NULL};
+const oa_library *const oa_libraries[] = {NULL};
 
 static oa_device *device;
 static int number;
@@ -303,6 +303,7 @@ static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
   return reached;
 }
 
+/* Promise T01. */
 static void every_failing_call_leaves_arrays_whole(void *stream) {
   struct array a[FAILING];
   failing_arrays(a);
@@ -637,6 +638,7 @@ static void *many_transfers(void *data) {
   return NULL;
 }
 
+/* Promise T17. */
 static void many_threads_transfer_at_once(void) {
   enum { THREADS = 16 };
   pthread_t threads[THREADS];
@@ -672,6 +674,7 @@ static void *keep_transferring(void *data) {
   return NULL;
 }
 
+/* Promise T21. */
 static void forks_amid_transfers_are_silent(void) {
   pthread_t threads[2];
   int seeds[2] = {3, 4};
@@ -697,6 +700,7 @@ static void tune(int64_t small, int64_t chunk) {
   oa_tuning.split_least = chunk;
 }
 
+/* Promise T34. */
 static void without_pinned_memory(void) {
   open_device("sim:0");
   tune(512, 4096);

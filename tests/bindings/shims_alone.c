@@ -82,8 +82,8 @@ static int any(void *handle) {
   (void)handle;
   return 0;
 }
-void *oa_library_symbol(oa_library *library, int index) {
-  const char *name = library->symbols[index].name;
+void *oa_library_symbol(const oa_library *library, int index) {
+  const char *name = library->symbols[index];
   if (strstr(name, "_64")) return has_wide ? (void *)wide : NULL;
   if (strstr(name, "Zscal")) return (void *)scale;
   if (strstr(name, "Isamax")) return (void *)largest;
@@ -135,12 +135,12 @@ int main(void) {
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 2.5f, A, 5, x, 1, 0, y, 1) == OA_OK);
   EXPECT(narrow_calls == 1 && got_m == 3 && got_lda == 5 && got_alpha == 2.5f && got_A == (const void *)17);
   EXPECT(operands == 3 && accesses[0] == OA_READ && accesses[1] == OA_READ && accesses[2] == OA_OVERWRITE);
-  /* T32: what may not be written whole is not declared so */
+  /* What may not be written whole is not declared so */
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 1, A, 5, x, 1, 0.5f, y, 1);
   EXPECT(accesses[2] == OA_READ_WRITE);
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 0, 4, 1, A, 5, x, 1, 0, y, 1);
   EXPECT(accesses[2] == OA_READ_WRITE);
-  /* T30: the 64-bit form when any size asks for it, else an error that names the size */
+  /* The 64-bit form when any size asks for it, else an error that names the size */
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, big, 4, 1, A, big + 1, x, 1, 0, y, 1) == OA_OK);
   EXPECT(wide_calls == 1 && got_m == big && got_lda == big + 1 && got_A == (const void *)17);
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, 3, 4, 1, A, 5, x, -big - 1, 0, y, 1) == OA_OK && wide_calls == 2);

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers import reference as ref
-from helpers.vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, number
+from helpers.vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, close_gemm, close_symm, number
 from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
     AliasError,
@@ -278,11 +278,7 @@ def gemm(r: Routine) -> None:
         given = (t.given_alpha, A, B, t.given_beta, C)
         if not attempt(r, what, refused, *given, trans_a=trans_a, trans_b=trans_b):
             continue
-        expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
-        wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
-        r.close(C, expected, k, ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), what)
-        A.check(what)
-        B.check(what)
+        close_gemm(r, t, A, B, C, trans_a, trans_b, what)
 
 
 @CASES.of("symm", "hemm", letters="-")
@@ -299,12 +295,7 @@ def symm(r: Routine) -> None:
         refused = mixed(b, c) or (hermitian and r.complex and mixed(a, c))
         if not attempt(r, what, refused, t.given_alpha, A, B, t.given_beta, C, side=side, uplo=uplo):
             continue
-        S = ref.symmetric(A.wide, uplo, hermitian)
-        expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
-        magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
-        r.close(C, expected, size, magnitude, what)
-        A.check(what)
-        B.check(what)
+        close_symm(r, t, A, B, C, side, uplo, hermitian, what)
 
 
 @CASES.of("syrk", "herk", "syr2k", "her2k", letters="-")
@@ -319,8 +310,7 @@ def rank_k(r: Routine) -> None:
     ):
         what = f"{a=} {b=} {c=} {uplo=} {trans=} {n=} {k=} {t}"
         A, B = (matrix(r.values(*((n, k) if trans == "N" else (k, n))), kind) for kind in (a, b))
-        half = r.nan(n, n) if t.beta == 0 else r.half(n, uplo, hermitian)
-        C = matrix(half, c)
+        C = matrix(r.one_triangle(t.beta, n, uplo, hermitian), c)
         refused = (two and mixed(a, b)) or (hermitian and r.complex and mixed(a, c))
         operands = (A, B) if two else (A,)
         if not attempt(r, what, refused, t.given_alpha, *operands, t.given_beta, C, uplo=uplo, trans=trans):
@@ -402,7 +392,8 @@ def test_gemm_with_nothing_to_sum_over_scales(device: str) -> None:
     assert np.array_equal(C, [[0, 0], [4, 6], [8, 10]])
 
 
-def test_t26_rows_of_a_matrix_in_either_order_go_as_they_are(device: str) -> None:
+@pytest.mark.promise("T26")
+def test_rows_of_a_matrix_in_either_order_go_as_they_are(device: str) -> None:
     for order in ("C", "F"):
         A = np.asarray(np.arange(35.0).reshape(5, 7), order=order)  # type: ignore[call-overload]
         part, x, y = A[1:4, 2:], np.arange(5.0), np.zeros(3)
@@ -414,7 +405,8 @@ def test_t26_rows_of_a_matrix_in_either_order_go_as_they_are(device: str) -> Non
         assert np.array_equal(y, part @ x)
 
 
-def test_t32_nan_in_an_output_that_is_not_read_never_comes_out(device: str) -> None:
+@pytest.mark.promise("T32")
+def test_nan_in_an_output_that_is_not_read_never_comes_out(device: str) -> None:
     A, x = np.arange(6.0).reshape(2, 3), np.arange(3.0)
     y, strided, C = np.full(2, np.nan), np.full(5, np.nan), np.full((4, 4), np.nan)
     with offload_args(A, x, y, strided, C, device=device) as (dA, dx, dy, d_strided, dC):
@@ -430,7 +422,8 @@ def test_t32_nan_in_an_output_that_is_not_read_never_comes_out(device: str) -> N
     assert np.array_equal(C, expected, equal_nan=True)
 
 
-def test_t32_a_call_that_writes_nothing_leaves_the_hosts_bytes(device: str) -> None:
+@pytest.mark.promise("T32")
+def test_a_call_that_writes_nothing_leaves_the_hosts_bytes(device: str) -> None:
     y, C = np.array([1.0, np.nan, 3.0]), np.full((3, 3), np.nan)
     before = C.tobytes(), y.tobytes()
     nothing = np.zeros((0, 3))
@@ -633,8 +626,9 @@ def test_a_single_row_or_column_is_taken_in_the_order_that_can_be_expressed(
     np.testing.assert_allclose(A, expected)
 
 
+@pytest.mark.promise("T32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-def test_t32_a_host_zero_beside_a_scalar_on_the_device_is_a_zero(device: str, dtype: Any) -> None:
+def test_a_host_zero_beside_a_scalar_on_the_device_is_a_zero(device: str, dtype: Any) -> None:
     A, x, alpha = np.ones((2, 3), dtype), np.ones(3, dtype), np.array(2, dtype)
     for zero in (0, 0.0, -0.0, np.float32(0)):
         y, C = np.full(2, np.nan, dtype), np.full((2, 2), np.nan, dtype)
@@ -682,7 +676,8 @@ def test_orders_that_no_call_can_express(device: str) -> None:
             blas.herk(1, dA, 0, dA, trans="T")
 
 
-def test_t14_t37_what_the_vendors_call_refuses_comes_through(device: str) -> None:
+@pytest.mark.promise("T14", "T37")
+def test_refusals_of_the_vendors_call_come_through(device: str) -> None:
     A, x, y = np.ones((3, 5)), np.ones(5), np.ones(3)
     with offload_args(In(A), x, In(y), device=device) as (dA, dx, dy):
         with refusing(DirectionError, "gemv: y"):

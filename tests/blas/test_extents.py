@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import scipy.linalg
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.vendor import Vendor
 from offload_args import InOut, Out, blas, offload_args
 from offload_args.errors import AliasError, ExtentError
 
-Array = NDArray[Any]
 Places = dict[tuple[int, int], int]  # of a matrix's elements (i, j), counted from its pointer
 
 
@@ -154,8 +153,9 @@ class Random:
 ROUTINES = "trmv tbmv tpmv syr spr symv sbmv gemv gbmv ger".split()
 
 
+@pytest.mark.promise("T47")
 @pytest.mark.parametrize("name", ROUTINES)
-def test_t47_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(device: str, name: str) -> None:
+def test_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(device: str, name: str) -> None:
     draws = Random(Vendor(device), ROUTINES.index(name))
     shared = 0
     for _ in range(150):
@@ -185,8 +185,9 @@ def test_t47_operands_in_one_memory_are_refused_exactly_when_they_share_an_eleme
     assert 10 < shared < 140  # both kinds were drawn, on devices with row-major forms and without
 
 
+@pytest.mark.promise("T31")
 @pytest.mark.parametrize("name", ROUTINES)
-def test_t31_a_matrix_may_end_with_the_last_element_that_is_touched(device: str, name: str) -> None:
+def test_a_matrix_may_end_with_the_last_element_that_is_touched(device: str, name: str) -> None:
     draws = Random(Vendor(device), 100 + ROUTINES.index(name))
     for _ in range(40):
         drawn, shape = draws.draw(name)
@@ -206,7 +207,8 @@ def test_t31_a_matrix_may_end_with_the_last_element_that_is_touched(device: str,
             np.testing.assert_array_equal([A[at] for at in drawn.A.values()], [new[e] for e in drawn.A])
 
 
-def test_t31_the_elements_of_a_triangle_may_lie_in_lines_that_its_square_does_not(device: str) -> None:
+@pytest.mark.promise("T31")
+def test_the_elements_of_a_triangle_may_lie_in_lines_that_its_square_does_not(device: str) -> None:
     vendor = Vendor(device)
     first = next(first for order, first in vendor.orders if order == "F")
     x = np.ones(3)
@@ -240,8 +242,9 @@ def lies(A: Array, order: str) -> bool:
     return (m == 1 or A.strides[0] == 8) if order == "F" else (n == 1 or A.strides[1] == 8)
 
 
+@pytest.mark.promise("T26")
 @pytest.mark.parametrize("shape", [(1, 1), (4, 1), (1, 4), (5, 3)])
-def test_t26_ld_serves_either_order(device: str, shape: tuple[int, int]) -> None:
+def test_ld_serves_either_order(device: str, shape: tuple[int, int]) -> None:
     vendor = Vendor(device)
     m, n = shape
     for A in ones_and_others(m, n):
@@ -258,8 +261,9 @@ def test_t26_ld_serves_either_order(device: str, shape: tuple[int, int]) -> None
                 np.testing.assert_array_equal(y, expected, err_msg=f"{order} {trans} {A.strides}")
 
 
+@pytest.mark.promise("T26")
 @pytest.mark.parametrize("sizes", [(4, 1, 3), (1, 4, 3), (4, 3, 1), (1, 5, 1), (5, 1, 1), (1, 1, 5), (1, 1, 1)])
-def test_t26_ld_serves_products_of_single_rows_and_columns(device: str, sizes: tuple[int, int, int]) -> None:
+def test_ld_serves_products_of_single_rows_and_columns(device: str, sizes: tuple[int, int, int]) -> None:
     vendor = Vendor(device)
     m, k, n = sizes
     first = next(first for order, first in vendor.orders if order == "F")
@@ -277,7 +281,8 @@ def test_t26_ld_serves_products_of_single_rows_and_columns(device: str, sizes: t
             np.testing.assert_array_equal(C, expected)
 
 
-def test_t31_a_leading_dimension_below_1_is_refused_for_one_column_too(device: str) -> None:
+@pytest.mark.promise("T31")
+def test_a_leading_dimension_below_1_is_refused_for_one_column_too(device: str) -> None:
     vendor = Vendor(device)
     first = next(first for order, first in vendor.orders if order == "F")
     with offload_args(np.ones((3, 1)), np.ones(1), np.ones(3), device=device) as (dA, dx, dy):
@@ -343,10 +348,11 @@ def blas_potrf2(dA: Any, uplo: str, block: int) -> None:
             blas.herk(-1.0, dA[k:, j:k], 1.0, dA[k:, k:], uplo="L")
 
 
+@pytest.mark.promise("T47")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", "FC")
 @pytest.mark.parametrize("dtype", DTYPES.values())
-def test_t47_potrf_over_blas_agrees_with_scipy(device: str, order: Any, uplo: str, dtype: Any) -> None:
+def test_potrf_over_blas_agrees_with_scipy(device: str, order: Any, uplo: str, dtype: Any) -> None:
     n = 11
     whole = np.array(positive_definite(n + 3, n + 3, dtype), order=order)
     for factor in [blas_potf2] if np.dtype(dtype).kind == "f" else []:
@@ -419,9 +425,10 @@ def banded(n: int, kd: int, ldab: int, uplo: str, dtype: Any) -> tuple[Array, Ar
     return AB, expected
 
 
+@pytest.mark.promise("T47")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t47_pbtf2_over_vendor_functions_agrees_with_scipy(device: str, letter: str, uplo: str) -> None:
+def test_pbtf2_over_vendor_functions_agrees_with_scipy(device: str, letter: str, uplo: str) -> None:
     lapack = Lapack(device, letter)
     for n, kd, ldab in [(9, 3, 4), (9, 3, 6), (5, 4, 5), (6, 1, 2), (4, 0, 1)]:
         AB, expected = banded(n, kd, ldab, uplo, lapack.dtype)
@@ -494,9 +501,10 @@ def pbtrf(lapack: Lapack, d: Any, work: Any, uplo: str, n: int, kd: int, ldab: i
                     lapack("copy", i3, work.offset(j * ldw), 1, at(kd - j, i + j), 1)
 
 
+@pytest.mark.promise("T47")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t47_pbtrf_over_vendor_functions_agrees_with_scipy(device: str, letter: str, uplo: str) -> None:
+def test_pbtrf_over_vendor_functions_agrees_with_scipy(device: str, letter: str, uplo: str) -> None:
     lapack = Lapack(device, letter)
     for n, kd, ldab, block in [(17, 5, 6, 3), (12, 4, 7, 4), (9, 6, 7, 4), (6, 5, 6, 4)]:
         AB, expected = banded(n, kd, ldab, uplo, lapack.dtype)

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.vendor import DTYPES, REAL, Vendor
 from offload_args import Out, Scratch, blas, offload_args
 from offload_args.errors import AliasError, ArgumentError, StalePointerError
-
-Array = NDArray[Any]
 
 SIZES = [-3, 0, 1, 2, 5, 40]
 INCREMENTS = [0, 1, -1, 2, -2]
@@ -62,8 +60,9 @@ def names(letter: str) -> dict[str, str]:
     return made if letter in "cz" else {**made, "rotm": letter + "rotm"}
 
 
+@pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t46_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, letter: str) -> None:
+def test_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, letter: str) -> None:
     library = Vendor(device).module
     for (name, called), n, (incx, incy) in product(names(letter).items(), SIZES, WITH_ZERO):
         x, y = vectors(n, letter)
@@ -83,8 +82,9 @@ def test_t46_an_increment_of_0_repeats_one_element_as_in_the_reference(device: s
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6, err_msg=what)
 
 
+@pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t46_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: str, letter: str) -> None:
+def test_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: str, letter: str) -> None:
     vendor = Vendor(device)
     of_real = {"c": "sc", "z": "dz"}.get(letter, letter)
     for n in SIZES:
@@ -101,8 +101,9 @@ def test_t46_routines_of_one_vector_take_an_increment_of_0_as_the_reference(devi
         assert x[0] == -3
 
 
+@pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t46_n_below_0_is_none(device: str, letter: str) -> None:
+def test_a_length_below_0_counts_as_0(device: str, letter: str) -> None:
     library = Vendor(device).module
     of_real = {"c": "sc", "z": "dz"}.get(letter, letter)
     dot = letter + ("dotu" if letter in "cz" else "dot")
@@ -126,7 +127,8 @@ def test_t46_n_below_0_is_none(device: str, letter: str) -> None:
         getattr(library, letter + "copy")(-1, dx, 1, dy, 1)
 
 
-def test_t46_nothing_moves_for_n_below_0(device: str) -> None:
+@pytest.mark.promise("T46")
+def test_nothing_moves_for_n_below_0(device: str) -> None:
     library = Vendor(device).module
     y = np.full(3, 7.0)
     with pytest.warns(match="nothing wrote it"), offload_args(np.ones(3), Out(y), device=device) as (dx, dy):
@@ -134,8 +136,9 @@ def test_t46_nothing_moves_for_n_below_0(device: str) -> None:
     assert (y == 7).all()
 
 
+@pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_t46_a_vector_with_itself(device: str, letter: str) -> None:
+def test_a_vector_with_itself_gives_what_the_reference_does(device: str, letter: str) -> None:
     library = Vendor(device).module
     values = np.arange(1, 10).astype(DTYPES[letter])
     for inc in (1, 2, -1, -3):
@@ -159,7 +162,8 @@ def test_t46_a_vector_with_itself(device: str, letter: str) -> None:
         np.testing.assert_array_equal(x, expected)
 
 
-def test_t46_a_row_of_a_matrix_with_itself_as_lapack_swaps_it(device: str) -> None:
+@pytest.mark.promise("T46")
+def test_a_row_of_a_matrix_with_itself_as_lapack_swaps_it(device: str) -> None:
     library = Vendor(device).module
     A = np.asfortranarray(np.arange(12.0).reshape(3, 4))
     with offload_args(A, device=device) as (dA,):

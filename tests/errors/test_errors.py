@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import ramp
 from offload_args import Device, In, Out, Scratch, blas, errors, offload_args, testing
 from offload_args.errors import (
     AliasError,
@@ -26,12 +26,6 @@ from offload_args.errors import (
     StalePointerError,
     WrongDeviceError,
 )
-
-Array = NDArray[Any]
-
-
-def ramp(*shape: int, dtype: Any = np.float32) -> Array:
-    return np.arange(1, int(np.prod(shape)) + 1).reshape(shape).astype(dtype)
 
 
 def gemv(library: ModuleType, m: Any, n: Any, alpha: Any, A: Any, lda: Any, x: Any, beta: Any, y: Any) -> None:
@@ -162,7 +156,8 @@ def test_a_stale_pointer(library: ModuleType, device: str) -> None:
     says(error, f"{named(library, 'sgemv')}: x", "region", "ended")
 
 
-def test_t31_a_matrix_too_small_for_the_call(library: ModuleType, device: str) -> None:
+@pytest.mark.promise("T31")
+def test_a_matrix_too_small_for_the_call(library: ModuleType, device: str) -> None:
     A, x, y = ramp(2, 4), ramp(4), ramp(4)
     with offload_args(A, x, y, device=device) as (dA, dx, dy):
         error = refused(device, ExtentError, gemv, library, 4, 4, 1.0, dA, 4, dx, 0.0, dy)
@@ -170,14 +165,16 @@ def test_t31_a_matrix_too_small_for_the_call(library: ModuleType, device: str) -
     assert isinstance(error, ValueError)
 
 
-def test_t31_a_vector_too_short_for_the_call(library: ModuleType, device: str) -> None:
+@pytest.mark.promise("T31")
+def test_a_vector_too_short_for_the_call(library: ModuleType, device: str) -> None:
     x = ramp(4)
     with offload_args(x, device=device) as (dx,):
         says(refused(device, ExtentError, library.sscal, 5, 2.0, dx, 1), "x needs 5 elements", "n=5", "has 4")
         says(refused(device, ExtentError, library.sscal, 3, 2.0, dx, 2), "x needs 5 elements", "incx=2", "has 4")
 
 
-def test_t31_a_leading_dimension_less_than_the_rows(library: ModuleType, device: str) -> None:
+@pytest.mark.promise("T31")
+def test_a_leading_dimension_less_than_the_rows(library: ModuleType, device: str) -> None:
     A, x, y = ramp(4, 4), ramp(4), ramp(4)
     with offload_args(A, x, y, device=device) as (dA, dx, dy):
         error = refused(device, ValueError, gemv, library, 4, 4, 1.0, dA, 3, dx, 0.0, dy)
@@ -205,7 +202,8 @@ def test_a_written_operand_that_is_also_read(library: ModuleType, device: str) -
     says(error, f"{named(library, 'sgemv')}: ", "y", "x")
 
 
-def test_t06_sizes_that_overflow_or_are_negative(library: ModuleType, device: str) -> None:
+@pytest.mark.promise("T06")
+def test_sizes_that_overflow_or_are_negative(library: ModuleType, device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     with offload_args(A, x, y, device=device) as (dA, dx, dy):
         says(refused(device, ValueError, gemv, library, -1, 4, 1.0, dA, 3, dx, 0.0, dy), "m", "-1")
@@ -284,7 +282,8 @@ def test_data_that_a_failed_call_left_undefined_is_never_read() -> None:
     np.testing.assert_array_equal(y, ramp(4))
 
 
-def test_a_device_that_is_full_says_how_full() -> None:  # T05
+@pytest.mark.promise("T05")
+def test_a_device_that_is_full_says_how_full() -> None:
     sim = testing.sim_device(capacity=2**16)
     x = ramp(4)
     try:

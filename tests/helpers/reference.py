@@ -1,8 +1,16 @@
-"""What BLAS should compute, written out plainly on dense arrays, for tests; independent of any BLAS.
+"""The results of BLAS, written out plainly on dense arrays, for tests; independent of any BLAS.
 
 Functions work in the dtype of their arrays: give them `wide` ones. Each is a polynomial in its operands with positive
 coefficients, so that the same function of absolute values is the magnitude that rounding errors are measured against.
-In matrices only what the routine may read is used: fill the rest with NaN.
+Of matrices only the elements that the routine may read are used: fill the rest with NaN. A check of y = A x reads:
+
+    A, x = np.ones((3, 4), np.float32), np.ones(4, np.float32)
+    y = blas_under_test(A, x)  # float32
+    expected = gemv(1, wide(A), wide(x), 0, wide(np.zeros(3)))  # in long double
+    magnitude = gemv(1, abs(wide(A)), abs(wide(x)), 0, wide(np.zeros(3)))
+    assert_close(y, expected, terms=4, magnitude=magnitude, dtype=np.float32, what="gemv")
+
+which allows an error of some units in the last place of `magnitude` for each of the 4 terms of a sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""Runs a vendor's function on lent operands and checks what it must leave alone: for tests of every bound routine."""
+"""Runs a vendor's function on lent operands and checks the bytes that it must leave alone: for every bound routine.
+
+An operand is a host array of canaries with the values inside it; `slot` says where they are. A test of sgemv reads:
+
+    r = Routine(Vendor("host"), "sgemv", "s")
+    A = matrix(r.values(3, 4), "F", layout=0)  # 3 x 4 within 6 x 7 canaries; the region gets the inner part
+    x, y = vector(r.values(4), inc=2), vector(r.nan(3))  # x: every second element; y: NaN that must not be read
+    r(cblas.ColMajor, cblas.NoTrans, 3, 4, 1.0, A, ld(A), x, 2, 0.0, y, 1)  # lends the operands for this call
+    r.close(y, A.wide @ x.wide, terms=4, magnitude=abs(A.wide) @ abs(x.wide), what="sgemv")  # and its canaries
+    A.check("sgemv")  # no byte of A or of its canaries has changed
+
+A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and zgemv. It goes through combinations:
+`each` and `some` give those of the options, `turns` those of scalars (on the host, on the device), increments, layouts.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +37,10 @@ CANARY = -777.25
 
 
 class Operand:
-    """An operand inside a larger host array of canaries; `slot` picks its elements out of that array."""
+    """An operand inside a larger host array of canaries; `slot` picks its elements out of that array.
+
+    lent: the array that the region gets, all of `base` or a part. part: the slice of its pointer that the call gets.
+    """
 
     def __init__(self, values: Any, base: Array, slot: Any, lent: Array, part: Any = None) -> None:
         self.values = np.asarray(values)  # before the call
@@ -61,16 +77,16 @@ def vector(values: Array, inc: int = 1) -> Operand:
     return Operand(values, base, places, lent)
 
 
-def matrix(values: Array, order: str = "F", way: int = 0) -> Operand:
-    """way 0: lent as a part of its rows and columns; 1: all is lent and a part of the pointer passed; 2: no gaps."""
+def matrix(values: Array, order: str = "F", layout: int = 0) -> Operand:
+    """layout 0: a part of a larger matrix is lent; 1: all is lent, and a part of the pointer passed; 2: no gaps."""
     m, n = values.shape
-    pad = 0 if way == 2 else 3
+    pad = 0 if layout == 2 else 3
     base = np.full((m + pad, n + pad), CANARY, values.dtype, order=order)  # type: ignore[call-overload]
     slot = (slice(0, m), slice(0, n))
     if not m or not n:
         base = np.full((m + 3, n + 3), CANARY, values.dtype, order=order)  # type: ignore[call-overload]
         return Operand(values, base, slot, base)
-    return Operand(values, base, slot, base if way == 1 else base[slot], slot if way == 1 else None)
+    return Operand(values, base, slot, base if layout == 1 else base[slot], slot if layout == 1 else None)
 
 
 def ld(operand: Operand) -> int:
@@ -123,7 +139,7 @@ INCREMENTS = [(1, 1), (2, -1), (-1, 2), (1, 3), (-2, -1)]
 class Turn(NamedTuple):
     incx: int
     incy: int
-    way: int  # of matrix()
+    layout: int  # of matrix()
     alpha: Any
     beta: Any
     given_alpha: Any  # as passed: a number, or an operand on the device
@@ -131,7 +147,7 @@ class Turn(NamedTuple):
 
     def __str__(self) -> str:
         kinds = ["device" if isinstance(one, Operand) else "host" for one in self[5:]]
-        return f"{self.incx=} {self.incy=} {self.way=} {self.alpha=} {self.beta=} {kinds}".replace("self.", "")
+        return f"{self.incx=} {self.incy=} {self.layout=} {self.alpha=} {self.beta=} {kinds}".replace("self.", "")
 
 
 class Routine:
@@ -213,11 +229,39 @@ class Routine:
         """Values for an output: NaN if beta says that they are not read."""
         return self.nan(*shape) if beta == 0 else self.values(*shape)
 
+    def one_triangle(self, beta: Any, n: int, uplo: str, hermitian: bool) -> Array:
+        """One triangle for an output, NaN in the other; NaN in both if beta says that they are not read."""
+        return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
+
     def close(self, operand: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
         """Check what was written (where `mask`), and that nothing else was."""
         mask = np.broadcast_to(mask, operand.values.shape)
         ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
         operand.check(what, mask)
+
+
+def close_gemm(
+    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, what: str, factor: float = 1
+) -> None:
+    """Check C after a product of general matrices; factor: of the magnitude that errors are measured against."""
+    expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
+    wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
+    terms = A.wide.shape[1] if trans_a == "N" else A.wide.shape[0]
+    r.close(C, expected, terms, factor * ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), what)
+    A.check(what)
+    B.check(what)
+
+
+def close_symm(
+    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, side: str, uplo: str, hermitian: bool, what: str
+) -> None:
+    """Check C after a product with a symmetric or Hermitian matrix A on one side."""
+    S = ref.symmetric(A.wide, uplo, hermitian)
+    expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
+    magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
+    r.close(C, expected, len(S), magnitude, what)
+    A.check(what)
+    B.check(what)
 
 
 Case = Callable[[Routine], None]

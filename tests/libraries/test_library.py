@@ -1,4 +1,4 @@
-"""Finding vendor libraries: in a fixed order, never in the working directory, and every place tried is listed (T39)."""
+"""Finding vendor libraries: in a fixed order, never in the working directory, and every place tried is listed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from helpers.processes import python
 from offload_args import libraries
 from offload_args.errors import LibraryError
 
@@ -213,7 +214,8 @@ print(y)
 TOO_LARGE = "cblas.dgemv: lda is {}, and this library takes at most 2147483647 here; split the call"
 
 
-def test_t30_a_leading_dimension_beyond_31_bits_is_taken_by_64_bit_integers_only(tmp_path: Path) -> None:
+@pytest.mark.promise("T30")
+def test_a_leading_dimension_beyond_31_bits_is_taken_by_64_bit_integers_only(tmp_path: Path) -> None:
     narrow = run(tmp_path, code=WIDE, OFFLOAD_ARGS_CBLAS=with_32_bit_integers()).splitlines()
     assert narrow[:2] == [TOO_LARGE.format(2**31 + 3), TOO_LARGE.format(2**32 + 1)]
     assert narrow[3] == "[0. 0. 0.]"
@@ -225,9 +227,10 @@ def test_t30_a_leading_dimension_beyond_31_bits_is_taken_by_64_bit_integers_only
         assert lines[2].startswith("cblas.idamax: incx is 2147483648")
 
 
+@pytest.mark.promise("T30")
 @pytest.mark.parametrize("suffix", ["", "64_", "_64"])
 @pytest.mark.parametrize("integer", ["int", "long long"])
-def test_t30_whether_a_library_has_64_bit_integers_is_tried_out(tmp_path: Path, integer: str, suffix: str) -> None:
+def test_whether_a_library_has_64_bit_integers_is_tried_out(tmp_path: Path, integer: str, suffix: str) -> None:
     source = f"""
 #include <stddef.h>
 void cblas_caxpy{suffix}(void) {{}}
@@ -265,7 +268,8 @@ def test_an_override_is_taken_as_it_is(tmp_path: Path, openblas: str) -> None:
     assert "environment variable OFFLOAD_ARGS_CBLAS" in text
 
 
-def test_t39_a_missing_library_is_named_and_nothing_else_is_tried(tmp_path: Path) -> None:
+@pytest.mark.promise("T39")
+def test_a_missing_library_is_named_and_nothing_else_is_tried(tmp_path: Path) -> None:
     text = run(tmp_path, OFFLOAD_ARGS_CBLAS=str(tmp_path / "libnothing.so"))
     assert text.startswith(("LibraryError cblas.sscal: ", "LibraryError cblas: "))
     assert f"{tmp_path}/libnothing.so (environment variable OFFLOAD_ARGS_CBLAS)" in text
@@ -273,7 +277,8 @@ def test_t39_a_missing_library_is_named_and_nothing_else_is_tried(tmp_path: Path
     assert "scipy-openblas32:" not in text
 
 
-def test_t39_a_corrupt_library_is_not_loaded(tmp_path: Path) -> None:
+@pytest.mark.promise("T39")
+def test_a_corrupt_library_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "libopenblas.so.0"
     path.write_bytes(b"\x7fELF" + bytes(100))
     text = run(tmp_path, OFFLOAD_ARGS_CBLAS=str(path))
@@ -281,7 +286,8 @@ def test_t39_a_corrupt_library_is_not_loaded(tmp_path: Path) -> None:
     assert str(path) in text
 
 
-def test_t39_another_library_or_version_is_not_loaded(tmp_path: Path) -> None:
+@pytest.mark.promise("T39")
+def test_another_library_or_version_is_not_loaded(tmp_path: Path) -> None:
     path = build(tmp_path, "libopenblas.so.0", "int cblas_of_another_kind(void) { return 0; }")
     text = run(tmp_path, OFFLOAD_ARGS_CBLAS=str(path))
     assert text.startswith("LibraryError")
@@ -289,14 +295,16 @@ def test_t39_another_library_or_version_is_not_loaded(tmp_path: Path) -> None:
     assert "another version" in text
 
 
-def test_t39_a_relative_override_is_refused(tmp_path: Path, openblas: str) -> None:
+@pytest.mark.promise("T39")
+def test_a_relative_override_is_refused(tmp_path: Path, openblas: str) -> None:
     (tmp_path / "libscipy_openblas.so").symlink_to(openblas)
     text = run(tmp_path, OFFLOAD_ARGS_CBLAS="./libscipy_openblas.so")
     assert text.startswith("LibraryError")
     assert "not an absolute path" in text
 
 
-def test_t39_a_library_planted_in_the_working_directory_is_not_loaded(tmp_path: Path) -> None:
+@pytest.mark.promise("T39")
+def test_a_library_planted_in_the_working_directory_is_not_loaded(tmp_path: Path) -> None:
     planted = "#include <stdlib.h>\n__attribute__((constructor)) static void planted(void) { exit(66); }"
     for name in ("libscipy_openblas.so", "libopenblas.so.0", "libcblas.so.3", "libblas.so.3"):
         build(tmp_path, name, planted)
@@ -336,7 +344,8 @@ def test_a_library_is_asked_for_its_version_as_its_roles_file_says(
     assert libraries._version("cublas", str(build(tmp_path, "libmine.so", source))) == version
 
 
-def test_t39_every_place_tried_is_listed(tmp_path: Path) -> None:
+@pytest.mark.promise("T39")
+def test_every_place_tried_is_listed(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["cuda.pathfinder"] = None
@@ -355,7 +364,8 @@ except Exception as error: print(type(error).__name__, str(error))
     assert "the system's linker: knows no libcublas.so.13" in text
 
 
-def test_t24_ctrl_c_while_a_library_is_loaded_is_raised_and_the_next_call_loads_it() -> None:
+@pytest.mark.promise("T24")
+def test_ctrl_c_while_a_library_is_loaded_is_raised_and_the_next_call_loads_it() -> None:
     code = """
 import numpy as np
 from offload_args import blas, libraries, offload_args
@@ -375,7 +385,7 @@ with offload_args(x, device="host") as (dx,):
     blas.scal(2.0, dx)
 print(x)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    run = python(code)
     assert (run.stdout, run.stderr) == ("interrupted [1. 1. 1.]\n[2. 2. 2.]\n", "")
 
 
@@ -418,20 +428,16 @@ print(at > 20, code)
 """
 
 
-def test_t58_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, openblas: str) -> None:
+@pytest.mark.promise("T58")
+def test_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, openblas: str) -> None:
     code = INTERRUPTED.format(tests=str(Path(__file__).parents[1]))
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "OFFLOAD_ARGS_CBLAS": openblas},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = python(code, OFFLOAD_ARGS_CBLAS=openblas)
     assert (ran.stdout, ran.stderr) == ("True 2\n", "")
 
 
+@pytest.mark.promise("T60")
 @pytest.mark.parametrize("name", ["cblas\0x", "mkl", "", " cblas", "CBLAS", None, 3, b"cblas"])
-def test_t60_a_library_is_known_by_its_exact_name_only(openblas: str, name: Any) -> None:
+def test_a_library_is_known_by_its_exact_name_only(openblas: str, name: Any) -> None:
     with pytest.raises(LibraryError, match=re.escape(repr(name)) + ".*there are cublas, cblas"):
         libraries.load(name)
     assert libraries.loaded(name) is None

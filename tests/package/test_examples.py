@@ -1,4 +1,4 @@
-"""Every example runs on every device and finds its own result right; so does the demo, with the trips it promises."""
+"""Every example runs on every device and finds its own result right; so does the code of the README."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload_args import Device, blas, call, demo
+from offload_args import Device, blas, call
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -43,38 +43,3 @@ def test_the_code_in_the_readme_runs() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_under_40_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 40
-
-
-def test_demo_agrees_with_numpy(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo.main(["--device", device]) == 0
-    output = capsys.readouterr().out
-    assert f"device      {device}" in output
-    assert "up          1 copy, 920,064 bytes" in output
-    assert "down        1 copy, 3,072 bytes" in output
-
-
-def test_demo_components_are_orthonormal_eigenvectors(device: str) -> None:
-    data = demo.load_digits()
-    eigenvalues, components, _ = demo.principal_components(data, 4, Device(device))
-    np.testing.assert_allclose(components @ components.T, np.eye(4), atol=1e-12)
-    covariance = data.T @ data / (len(data) - 1)
-    np.testing.assert_allclose(covariance @ components.T, components.T * eigenvalues, atol=1e-4)
-
-
-def test_demo_draws_a_picture_where_matplotlib_is_here(tmp_path: Path) -> None:
-    path = tmp_path / "components.png"
-    plot = ["--device", "host", "--components", "2", "--plot", str(path)]
-    if demo.find_spec("matplotlib") is None:
-        with pytest.raises(SystemExit):
-            demo.main(plot)
-    else:
-        assert demo.main(plot) == 0
-        assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_demo_says_how_to_get_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit) as failure:
-        demo.main(["--plot", "components.png"])
-    assert failure.value.code == 2
-    assert "pip install 'offload-args[demo]'" in capsys.readouterr().err

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from helpers.arrays import Array
 from helpers.interrupts import at_every_place
 from offload_args import Device, In, InOut, Out, Scratch, blas, empty, offload_args, testing
 from offload_args.devices import Residency
@@ -30,7 +30,6 @@ from offload_args.errors import (
     StalePointerError,
 )
 
-Array = NDArray[Any]
 PAGE = mmap.PAGESIZE
 N = 1 << 18  # float32: 256 pages
 
@@ -612,6 +611,7 @@ def resident_set() -> int:
         return int(file.read().split()[1]) * PAGE
 
 
+@pytest.mark.promise("T17")
 def test_threads_lend_write_and_release(device: str) -> None:
     shared, errors = ramp(), []
 
@@ -761,7 +761,8 @@ def test_the_figures_have_names() -> None:
     assert figures.mode == "explicit"
 
 
-def test_t58_ctrl_c_while_an_owner_dies_is_raised_and_its_memory_goes(device: str) -> None:
+@pytest.mark.promise("T58")
+def test_ctrl_c_while_an_owner_dies_is_raised_and_its_memory_goes(device: str) -> None:
     held = {"x": np.ones(N, np.float32)}
 
     def drop() -> None:
@@ -777,7 +778,8 @@ def test_t58_ctrl_c_while_an_owner_dies_is_raised_and_its_memory_goes(device: st
     assert Device(device).residency.kept == 0
 
 
-def test_t58_ctrl_c_while_pinned_memory_goes_is_raised_and_it_is_freed(device: str) -> None:
+@pytest.mark.promise("T58")
+def test_ctrl_c_while_pinned_memory_goes_is_raised_and_it_is_freed(device: str) -> None:
     held = {"x": empty(1000, device=device)}
     del held["x"]
     before = Device(device).counters.pinned_bytes
@@ -793,7 +795,8 @@ def test_t58_ctrl_c_while_pinned_memory_goes_is_raised_and_it_is_freed(device: s
     assert Device(device).counters.pinned_bytes == before
 
 
-def test_t58_an_owner_that_is_lent_on_several_devices_is_watched_once_and_forgotten() -> None:
+@pytest.mark.promise("T58")
+def test_an_owner_lent_on_several_devices_is_watched_once_and_forgotten() -> None:
     for _ in range(3):  # at the same address, perhaps
         x = np.ones(N, np.float32)
         for name in ("host", "sim:0"):

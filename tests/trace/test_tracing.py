@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,81 +21,14 @@ import pytest
 
 import offload_args as package
 from helpers.interrupts import ctrl_c
+from helpers.processes import python
+from helpers.scripts import LOOP, run, slices, traced
 from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, tracing, update
-
-LOOP = """\
-import numpy as np
-from offload_args import blas, offload_args
-
-A = np.ones((64, 32))
-x = np.ones(32)
-y = np.empty(64)
-
-
-def step(A):
-    with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
-        blas.gemv(1.0, dA, dx, 0.0, dy)
-
-
-for epoch in range(2):
-    for i in range(5):
-        with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
-            blas.gemv(1.0, dA, dx, 0.0, dy)
-        x[:] = y[:32] + i
-    print(y[0])
-"""
-
-
-def run(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
-    return subprocess.run(
-        [sys.executable, *arguments, str(path)],
-        capture_output=True,
-        text=True,
-        cwd=path.parent,
-        env=clean | environment,
-        timeout=120,
-    )
-
-
-def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Write a script and run it by `python -m offload_args trace`."""
-    script.write_text(text)
-    return run(script, "-m", "offload_args", "trace")
 
 
 def saved(made: tracing.Trace, folder: Path) -> list[dict[str, Any]]:
     made.save(folder / "trace.json")
     return slices(folder / "trace.json")
-
-
-def slices(path: Path) -> list[dict[str, Any]]:
-    """Return the timeline's slices, having checked what every reader of the format relies on."""
-    document = json.loads(path.read_text())
-    found = []
-    for event in document["traceEvents"]:
-        assert event["ph"] in "MX"
-        assert isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["name"], str)
-        if event["ph"] == "X":
-            assert event["ts"] >= 0 and event["dur"] >= 0 and isinstance(event["args"], dict)
-            found.append(event)
-    named = {event["tid"] for event in document["traceEvents"] if event["name"] == "thread_name"}
-    assert named == {event["tid"] for event in found}
-    assert_nested(found)
-    return found
-
-
-def assert_nested(found: list[dict[str, Any]]) -> None:
-    for thread in {event["tid"] for event in found}:
-        ends: list[int] = []
-        these = [event for event in found if event["tid"] == thread]
-        for event in sorted(these, key=lambda one: (one["ts"], -one["dur"])):
-            begun = round(event["ts"] * 1000)
-            ended = begun + round(event["dur"] * 1000)
-            while ends and ends[-1] <= begun:
-                ends.pop()
-            assert not ends or ended <= ends[-1], event
-            ends.append(ended)
 
 
 def solve(device: str, A: Any, x: Any, y: Any) -> None:
@@ -460,42 +392,6 @@ for step in range(10):
     assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stderr
 
 
-def test_the_command_waits_for_the_threads_of_the_script(tmp_path: Path) -> None:
-    ran = traced(
-        tmp_path / "threads.py",
-        """\
-import threading, time
-import numpy as np
-from offload_args import blas, offload_args
-def work():
-    time.sleep(0.3)
-    with offload_args(np.ones(10), device="host") as (d,):
-        blas.asum(d)
-threading.Thread(target=work).start()
-""",
-    )
-    assert "\n1 region, 1 call on host" in ran.stderr
-
-
-def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
-    ran = traced(
-        tmp_path / "long.py",
-        """\
-import os, signal, threading, time
-import numpy as np
-from offload_args import blas, offload_args
-def work():
-    with offload_args(np.ones(10), device="host") as (d,):
-        blas.asum(d)
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.3)
-threading.Thread(target=work).start()
-""",
-    )
-    assert "\n1 region, 1 call on host" in ran.stderr and ran.returncode == 1
-
-
 def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
     ran = traced(
         tmp_path / "lambdas.py",
@@ -562,8 +458,9 @@ print(made.summary.regions)
 """
 
 
-def test_t24_ctrl_c_while_the_trace_is_told_does_not_stop_it_for_ever() -> None:
-    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+@pytest.mark.promise("T24")
+def test_ctrl_c_while_the_trace_reads_its_queue_does_not_stop_it() -> None:
+    ran = python(INTERRUPTED)
     assert (ran.stdout, ran.stderr) == ("KeyboardInterrupt\n1\n", "")
 
 
@@ -743,39 +640,6 @@ def test_without_nvtx_nothing_is_missing(device: str, monkeypatch: pytest.Monkey
 # -- the command ---------------------------------------------------------------------------------------------
 
 
-def test_command_keeps_the_scripts_arguments_output_and_status(tmp_path: Path) -> None:
-    script = tmp_path / "leaving.py"
-    script.write_text("import sys\nprint(sys.argv[1:], __name__)\nsys.exit('sorry')\n")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
-    ran = subprocess.run(
-        [sys.executable, "-m", "offload_args", "trace", "--save", "t.json", "leaving.py", "--device", "x"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=clean,
-    )
-    assert (ran.returncode, ran.stdout) == (1, "['--device', 'x'] __main__\n")
-    assert ran.stderr.startswith("sorry\n\n-- offload_args trace\n0 regions, 0 calls on no device")
-    assert ran.stderr.endswith("timeline: t.json (open it in ui.perfetto.dev)\n")
-    assert slices(tmp_path / "t.json") == []
-
-
-def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:
-    ran = traced(tmp_path / "failing.py", "def f():\n    1 / 0\nf()\n")
-    assert ran.returncode == 1
-    assert ran.stderr.splitlines()[1].endswith('failing.py", line 3, in <module>')
-    assert "ZeroDivisionError" in ran.stderr and "runpy" not in ran.stderr and "-- offload_args trace" in ran.stderr
-
-
-def test_the_scripts_output_is_all_there_is_on_stdout(device: str, tmp_path: Path) -> None:
-    text = LOOP.format(device=device)
-    (tmp_path / "plain.py").write_text(text)
-    plain = run(tmp_path / "plain.py")
-    ran = traced(tmp_path / "cg.py", text)
-    assert ran.stdout == plain.stdout != ""
-    assert "-- offload_args trace" in ran.stderr
-
-
 SIZES = """\
 import numpy as np
 from offload_args import blas, offload_args
@@ -846,16 +710,8 @@ def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
     assert html.count("<table>") == html.count("</table>") >= 3
 
 
-def test_command_runs_a_module_and_refuses_a_missing_file(tmp_path: Path) -> None:
-    (tmp_path / "part.py").write_text("print('as', __name__)\n")
-    command = [sys.executable, "-m", "offload_args", "trace"]
-    ran = subprocess.run([*command, "-m", "part"], capture_output=True, text=True, cwd=tmp_path)
-    assert ran.stdout == "as __main__\n" and ran.returncode == 0
-    ran = subprocess.run([*command, "none.py"], capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 2 and "no file none.py" in ran.stderr
-
-
-def test_t24_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
+@pytest.mark.promise("T24")
+def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> None:
     sim, x, rounds = testing.sim_device(delay_us=50), np.ones(64), 50
     main, (asked, ask) = threading.get_ident(), os.pipe()
     sent = interrupts = 0

@@ -29,7 +29,7 @@ def gemv(r: Routine) -> None:
         for t in r.turns(4):
             what = f"{order} {trans=} {m=} {n=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
-            A, x = matrix(r.values(m, n), order, t.way), vector(r.values(inner), t.incx)
+            A, x = matrix(r.values(m, n), order, t.layout), vector(r.values(inner), t.incx)
             y = vector(r.output(t.beta, outer), t.incy)
             r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, ld(A), x, t.incx, t.given_beta, y, t.incy)
             if inner == 0:
@@ -52,7 +52,7 @@ def gbmv(r: Routine) -> None:
             what = f"{order} {trans=} {m=} {n=} {kl=} {ku=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
             dense = ref.band_of(r.values(m, n), kl, ku)
-            A = matrix(ref.banded(dense, kl, ku, order, np.nan), order, t.way)
+            A = matrix(ref.banded(dense, kl, ku, order, np.nan), order, t.layout)
             x, y = vector(r.values(inner), t.incx), vector(r.output(t.beta, outer), t.incy)
             sizes = (m, n, kl, ku)
             r(*first, r.vendor.op[trans], *sizes, t.given_alpha, A, ld(A), x, t.incx, t.given_beta, y, t.incy)
@@ -70,7 +70,7 @@ def ger(r: Routine) -> None:
     for (order, first), (m, n) in r.each(r.vendor.orders, [*SHAPES, (0, 3), (3, 0)]):
         for t in r.turns(10):
             what = f"{order} {m=} {n=} {t}"
-            A, x, y = matrix(r.values(m, n), order, t.way), vector(r.values(m), t.incx), vector(r.values(n), t.incy)
+            A, x, y = matrix(r.values(m, n), order, t.layout), vector(r.values(m), t.incx), vector(r.values(n), t.incy)
             r(*first, m, n, t.given_alpha, x, t.incx, y, t.incy, A, ld(A))
             expected = ref.ger(t.alpha, x.wide, y.wide, A.wide, r.name.endswith("c"))
             r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), what)
@@ -78,16 +78,18 @@ def ger(r: Routine) -> None:
             y.check(what)
 
 
-def stored(r: Routine, half: Array, uplo: str, order: str, k: int | None, way: int) -> tuple[Operand, tuple[int, ...]]:
+def stored(
+    r: Routine, half: Array, uplo: str, order: str, k: int | None, layout: int
+) -> tuple[Operand, tuple[int, ...]]:
     """A triangle as the routine takes it (packed, a band of k diagonals, or plain) and the ld that follows it."""
     kind = r.name[1:]
     if kind.startswith(("sp", "hp", "tp")):
         return vector(ref.packed(half, uplo, order)), ()
     if k is not None:
         below, above = (0, k) if uplo == "U" else (k, 0)
-        A = matrix(ref.banded(ref.band_of(half, below, above), below, above, order, np.nan), order, way)
+        A = matrix(ref.banded(ref.band_of(half, below, above), below, above, order, np.nan), order, layout)
     else:
-        A = matrix(half, order, way)
+        A = matrix(half, order, layout)
     return A, (ld(A),)
 
 
@@ -105,7 +107,7 @@ def symv(r: Routine) -> None:
         for k, t in product(bands(r, n), r.turns(4)):
             what = f"{order} {uplo=} {n=} {k=} {t}"
             half = r.half(n, uplo, hermitian)
-            A, lda = stored(r, half, uplo, order, k, t.way)
+            A, lda = stored(r, half, uplo, order, k, t.layout)
             x, y = vector(r.values(n), t.incx), vector(r.output(t.beta, n), t.incy)
             diagonals = () if k is None else (k,)
             given = (t.given_alpha, A, *lda, x, t.incx, t.given_beta, y, t.incy)
@@ -128,7 +130,7 @@ def syr(r: Routine) -> None:
         for t in r.turns(8, alpha_real=hermitian):
             what = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
-            A, lda = stored(r, half, uplo, order, None, t.way)
+            A, lda = stored(r, half, uplo, order, None, t.layout)
             x = vector(r.values(n), t.incx)
             r(*first, r.vendor.uplo[uplo], n, t.given_alpha, x, t.incx, A, *lda)
             expected = ref.ger(t.alpha, x.wide, x.wide, ref.wide(half), hermitian)
@@ -146,7 +148,7 @@ def syr2(r: Routine) -> None:
         for t in r.turns(8):
             what = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
-            A, lda = stored(r, half, uplo, order, None, t.way)
+            A, lda = stored(r, half, uplo, order, None, t.layout)
             x, y = vector(r.values(n), t.incx), vector(r.values(n), t.incy)
             r(*first, r.vendor.uplo[uplo], n, t.given_alpha, x, t.incx, y, t.incy, A, *lda)
             expected = ref.syr2(t.alpha, x.wide, y.wide, ref.wide(half), hermitian)
@@ -171,7 +173,7 @@ def triangular(r: Routine) -> None:
         for k, t in product(bands(r, n), r.turns(1)):
             what = f"{order} {uplo=} {trans=} {diag=} {n=} {k=} {t.incx=}"
             half = r.triangular(n, uplo, diag)
-            A, lda = stored(r, half, uplo, order, k, t.way)
+            A, lda = stored(r, half, uplo, order, k, t.layout)
             x = vector(r.values(n), t.incx)
             diagonals = () if k is None else (k,)
             options = (r.vendor.uplo[uplo], r.vendor.op[trans], r.vendor.diag[diag])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers import reference as ref
-from helpers.vendor import Cases, Operand, Routine, Turn, ld, matrix, number
+from helpers.vendor import Cases, Operand, Routine, close_gemm, close_symm, ld, matrix, number
 
 CASES = Cases()
 
@@ -17,19 +17,13 @@ def gemm(r: Routine) -> None:
     for (order, first), trans_a, trans_b, (m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", SHAPES):
         for t in r.turns(2):
             what = f"{order} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
-            A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), order, t.way)
-            B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), order, (t.way + 1) % 3)
-            C = matrix(r.output(t.beta, m, n), order, (t.way + t.incx) % 3)
+            A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), order, t.layout)
+            B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), order, (t.layout + 1) % 3)
+            C = matrix(r.output(t.beta, m, n), order, (t.layout + t.incx) % 3)
             options = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k)
             r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
-            expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
-            wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
-            magnitude = ref.gemm(abs(t.alpha), *wides, trans_a, trans_b)
-            if r.name.endswith("3m"):  # its errors are bounded by the sizes of real and imaginary parts together
-                magnitude = 4 * magnitude
-            r.close(C, expected, k, magnitude, what)
-            A.check(what)
-            B.check(what)
+            # The errors of gemm3m are bounded by the sizes of real and imaginary parts together.
+            close_gemm(r, t, A, B, C, trans_a, trans_b, what, factor=4 if r.name.endswith("3m") else 1)
 
 
 @CASES.of("{t}symm")
@@ -40,23 +34,12 @@ def symm(r: Routine) -> None:
         for t in r.turns(4):
             what = f"{order} {side=} {uplo=} {m=} {n=} {t}"
             size = m if side == "L" else n
-            A = matrix(r.half(size, uplo, hermitian), order, t.way)
-            B = matrix(r.values(m, n), order, (t.way + 1) % 3)
-            C = matrix(r.output(t.beta, m, n), order, (t.way + t.incx) % 3)
+            A = matrix(r.half(size, uplo, hermitian), order, t.layout)
+            B = matrix(r.values(m, n), order, (t.layout + 1) % 3)
+            C = matrix(r.output(t.beta, m, n), order, (t.layout + t.incx) % 3)
             options = (r.vendor.side[side], r.vendor.uplo[uplo], m, n)
             r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
-            S = ref.symmetric(A.wide, uplo, hermitian)
-            expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
-            magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
-            r.close(C, expected, size, magnitude, what)
-            A.check(what)
-            B.check(what)
-
-
-def output(r: Routine, t: Turn, n: int, uplo: str, order: str, hermitian: bool) -> Operand:
-    """The output of a routine that writes one triangle; NaN in the other, and in both if beta says so."""
-    half = r.nan(n, n) if t.beta == 0 else r.half(n, uplo, hermitian)
-    return matrix(half, order, (t.way + t.incx) % 3)
+            close_symm(r, t, A, B, C, side, uplo, hermitian, what)
 
 
 @CASES.of("{t}syrk")
@@ -67,8 +50,8 @@ def syrk(r: Routine) -> None:
     for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
         for t in r.turns(4, alpha_real=hermitian, beta_real=hermitian):
             what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
-            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
-            C = output(r, t, n, uplo, order, hermitian)
+            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.layout)
+            C = matrix(r.one_triangle(t.beta, n, uplo, hermitian), order, (t.layout + t.incx) % 3)
             given = (t.given_alpha, A, ld(A), t.given_beta, C, ld(C))
             r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *given)
             expected = ref.syrk(t.alpha, A.wide, t.beta, C.wide, trans, hermitian)
@@ -86,16 +69,16 @@ def syr2k(r: Routine) -> None:
     for (order, first), uplo, trans, (n, k, _) in r.each(r.vendor.orders, "UL", options, SHAPES):
         for t in r.turns(4, alpha_real=hermitian and one_product, beta_real=hermitian):
             what = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
-            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.way)
+            A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.layout)
             values = r.values(*A.values.shape)
             if one_product:  # must be symmetric: B is A scaled by a real diagonal
                 scale = r.random.integers(-4, 5, k).astype(r.real)
                 values = A.values * (scale if trans == "N" else scale[:, None])
-            B = matrix(values, order, (t.way + 1) % 3)
+            B = matrix(values, order, (t.layout + 1) % 3)
             alpha = t.given_alpha
             if hermitian and one_product and isinstance(alpha, Operand):
                 alpha = number(t.alpha, r.dtype)  # real, or C were not Hermitian, and of the complex type
-            C = output(r, t, n, uplo, order, hermitian)
+            C = matrix(r.one_triangle(t.beta, n, uplo, hermitian), order, (t.layout + t.incx) % 3)
             given = (alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
             r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *given)
             function = ref.syrkx if one_product else ref.syr2k
@@ -113,12 +96,12 @@ def triangular(r: Routine) -> None:
         for t in r.turns(1):
             what = f"{order} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
             size = m if side == "L" else n
-            A = matrix(r.triangular(size, uplo, diag), order, t.way)
-            B = matrix(r.values(m, n), order, (t.way + 1) % 3)
+            A = matrix(r.triangular(size, uplo, diag), order, t.layout)
+            B = matrix(r.values(m, n), order, (t.layout + 1) % 3)
             output = B
             into: tuple[Operand | int, ...] = ()
             if r.name.endswith("trmm") and r.vendor.is_cublas:  # in place, or to a matrix of its own
-                output = B if r.turn % 2 else matrix(r.nan(m, n), order, t.way)
+                output = B if r.turn % 2 else matrix(r.nan(m, n), order, t.layout)
                 into = (output, ld(output))
             options = [r.vendor.side[side], r.vendor.uplo[uplo], r.vendor.op[trans], r.vendor.diag[diag]]
             r(*first, *options, m, n, t.given_alpha, A, ld(A), B, ld(B), *into)

@@ -24,7 +24,8 @@ def test_every_bound_routine_has_a_case() -> None:
     assert len(names) > 150  # they are found at all
 
 
-def test_t31_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device: str) -> None:
+@pytest.mark.promise("T31")
+def test_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device: str) -> None:
     v = Vendor(device)
     order, no_trans = v.orders[0][1], v.op["N"]
     A, x, y = np.ones((4, 3), np.float32, order="F"), np.ones(3, np.float32), np.ones(4, np.float32)

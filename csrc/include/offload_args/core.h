@@ -297,6 +297,8 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 /* Sets the loader. Without one (NULL), the library's usual names are tried. */
 void oa_library_set_loader(oa_library_loader loader);
 int oa_library_has_symbol(const char *library, const char *symbol);
+/* Writes what a loaded library says of its version to text, cut to size; "" if it says nothing. */
+int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
  * mode is as before after each call. */
 int oa_use_handle(const char *library, void *handle);

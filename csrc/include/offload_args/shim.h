@@ -77,7 +77,7 @@ typedef struct oa_library oa_library;
 
 typedef struct oa_call {
   const char *function; /* "cublas.sgemv" */
-  oa_library *library;
+  const oa_library *library;
   oa_operand *operands;
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
@@ -85,10 +85,12 @@ typedef struct oa_call {
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
-  void *saved; /* what was current before */
+  void *native_stream; /* the backend's stream that the call goes to, for libraries that take it as an argument */
+  void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int64_t begun; /* of the trace; 0: it is off */
+  int vendor_status; /* success; run of oa_submit may write the vendor's status here before it returns, if blocking is 1 */
+  int64_t begun;     /* of the trace; 0: it is off */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
@@ -105,42 +107,48 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
 /* 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
 int oa_is_host_zero(const void *pointer);
 
-/* One vendor library: the symbols its shims use, and how its handles are made. Generated; see bindings/. */
-typedef struct oa_symbol {
-  const char *name;
-  void *address; /* NULL until first use; read and set atomically */
-} oa_symbol;
+/* One vendor library, as its roles file has it. Read-only data, generated; see bindings/. */
 typedef struct oa_code_name {
   int code;
   const char *name;
 } oa_code_name;
+enum oa_version_kind {
+  OA_VERSION_NONE = 0, /* the library does not say its version */
+  OA_VERSION_TEXT,     /* const char *f(void) */
+  OA_VERSION_BUFFER,   /* int f(char *text, size_t size) */
+  OA_VERSION_PARTS,    /* int f(int part, int *value): parts 0, 1 and 2 are major, minor and patch */
+  OA_VERSION_NUMBER    /* int f(int *version) */
+};
+struct oa_routine;
 struct oa_library {
   const char *name;               /* "cublas" */
+  const char *title;              /* "cuBLAS" */
   const char *backend;            /* "cuda"; NULL: any device whose libraries run on the CPU */
   const char *const *sonames;     /* tried in order by C programs that never call oa_library_open; NULL-terminated */
-  const char *const *prefixes;    /* of its symbols in builds that are known, "" too; NULL-terminated */
+  const char *const *prefixes;    /* of its symbols in builds that are known, "" too; NULL-terminated; NULL: "" only */
   const char *const *suffixes;    /* likewise */
   const char *probe;              /* size_t probe(n, const float *x, incx): the index of the largest element; or NULL */
-  oa_symbol *symbols;             /* symbol_count of them */
-  const oa_code_name *code_names; /* of its status codes; {0, NULL}-terminated */
-  int symbol_count;
-  /* indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
-     int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
-     int get_pointer_mode(void *, int *) */
+  const char *version;            /* the symbol that says the version, spelled as the others are; or NULL */
+  const char *const *symbols;     /* symbol_count of them */
+  const oa_code_name *code_names; /* of its status codes; {0, NULL}-terminated; or NULL */
+  const struct oa_routine *routines; /* routine_count of them, sorted by name; or NULL */
+  int version_kind;                  /* oa_version_kind */
+  int symbol_count, routine_count;
+  int success; /* the status of a call that succeeded */
+  /* Indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
+   * int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
+   * int get_pointer_mode(void *, int *). create -1: the library has no handles. */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
   int host_mode, device_mode; /* the values of its pointer mode */
-  /* state, owned by library.c */
-  int index;
-  void *loaded;
-  char *path;
-  char *prefix;
-  const char *suffix;
-  int ilp64; /* its integers have 64 bits; others have 32 */
+  int takes_stream; /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has
+                     * neither this nor set_stream is waited for before and after each call */
+  void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
+  struct oa_library_state *state; /* owned by the core; zero at first */
 };
 /* Every library of this build, NULL-terminated. Generated. */
-extern oa_library *const oa_libraries[];
+extern const oa_library *const oa_libraries[];
 /* The address of library->symbols[index]; loads the library on first use; NULL with OA_ERROR_LIBRARY's text set. */
-void *oa_library_symbol(oa_library *library, int index);
+void *oa_library_symbol(const oa_library *library, int index);
 
 /* Failures that shims find themselves; each sets the text and returns the status. */
 int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed);

@@ -1,0 +1,57 @@
+/* Routines: the vendors' functions as rows of data, for callers that choose a function at run time. */
+#ifndef OFFLOAD_ARGS_ROUTINE_H
+#define OFFLOAD_ARGS_ROUTINE_H
+
+#include "offload_args/shim.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* One argument. Its parameter's kind in the record says which member holds it. */
+typedef union oa_value {
+  int64_t integer;       /* an enum or a size; an index as the result of a call */
+  const void *pointer;   /* a device pointer (oa_f32 *, ...); host numbers of a parameter with a count */
+  float single;          /* a number as its dtype lies in memory: f32, */
+  double real;           /* f64, */
+  float single_parts[2]; /* c64: real and imaginary part, */
+  double parts[2];       /* c128 */
+  uint16_t half;         /* f16 and bf16 */
+  unsigned char bytes[16];
+} __attribute__((aligned(16))) oa_value;
+
+typedef struct oa_routine oa_routine;
+
+/* One function of one library, as the library's roles file has it. Read-only data. */
+struct oa_routine {
+  const char *function; /* "cublas.sgemv": the library's name, a dot, the routine's */
+  /* Its parameters, tokens `kind:name[:dtype[:count]]` with a space between, in the order of its values. Kinds: enum,
+   * size; in, out, inout (device arrays); scalar (with a count: as many numbers); result (the last); update and output
+   * (scalars that are read and written, or written). */
+  const char *record;
+  const char *doc; /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
+  const oa_library *library;
+  /* Checks, moves and calls; returns an oa_status. values: one for each parameter of the record; their contents are
+   * undefined afterwards, but for result, update and output. device: 1 if every scalar, result, update and output is a
+   * device pointer (only where has_device_form), 0 if each is a number. Numbers come back in their values. */
+  int (*run)(const oa_routine *routine, oa_value *values, int device);
+  /* For bodies, which several routines share. */
+  void (*call)(void *symbol, oa_value *values,
+               int ilp64);     /* makes the vendor's call, of libraries that run on the CPU */
+  const unsigned char *dtypes; /* of each value; OA_ANY of enums and sizes */
+  int16_t symbols[2];          /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
+  unsigned char count;         /* of values */
+  unsigned char has_device_form;
+};
+
+/* The routines of a library, sorted by name. */
+int oa_library_routines(const char *library, const oa_routine **routines, int *count);
+/* One of them, by the name after the dot; NULL with the error set if there is none. */
+const oa_routine *oa_routine_find(const char *library, const char *name);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,157 @@
+#include "library/library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int library_count;
+static pthread_key_t key; /* frees a thread's used_handles when the thread ends */
+static bool has_key;
+static _Thread_local void **used_handles; /* by library; made at the thread's first oa_use_handle */
+static _Thread_local int used_count;      /* of them that are set: nothing else to look at when 0 */
+
+/* Handles that no stream has now: their stream was the caller's own. */
+typedef struct idle_handle {
+  const oa_library *library;
+  oa_device *device;
+  void *handle;
+  struct idle_handle *next;
+} idle_handle;
+static idle_handle *idle_handles;
+
+static void start(void) {
+  while (oa_libraries[library_count]) library_count++;
+  has_key = pthread_key_create(&key, free) == 0;
+}
+
+void oa_library_status_text(const oa_library *library, int status, char *text, size_t size) {
+  const oa_code_name *code = library->code_names;
+  while (code && code->name && code->code != status) code++;
+  snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
+}
+
+/* Returns OA_OK, or sets the error of one of the library's own functions. */
+static int vendor(const oa_library *library, const char *what, int status) {
+  char text[128];
+  if (status == library->success) return OA_OK;
+  oa_library_status_text(library, status, text, sizeof text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, what, text);
+}
+
+/* Takes a handle of the device that no stream has; NULL if there is none. Under the lock. */
+static void *take_idle(const oa_library *library, const oa_device *device) {
+  for (idle_handle **link = &idle_handles; *link; link = &(*link)->next) {
+    idle_handle *idle = *link;
+    if (idle->library != library || idle->device != device) continue;
+    void *handle = idle->handle;
+    *link = idle->next;
+    free(idle);
+    return handle;
+  }
+  return NULL;
+}
+
+/* Leaves a handle to the next stream of the device that wants one; without memory it is lost. Under the lock. */
+static void keep_idle(const oa_library *library, oa_device *device, void *handle) {
+  idle_handle *idle = malloc(sizeof *idle);
+  if (!idle) return;
+  *idle = (idle_handle){library, device, handle, idle_handles};
+  idle_handles = idle;
+}
+
+/* Gives the stream its table of handles. Under the lock. */
+static int make_table(oa_stream *stream) {
+  pthread_once(&once, start);
+  oa_stream_handle *table = calloc((size_t)library_count, sizeof *table);
+  if (!table) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the handles of a stream", stream->device->name);
+  for (int i = 0; i < library_count; i++) table[i].mode = -1;
+  __atomic_store_n(&stream->handles, table, __ATOMIC_RELEASE);
+  return OA_OK;
+}
+
+/* Makes a handle if there is none yet, and binds it to the stream. */
+static int bind(const oa_library *library, const oa_stream *stream, void **handle) {
+  int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
+  if (!create) return OA_ERROR_LIBRARY;
+  int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
+  if (status || library->set_stream < 0) return status;
+  int (*set_stream)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
+  if (!set_stream) return OA_ERROR_LIBRARY;
+  return vendor(library, library->symbols[library->set_stream], set_stream(*handle, stream->native));
+}
+
+int oa_library_handle(const oa_library *library, oa_stream *stream, void **handle, int **mode) {
+  *handle = NULL;
+  const int index = oa_library_state_of(library)->index;
+  oa_lock();
+  int status = stream->handles ? OA_OK : make_table(stream);
+  oa_stream_handle *own = status ? NULL : &stream->handles[index];
+  void *found = NULL;
+  if (own && !own->handle) found = take_idle(library, stream->device);
+  oa_unlock();
+  if (status) return status;
+  *mode = &own->mode;
+  if ((*handle = __atomic_load_n(&own->handle, __ATOMIC_ACQUIRE))) return OA_OK;
+  if ((status = bind(library, stream, &found))) return status;
+  oa_lock();
+  /* Two threads on one stream may both have made one: the second's goes unused until another stream wants it. */
+  if (own->handle) {
+    keep_idle(library, stream->device, found);
+  } else {
+    own->mode = -1;
+    __atomic_store_n(&own->handle, found, __ATOMIC_RELEASE);
+  }
+  *handle = own->handle;
+  oa_unlock();
+  return OA_OK;
+}
+
+void oa_library_give_back(oa_stream *stream) {
+  for (int i = 0; stream->handles && i < library_count; i++)
+    if (stream->handles[i].handle) keep_idle(oa_libraries[i], stream->device, stream->handles[i].handle);
+  free(stream->handles);
+  stream->handles = NULL;
+}
+
+int oa_use_handle(const char *name, void *handle) {
+  const oa_library *library = oa_library_named("oa_use_handle", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (library->create < 0 && handle)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: this library has no handles; leave handle out", name);
+  if (!used_handles && !handle) return OA_OK;
+  pthread_once(&once, start);
+  if (!used_handles) {
+    used_handles = calloc((size_t)library_count, sizeof *used_handles);
+    if (!used_handles || !has_key || pthread_setspecific(key, used_handles)) {
+      free(used_handles);
+      used_handles = NULL;
+      return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to note the handle", name);
+    }
+  }
+  void **used = &used_handles[library->state->index];
+  used_count += (handle != NULL) - (*used != NULL);
+  *used = handle;
+  return OA_OK;
+}
+
+void *oa_library_used_handle(const oa_library *library) {
+  return used_count ? used_handles[oa_library_state_of(library)->index] : NULL;
+}
+
+int oa_library_handle_stream(const oa_library *library, void *handle, void **native) {
+  int (*get)(void *, void **) = (int (*)(void *, void **))oa_library_symbol(library, library->get_stream);
+  if (!get) return OA_ERROR_LIBRARY;
+  return vendor(library, library->symbols[library->get_stream], get(handle, native));
+}
+
+int oa_library_get_mode(const oa_library *library, void *handle, int *mode) {
+  int (*get)(void *, int *) = (int (*)(void *, int *))oa_library_symbol(library, library->get_pointer_mode);
+  if (!get) return OA_ERROR_LIBRARY;
+  return vendor(library, library->symbols[library->get_pointer_mode], get(handle, mode));
+}
+
+int oa_library_set_mode(const oa_library *library, void *handle, int mode) {
+  int (*set)(void *, int) = (int (*)(void *, int))oa_library_symbol(library, library->set_pointer_mode);
+  if (!set) return OA_ERROR_LIBRARY;
+  return vendor(library, library->symbols[library->set_pointer_mode], set(handle, mode));
+}

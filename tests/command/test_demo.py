@@ -1,0 +1,45 @@
+"""`python -m offload_args demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offload_args import Device, demo
+
+
+def test_demo_agrees_with_numpy(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.main(["--device", device]) == 0
+    output = capsys.readouterr().out
+    assert f"device      {device}" in output
+    assert "up          1 copy, 920,064 bytes" in output
+    assert "down        1 copy, 3,072 bytes" in output
+
+
+def test_demo_components_are_orthonormal_eigenvectors(device: str) -> None:
+    data = demo.load_digits()
+    eigenvalues, components, _ = demo.principal_components(data, 4, Device(device))
+    np.testing.assert_allclose(components @ components.T, np.eye(4), atol=1e-12)
+    covariance = data.T @ data / (len(data) - 1)
+    np.testing.assert_allclose(covariance @ components.T, components.T * eigenvalues, atol=1e-4)
+
+
+def test_demo_draws_a_picture_where_matplotlib_is_here(tmp_path: Path) -> None:
+    path = tmp_path / "components.png"
+    plot = ["--device", "host", "--components", "2", "--plot", str(path)]
+    if demo.find_spec("matplotlib") is None:
+        with pytest.raises(SystemExit):
+            demo.main(plot)
+    else:
+        assert demo.main(plot) == 0
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_says_how_to_get_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as failure:
+        demo.main(["--plot", "components.png"])
+    assert failure.value.code == 2
+    assert "pip install 'offload-args[demo]'" in capsys.readouterr().err

@@ -1,0 +1,31 @@
+"""`python -m offload_args info`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import offload_args as package
+
+
+def info(*options: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "offload_args", "info", *options], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_info_names_devices_and_libraries() -> None:
+    text = info()
+    assert text.startswith(f"offload_args {package.__version__}\n")
+    assert "device host" in text
+    assert "library cblas: /" in text
+    found: dict[str, Any] = json.loads(info("--json"))
+    assert found["devices"][-1]["name"] == "host"
+    cblas = next(one for one in found["libraries"] if one["name"] == "cblas")
+    assert cblas["path"].startswith("/")
+    assert "OpenBLAS" in cblas["version"]
+    assert cblas["found"]

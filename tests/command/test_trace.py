@@ -1,0 +1,88 @@
+"""`python -m offload_args trace`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from helpers.scripts import LOOP, run, slices, traced
+
+
+def test_the_command_waits_for_the_threads_of_the_script(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "threads.py",
+        """\
+import threading, time
+import numpy as np
+from offload_args import blas, offload_args
+def work():
+    time.sleep(0.3)
+    with offload_args(np.ones(10), device="host") as (d,):
+        blas.asum(d)
+threading.Thread(target=work).start()
+""",
+    )
+    assert "\n1 region, 1 call on host" in ran.stderr
+
+
+def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "long.py",
+        """\
+import os, signal, threading, time
+import numpy as np
+from offload_args import blas, offload_args
+def work():
+    with offload_args(np.ones(10), device="host") as (d,):
+        blas.asum(d)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.3)
+threading.Thread(target=work).start()
+""",
+    )
+    assert "\n1 region, 1 call on host" in ran.stderr and ran.returncode == 1
+
+
+def test_command_keeps_the_scripts_arguments_output_and_status(tmp_path: Path) -> None:
+    script = tmp_path / "leaving.py"
+    script.write_text("import sys\nprint(sys.argv[1:], __name__)\nsys.exit('sorry')\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "offload_args", "trace", "--save", "t.json", "leaving.py", "--device", "x"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=clean,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "['--device', 'x'] __main__\n")
+    assert ran.stderr.startswith("sorry\n\n-- offload_args trace\n0 regions, 0 calls on no device")
+    assert ran.stderr.endswith("timeline: t.json (open it in ui.perfetto.dev)\n")
+    assert slices(tmp_path / "t.json") == []
+
+
+def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:
+    ran = traced(tmp_path / "failing.py", "def f():\n    1 / 0\nf()\n")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[1].endswith('failing.py", line 3, in <module>')
+    assert "ZeroDivisionError" in ran.stderr and "runpy" not in ran.stderr and "-- offload_args trace" in ran.stderr
+
+
+def test_the_scripts_output_is_all_there_is_on_stdout(device: str, tmp_path: Path) -> None:
+    text = LOOP.format(device=device)
+    (tmp_path / "plain.py").write_text(text)
+    plain = run(tmp_path / "plain.py")
+    ran = traced(tmp_path / "cg.py", text)
+    assert ran.stdout == plain.stdout != ""
+    assert "-- offload_args trace" in ran.stderr
+
+
+def test_command_runs_a_module_and_refuses_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("print('as', __name__)\n")
+    command = [sys.executable, "-m", "offload_args", "trace"]
+    ran = subprocess.run([*command, "-m", "part"], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.stdout == "as __main__\n" and ran.returncode == 0
+    ran = subprocess.run([*command, "none.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2 and "no file none.py" in ran.stderr

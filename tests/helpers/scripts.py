@@ -1,0 +1,80 @@
+"""Scripts that are run by themselves, traced or not, and the timelines they save."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+# It lends A, x and y in ten regions, at line 16.
+LOOP = """\
+import numpy as np
+from offload_args import blas, offload_args
+
+A = np.ones((64, 32))
+x = np.ones(32)
+y = np.empty(64)
+
+
+def step(A):
+    with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+
+for epoch in range(2):
+    for i in range(5):
+        with offload_args(A, x, y, device={device!r}) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        x[:] = y[:32] + i
+    print(y[0])
+"""
+
+
+def run(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    return subprocess.run(
+        [sys.executable, *arguments, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=path.parent,
+        env=clean | environment,
+        timeout=120,
+    )
+
+
+def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Write a script and run it by `python -m offload_args trace`."""
+    script.write_text(text)
+    return run(script, "-m", "offload_args", "trace")
+
+
+def slices(path: Path) -> list[dict[str, Any]]:
+    """Return the timeline's slices, having checked what every reader of the format relies on."""
+    document = json.loads(path.read_text())
+    found = []
+    for event in document["traceEvents"]:
+        assert event["ph"] in "MX"
+        assert isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["name"], str)
+        if event["ph"] == "X":
+            assert event["ts"] >= 0 and event["dur"] >= 0 and isinstance(event["args"], dict)
+            found.append(event)
+    named = {event["tid"] for event in document["traceEvents"] if event["name"] == "thread_name"}
+    assert named == {event["tid"] for event in found}
+    assert_nested(found)
+    return found
+
+
+def assert_nested(found: list[dict[str, Any]]) -> None:
+    for thread in {event["tid"] for event in found}:
+        ends: list[int] = []
+        these = [event for event in found if event["tid"] == thread]
+        for event in sorted(these, key=lambda one: (one["ts"], -one["dur"])):
+            begun = round(event["ts"] * 1000)
+            ended = begun + round(event["dur"] * 1000)
+            while ends and ends[-1] <= begun:
+                ends.pop()
+            assert not ends or ended <= ends[-1], event
+            ends.append(ended)

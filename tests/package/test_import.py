@@ -1,0 +1,41 @@
+"""Importing the package, its public names, and the end of a program that uses it."""
+
+from __future__ import annotations
+
+import pytest
+
+import offload_args as package
+from helpers.processes import printed, python
+
+
+def test_the_import_needs_no_gpu_and_loads_no_vendor_library() -> None:
+    code = """
+import sys, offload_args
+print([m for m in sys.modules if m.startswith(("cuda", "scipy", "offload_args.c", "offload_args.b"))])
+maps = open("/proc/self/maps").read()
+print([name for name in ("libcuda", "libcublas", "libscipy_openblas.so") if name in maps])
+"""
+    assert printed(code).split() == ["[]", "[]"]
+
+
+def test_every_public_name_is_there_and_others_are_not() -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match="no attribute 'elephant'"):
+        _ = package.elephant
+
+
+@pytest.mark.promise("T22")
+def test_the_interpreter_leaves_quietly_with_open_regions_and_pointers() -> None:
+    code = """
+import numpy as np, sys
+from offload_args import offload_args, blas
+regions = [offload_args(np.ones(4), device=name) for name in ("host", "sim:0")]
+pointers = [region.__enter__()[0] for region in regions]
+slices = [p[1:] for p in pointers]
+for p in pointers: blas.scal(2.0, p)
+"""
+    assert printed(code) == ""
+    left = python(code + "\nwith offload_args(np.ones(2)): sys.exit(7)")
+    assert (left.returncode, left.stderr) == (7, "")

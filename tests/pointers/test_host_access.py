@@ -1,0 +1,126 @@
+"""A device pointer is no host memory: every host use is refused with advice."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import Device, Out, blas, offload_args, testing
+from offload_args.errors import (
+    HostAccessError,
+    HostPointerError,
+    OffloadError,
+)
+
+ON_THE_HOST: dict[str, Callable[[Any], object]] = {
+    "an element": lambda p: p[0],
+    "the last element": lambda p: p[-1],
+    "writing an element": lambda p: operator.setitem(p, 0, 1.0),
+    "writing a slice": lambda p: operator.setitem(p, slice(2), 1.0),
+    "a list index": lambda p: p[[0, 1]],
+    "a mask": lambda p: p[np.array([True, False, True])],
+    "iter": lambda p: iter(p),
+    "unpacking": lambda p: [*p],
+    "len": lambda p: len(p),
+    "in": lambda p: 1.0 in p,
+    "reversed": lambda p: reversed(p),
+    "float": lambda p: float(p),
+    "int": lambda p: int(p),
+    "complex": lambda p: complex(p),
+    "bool": lambda p: bool(p),
+    "index": lambda p: operator.index(p),
+    "round": lambda p: round(p),
+    "+": lambda p: p + 1,
+    "1 +": lambda p: 1 + p,
+    "+=": lambda p: operator.iadd(p, 1),
+    "*": lambda p: p * p,
+    "@": lambda p: p @ p,
+    "/": lambda p: p / 2,
+    "-": lambda p: -p,
+    "abs": lambda p: abs(p),
+    "<": lambda p: p < 1,
+    ">=": lambda p: p >= p,
+    "divmod": lambda p: divmod(p, 2),
+    "array + pointer": lambda p: np.ones(3, np.float32) + p,
+    "array == pointer": lambda p: np.ones(3, np.float32) == p,
+    "np.add": lambda p: np.add(p, 1),
+    "np.sum": lambda p: np.sum(p),
+    "np.dot": lambda p: np.dot(p, p),
+    "np.asarray": lambda p: np.asarray(p),
+    "np.array of pointers": lambda p: np.array([p, p]),
+    "np.copyto": lambda p: np.copyto(np.ones(3, np.float32), p),
+    "memoryview": lambda p: memoryview(p),
+    "bytes": lambda p: bytes(p),
+    "ctypes": lambda p: (ctypes.c_char * 4).from_buffer(p),
+    "copy": lambda p: copy.copy(p),
+    "deepcopy": lambda p: copy.deepcopy(p),
+    "pickle": lambda p: pickle.dumps(p),
+    "tolist in a container": lambda p: np.asarray([[p]]),
+    **{f".{name}()": operator.methodcaller(name) for name in "copy sum mean max min tolist item flatten ravel".split()},
+    ".astype()": lambda p: p.astype(np.float64),
+    ".sort()": lambda p: p.sort(),
+    ".dot()": lambda p: p.dot(p),
+    ".flat": lambda p: p.flat,
+}
+
+
+@pytest.mark.promise("T36")
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_every_use_on_the_host_is_refused_with_advice(device: str, name: str) -> None:
+    x = ramp(3)
+    with testing.counting(Device(device)) as moved, offload_args(x, device=device) as (dx,):
+        with pytest.raises(TypeError) as raised:
+            ON_THE_HOST[name](dx)
+        assert isinstance(raised.value, HostAccessError), raised.value
+        assert str(raised.value).startswith(("DevicePtr: ", "DevicePtr."))
+        assert ";" in str(raised.value) or ":" in str(raised.value).removeprefix("DevicePtr: ")
+    assert moved.copies_up == 0
+
+
+def test_the_refusal_of_an_array_method_names_the_remedy() -> None:
+    with offload_args(ramp(3), device="host") as (dx,):
+        meant = {
+            "copy": "copy_from",
+            "sum": r"to_host\(\).sum\(\)",
+            "mean": "blas",
+            "tolist": r"to_host\(\).tolist\(\)",
+            "item": "to_host",
+            "astype": r"to_host\(\).astype",
+            "ravel": r"reshape\(-1\)",
+            "flatten": r"reshape\(-1\)",
+            "cumsum": r"to_host\(\).cumsum",
+            "transpose": "use T",
+        }
+        for name, remedy in meant.items():
+            assert not hasattr(dx, name)
+            with pytest.raises(HostAccessError, match=f"DevicePtr.{name}: .*{remedy}"):
+                getattr(dx, name)
+        for name in ("no_such_thing", "__array_interface__", "_ipython_canary_method_should_not_exist_"):
+            with pytest.raises(AttributeError) as raised:
+                getattr(dx, name)
+            assert not isinstance(raised.value, HostAccessError)
+
+
+def test_host_memory_is_not_exported_as_gpu_memory() -> None:
+    with offload_args(ramp(3), device="host") as (dx,):
+        assert not hasattr(dx, "__cuda_array_interface__")
+        with pytest.raises(HostAccessError, match="on host"):
+            dx.__dlpack__()
+        with pytest.raises(TypeError):
+            np.from_dlpack(dx)
+
+
+def test_wrong_kinds_of_pointers_are_offload_errors() -> None:
+    with offload_args(ramp(3), Out(ramp(3))) as (dx, dy):
+        with pytest.raises(OffloadError) as raised:
+            blas.copy(dx, ramp(3))
+        assert isinstance(raised.value, HostPointerError)
+        blas.copy(dx, dy)

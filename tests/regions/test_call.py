@@ -1,0 +1,90 @@
+"""call lends the arrays among its arguments for one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from helpers.arrays import ramp
+from offload_args import (
+    Device,
+    DevicePtr,
+    In,
+    Out,
+    blas,
+    call,
+    offload_args,
+    update,
+)
+from offload_args.errors import (
+    PerformanceWarning,
+    UnwrittenWarning,
+)
+
+
+def test_call_lends_calls_copies_back_and_returns_the_value(device: str) -> None:
+    def dot_and_scale(factor: float, x: Any, *, y: Any, label: str) -> tuple[str, float]:
+        assert isinstance(x, DevicePtr)
+        value = blas.dot(x, y)
+        blas.scal(factor, y)
+        return label, value
+
+    x, y = ramp(8), ramp(8)
+    for function in (call, package.call, offload_args.call):
+        y[:] = ramp(8)
+        result = function(dot_and_scale, 2.0, In(x), y=y, label="name", device=device)
+        assert result == ("name", float(ramp(8) @ ramp(8)))
+        np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
+    B, c = ramp(7, 6), np.full((5, 2), np.nan, np.float32)
+    A, x, y = B[1:6, 1:4], ramp(3), c[:, 1]  # rows with gaps; elements with gaps
+    before = Device(device).counters
+    with pytest.warns(PerformanceWarning, match="packed"):
+        call(blas.gemv, 2.0, A, x[::-1], 0.0, Out(y), device=device)
+    after = Device(device).counters
+    np.testing.assert_array_equal(y, 2 * A @ x[::-1])  # small whole numbers
+    assert np.isnan(c[:, 0]).all()
+    np.testing.assert_array_equal(B, ramp(7, 6))
+    assert after.allocations - before.allocations == (1 if device == "host" else 0)
+    assert after.bytes_up - before.bytes_up >= 4 * (A.size + x.size)
+    call(blas.gemm, 1.0, ramp(3, 5, order="F"), ramp(5, 2), 0.0, c[:3], device=device)
+    np.testing.assert_array_equal(c[:3], ramp(3, 5) @ ramp(5, 2))
+
+
+def test_a_function_that_is_called_may_do_with_its_pointers_what_a_region_may(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+
+    def play(dx: Any, dy: Any) -> None:
+        blas.axpy(1.0, dx, dy)  # y: 2 r
+        with update(y) as again:
+            np.testing.assert_array_equal(again, 2 * ramp(8))
+            again[:] = 3
+        dx.assign(4)
+        with offload_args(x[:4], device=device) as (part,):
+            blas.scal(2.0, part)
+        assert dy[2:].address == dy.address + 8
+        blas.axpy(10.0, dx, dy)
+
+    call(play, x, y, device=device)
+    np.testing.assert_array_equal(x, [8, 8, 8, 8, 4, 4, 4, 4])
+    np.testing.assert_array_equal(y, 3 + 10 * x)
+    out = ramp(8)
+    call(lambda d: d.address, Out(out), device=device)  # nobody wrote there, as far as is known
+
+
+def test_call_points_its_warnings_at_the_caller(device: str) -> None:
+    with pytest.warns(UnwrittenWarning) as caught:
+        call(lambda dx: None, Out(ramp(8)), device=device)
+    assert caught[0].filename == __file__
+
+
+def test_call_passes_on_arguments_that_are_no_arrays(device: str) -> None:
+    seen: list[Any] = []
+    given = [1, 2.5, None, "text", [ramp(2)], np.float32(3), {"a": 1}]
+    call(lambda *arguments: seen.extend(arguments), *given, device=device)
+    assert all(a is b for a, b in zip(seen, given, strict=True))

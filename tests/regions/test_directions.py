@@ -1,0 +1,178 @@
+"""Directions of what is lent: bytes move only as calls, In, Out, InOut and Scratch need them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import (
+    Device,
+    In,
+    InOut,
+    Out,
+    Scratch,
+    blas,
+    offload_args,
+    testing,
+    update,
+)
+from offload_args.errors import (
+    DirectionError,
+    UnwrittenWarning,
+)
+
+
+def test_a_gemv_with_beta_zero_brings_a_and_x_up_and_only_y_down(device: str) -> None:
+    A, x, y = ramp(3, 4), ramp(4), np.full(3, np.nan, np.float32)
+    with testing.counting(Device(device)) as moved:
+        with offload_args(A, x, y, device=device) as (dA, dx, dy):
+            assert moved.copies_up == 0
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            assert moved.copies_down == 0
+    assert (moved.copies_up, moved.bytes_up) == (2, A.nbytes + x.nbytes)
+    assert (moved.copies_down, moved.bytes_down) == (1, y.nbytes)
+    np.testing.assert_array_equal(y, A @ x)
+
+
+def test_a_chain_of_calls_makes_no_round_trip(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(x, y, device=device) as (dx, dy):
+        for _ in range(5):
+            blas.axpy(1.0, dx, dy)
+            blas.scal(0.5, dy)
+    assert (moved.copies_up, moved.copies_down) == (2, 1)
+
+
+def test_an_array_that_no_call_uses_does_not_move(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(x, InOut(x), device=device):
+        pass
+    assert (moved.copies_up, moved.copies_down) == (0, 0)
+
+
+def test_inout_goes_up_and_comes_down(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(InOut(x), device=device) as (dx,):
+        blas.scal(2.0, dx)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+def test_writing_an_in_is_refused_before_the_call(device: str) -> None:
+    x = ramp(8)
+    with testing.counting(Device(device)) as moved, offload_args(In(x), device=device) as (dx,):
+        with pytest.raises(DirectionError, match=r"scal: x.*In"):
+            blas.scal(2.0, dx)
+    assert (moved.calls, moved.copies_up) == (0, 0)
+    np.testing.assert_array_equal(x, ramp(8))
+
+
+def test_reading_an_out_before_it_was_written_is_refused(device: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with offload_args(Out(x), y, device=device) as (dx, dy):
+        with pytest.raises(DirectionError, match=r"axpy: x.*InOut"):
+            blas.axpy(1.0, dx, dy)
+        blas.copy(dy, dx)
+        blas.axpy(1.0, dx, dy)
+    np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+@pytest.mark.promise("T33")
+def test_an_out_that_nothing_wrote_warns_and_stays_as_it_was(device: str) -> None:
+    x = ramp(8)
+    with pytest.warns(UnwrittenWarning, match="argument 1") as caught:
+        with offload_args(Out(x), device=device):
+            pass
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(x, ramp(8))
+
+
+@pytest.mark.promise("T33")
+def test_outs_that_nothing_wrote_are_named_in_their_order(device: str) -> None:
+    with pytest.warns(UnwrittenWarning, match="nothing wrote it: argument 1, argument 3;"):
+        with offload_args(Out(ramp(8)), ramp(5), Out(ramp(3)), device=device) as (_, dx, _):
+            blas.scal(2.0, dx[1:])
+    with pytest.warns(UnwrittenWarning, match=r": argument 1, argument 2, .*, argument \d+, \.\.\.;"):
+        with offload_args(*(Out(ramp(3)) for _ in range(100)), device=device):
+            pass
+
+
+@pytest.mark.promise("T33")
+def test_an_out_of_some_elements_leaves_the_others_as_they_were(device: str) -> None:
+    source = np.arange(4.0)
+    x = np.arange(10.0, 18.0)
+    with offload_args(x, source, device=device) as (_, dsource):
+        with offload_args(Out(x[2:6]), device=device) as (dpart,):
+            blas.copy(dsource, dpart)
+    assert x.tolist() == [10, 11, 0, 1, 2, 3, 16, 17]
+    with offload_args(Out(x[:4]), x, source, device=device) as (dpart, _, dsource):
+        blas.copy(dsource, dpart)
+    assert x.tolist() == [0, 1, 2, 3, 2, 3, 16, 17]
+
+
+@pytest.mark.promise("T33")
+def test_outs_that_overlap_are_written_whole_or_not_at_all(device: str) -> None:
+    source = np.arange(6.0)
+    for part in (slice(0, 6), slice(2, 8)):
+        x = np.arange(10.0, 18.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnwrittenWarning)
+            with offload_args(Out(x[:6]), Out(x[part]), Out(x), source, device=device) as (*_, dx, dsource):
+                with pytest.raises(DirectionError, match="does not write every element"):
+                    blas.copy(dsource, dx[part])
+                with pytest.raises(DirectionError, match="does not write every element"):
+                    blas.copy(dsource, _[1])
+        assert x.tolist() == np.arange(10.0, 18.0).tolist()
+
+
+@pytest.mark.promise("T33")
+@pytest.mark.parametrize("n", [8, 1 << 16])
+def test_an_out_never_shows_bytes_of_another_array(device: str, n: int) -> None:
+    secret = np.full(n, 12345, np.float32)
+    for _ in range(10):
+        with offload_args(secret, device=device) as (ds,):
+            blas.scal(1.0, ds)
+        x, y, z = ramp(n), ramp(n), ramp(n)
+        with pytest.warns(UnwrittenWarning, match="nothing wrote it"):
+            with offload_args(Out(x), Out(y), Out(z), In(np.ones(n, np.float32)), device=device) as (dx, dy, dz, done):
+                with pytest.raises(DirectionError, match=r"copy: y.*InOut"):
+                    blas.copy(done[: n // 2], dx[: n // 2])
+                update(y)
+                blas.copy(done, dz)
+        np.testing.assert_array_equal(x, ramp(n))
+        np.testing.assert_array_equal(y, ramp(n))
+        np.testing.assert_array_equal(z, np.ones(n, np.float32))
+        with offload_args(Out(x), device=device) as (dx,):
+            assert dx.address  # given away: whoever has it may have written, so it comes down, but as zeros
+        np.testing.assert_array_equal(x, np.zeros(n, np.float32))
+
+
+def test_scratch_lives_on_the_device_only(device: str) -> None:
+    x, y = ramp(8), np.zeros(8, np.float32)
+    with testing.counting(Device(device)) as moved:
+        with offload_args(x, Scratch(8, np.float32), y, device=device) as (dx, ds, dy):
+            assert ds.shape == (8,)
+            blas.copy(dx, ds)
+            blas.scal(3.0, ds)
+            blas.copy(ds, dy)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+    np.testing.assert_array_equal(y, 3 * ramp(8))
+
+
+def test_as_always_binds_a_tuple() -> None:
+    with offload_args() as none, offload_args(ramp(2)) as one:
+        assert none == ()
+        assert isinstance(one, tuple)
+        assert len(one) == 1
+
+
+@pytest.mark.promise("T33")
+@pytest.mark.parametrize("out", [slice(0, 5), slice(0, 8)])
+def test_an_unwritten_out_that_overlaps_a_written_inout_keeps_the_hosts_bytes(device: str, out: slice) -> None:
+    x = np.arange(8.0)
+    with offload_args(Out(x[out]), InOut(x[3:]), device=device) as (_, db):
+        blas.scal(2.0, db)
+    np.testing.assert_array_equal(x, [0, 1, 2, 6, 8, 10, 12, 14])

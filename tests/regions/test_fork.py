@@ -1,0 +1,183 @@
+"""A forked child has its arrays back, a clear error on use, and a silent end."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from helpers.processes import python
+from offload_args import (
+    blas,
+    offload_args,
+)
+from offload_args.errors import (
+    ForkedError,
+)
+
+SHOWN_LATE = """
+import atexit, os
+import numpy as np
+from offload_args import Device, blas, offload_args
+
+x, device = np.ones(3), Device({device!r})
+region = offload_args(x, device=device)
+(dx,) = region.open()
+blas.scal(2.0, dx)
+
+def show():
+    for one in (region, dx, device):
+        one._repr_html_()
+        assert device.name in repr(one) or "dead" in repr(one)
+    print(repr(dx).rpartition(" ")[2])
+
+atexit.register(show)
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.promise("T21")
+def test_regions_and_pointers_show_themselves_in_a_forked_child_and_at_exit(device: str) -> None:
+    # Python 3.12 warns of every fork of a process with threads.
+    ran = python(SHOWN_LATE.format(device=device), "-W", "ignore::DeprecationWarning")
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "dead)\nwritten)\n")
+
+
+LENT_ELSEWHERE = """
+import os, threading, warnings
+import numpy as np
+from offload_args import offload_args
+from offload_args.errors import ForkedError
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+a, inside, go = np.zeros(10), threading.Event(), threading.Event()
+def other():
+    with offload_args(a, device="{device}"):
+        inside.set()
+        go.wait()
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait()
+again = offload_args(a, device="{device}")
+child = os.fork()
+if child == 0:
+    try:
+        again.__enter__()
+    except ForkedError:
+        os._exit(7 if a.flags.writeable else 8)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go.set()
+thread.join()
+print(status, a.flags.writeable)
+"""
+
+
+@pytest.mark.promise("T21")
+def test_a_region_refused_in_a_child_leaves_the_array_writable(device: str) -> None:
+    code = LENT_ELSEWHERE.format(device=device)
+    ran = python(code)
+    assert (ran.stdout, ran.stderr) == ("7 True\n", "")
+
+
+@pytest.mark.promise("T21")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of a process with threads, which a driver has
+def test_a_forked_child_has_its_arrays_back_and_a_clear_error(device: str) -> None:
+    x = ramp(8)
+    view = x[2:]
+    with offload_args(x, view, device=device) as (dx, _):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                x[0] = 5
+                view[0] = 6
+                try:
+                    blas.scal(2.0, dx)
+                except ForkedError:
+                    code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+FORKS = """
+import gc, os, signal, sys, threading, warnings
+import numpy as np
+from offload_args import Device, blas, empty, offload_args
+from offload_args.errors import ForkedError
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+device = Device("{device}")
+stop = threading.Event()
+right = []
+
+def work(value):
+    x = np.full(1 << 16, value, np.float32)
+    while not stop.is_set():
+        with offload_args(x, device=device, resident=value % 2 == 1) as (dx,):
+            blas.scal(-1.0, dx)
+            blas.scal(-1.0, dx)
+    right.append(bool((x == value).all()))
+
+def child(region, x, dx):
+    signal.alarm(60)  # what hangs ends
+    x[0] = 5
+    for use in (
+        lambda: blas.scal(2.0, dx),
+        lambda: dx[1:],
+        lambda: offload_args(x, device=device).__enter__(),
+        lambda: empty(3, device=device),
+        lambda: device.keep(x),
+        lambda: region.__exit__(None, None, None),
+        device.synchronize,
+    ):
+        try:
+            use()
+        except ForkedError:
+            continue
+        os._exit(1)
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+for thread in threads:
+    thread.start()
+for i in range({children}):
+    kept, pinned, x, abandoned = np.ones(1 << 16), empty(100, device=device), np.ones(8), np.ones(8)
+    device.keep(kept)
+    cycle = [offload_args(abandoned, device=device)]
+    cycle.append(cycle)
+    cycle[0].__enter__()
+    with offload_args(pinned, x, device=device) as (dpinned, dx):
+        piece = dx[2:]
+        inner = offload_args(x, device=device)
+        inner.__enter__()
+        child_id = os.fork()
+        if child_id == 0:
+            child(inner, x, dx)
+            del cycle, kept, pinned, piece, inner
+            gc.collect()
+            sys.exit(7)
+        # This child: the other threads' first calls may be looking for their library, by a process, too.
+        status = os.waitstatus_to_exitcode(os.waitpid(child_id, 0)[1])
+        blas.scal(2.0, piece)
+        inner.__exit__(None, None, None)
+        cycle[0].__exit__(None, None, None)
+    if status != 7 or x.tolist() != [1, 1] + [2] * 6:
+        print(i, status, x)
+stop.set()
+for thread in threads:
+    thread.join()
+print(right, device.counters.regions, device.counters.mappings)
+"""
+
+
+@pytest.mark.promise("T21")
+@pytest.mark.parametrize("children", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str, children: int) -> None:
+    code = FORKS.format(device=device, children=children)
+    run = python(code, timeout=300)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "[True, True] 0 0\n")

@@ -1,0 +1,140 @@
+"""Regions inside regions: what is present is shared, rights narrow inwards, any order of leaving is right."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import (
+    Device,
+    In,
+    InOut,
+    blas,
+    offload_args,
+    testing,
+)
+from offload_args.errors import (
+    DirectionError,
+    OffloadError,
+    PresentError,
+)
+
+
+def test_rights_only_narrow_inwards(device: str) -> None:
+    x = ramp(8)
+    with offload_args(In(x), device=device) as (dx,):
+        with pytest.raises(DirectionError, match="argument 1"):
+            with offload_args(InOut(x), device=device):
+                pass
+    with offload_args(InOut(x), device=device) as (dx,):
+        with offload_args(In(x), device=device) as (inner,):
+            with pytest.raises(DirectionError):
+                blas.scal(2.0, inner)
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+@pytest.mark.promise("T15")
+def test_a_nested_region_may_use_a_part_of_what_is_present(device: str) -> None:
+    x = ramp(10)
+    with testing.counting(Device(device)) as moved, offload_args(x, device=device) as (dx,):
+        blas.scal(2.0, dx)
+        with offload_args(x[2:5], device=device) as (part,):
+            assert blas.asum(part) == 2 * ramp(10)[2:5].sum()
+            blas.scal(10.0, part)
+        assert moved.copies_down == 0
+        blas.scal(0.5, dx)
+    expected = ramp(10)
+    expected[2:5] *= 10
+    np.testing.assert_array_equal(x, expected)
+    assert (moved.copies_up, moved.copies_down) == (1, 1)
+
+
+@pytest.mark.promise("T15")
+def test_reaching_beyond_what_is_present_names_the_remedy(device: str) -> None:
+    x = ramp(10)
+    with offload_args(x[2:5], device=device):
+        with pytest.raises(PresentError) as raised:
+            with offload_args(x, device=device):
+                pass
+    assert "argument 1" in str(raised.value)
+    assert "outside" in str(raised.value) or "outer" in str(raised.value)
+    assert x.flags.writeable
+
+
+@pytest.mark.promise("T15")
+def test_a_strided_view_of_what_is_present_is_shared_or_refused(device: str) -> None:
+    A = ramp(6, 6)
+    expected = A.copy()
+    with offload_args(A, device=device) as (dA,):
+        try:
+            with offload_args(A[::2, ::2], device=device) as (part,):
+                blas.scal(10.0, part[1])
+        except PresentError as error:
+            assert "argument 1" in str(error)
+            with pytest.raises(OffloadError):
+                raise
+        else:
+            expected[2, ::2] *= 10
+        blas.scal(1.0, dA[0])
+    np.testing.assert_array_equal(A, expected)
+
+
+@pytest.mark.promise("T16")
+def test_nested_regions_may_be_left_in_the_wrong_order(device: str) -> None:
+    x = ramp(8)
+    outer, inner = offload_args(x, device=device), offload_args(x[:4], device=device)
+    (dx,) = outer.__enter__()
+    (part,) = inner.__enter__()
+    blas.scal(2.0, dx)
+    outer.__exit__(None, None, None)
+    assert not dx.live
+    assert part.live
+    blas.scal(10.0, part)
+    inner.__exit__(None, None, None)
+    expected = 2 * ramp(8)
+    expected[:4] *= 10
+    np.testing.assert_array_equal(x, expected)
+    assert x.flags.writeable
+
+
+@pytest.mark.promise("T16")
+def test_leaving_twice_does_nothing(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        blas.scal(2.0, dx)
+    assert region.__exit__(None, None, None) is False
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+@pytest.mark.promise("T16", "T18")
+def test_a_region_may_be_left_on_another_thread(device: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    (dx,) = region.__enter__()
+    blas.scal(2.0, dx)
+    thread = threading.Thread(target=region.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(x, 2 * ramp(8))
+    assert x.flags.writeable
+
+
+def test_an_inner_region_has_the_rights_of_whichever_part_grants_them(device: str) -> None:
+    x = np.arange(8.0)
+    with offload_args(In(x), InOut(x[2:6]), device=device):
+        with offload_args(InOut(x[3:5]), device=device) as (dx,):
+            blas.scal(2.0, dx)
+    np.testing.assert_array_equal(x, [0, 1, 2, 6, 8, 5, 6, 7])
+
+
+def test_a_part_of_a_lent_reshaped_array_may_be_written_inside(device: str) -> None:
+    A = np.arange(12.0).reshape(3, 4)  # a view: A[1].base is not A
+    with offload_args(A, device=device):
+        with offload_args(A[1], device=device) as (dx,):
+            blas.scal(2.0, dx)
+    np.testing.assert_array_equal(A[1], [8, 10, 12, 14])

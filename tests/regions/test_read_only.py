@@ -1,0 +1,156 @@
+"""Arrays that are read-only stay so, and what is lent is read-only to the host meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import Array, ramp
+from offload_args import (
+    Device,
+    In,
+    InOut,
+    Out,
+    blas,
+    offload_args,
+    testing,
+)
+from offload_args.errors import (
+    DirectionError,
+)
+
+
+def read_only(tmp_path: Any, kind: str) -> Array:
+    if kind == "frombuffer":
+        return np.frombuffer(ramp(8).tobytes(), np.float32)
+    if kind == "memmap":
+        ramp(8).tofile(tmp_path / "file")
+        return np.memmap(tmp_path / "file", np.float32, mode="r")
+    x = ramp(8)
+    x.setflags(write=False)
+    return x
+
+
+@pytest.mark.promise("T27")
+@pytest.mark.parametrize("kind", ["flag", "frombuffer", "memmap"])
+def test_a_read_only_output_is_refused_before_any_copy(device: str, tmp_path: Any, kind: str) -> None:
+    x = read_only(tmp_path, kind)
+    with testing.counting(Device(device)) as moved:
+        for declared in (Out, InOut):
+            with pytest.raises(ValueError, match="argument 1"):
+                with offload_args(declared(x), device=device):
+                    pass
+        with offload_args(x, device=device) as (dx,):
+            with pytest.raises(ValueError, match=r"scal: x"):
+                blas.scal(2.0, dx)
+            assert moved.copies_up == 0
+            assert blas.asum(dx) == ramp(8).sum()
+    assert moved.copies_down == 0
+    assert not x.flags.writeable
+
+
+@pytest.mark.promise("T27")
+@pytest.mark.parametrize("part", [slice(None), slice(0, 2), slice(1, 3)], ids=str)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_view_made_read_only_is_never_written_through_beside_its_array(
+    device: str, backwards: bool, part: slice
+) -> None:
+    A = ramp(3, 5)
+    view = A[part]
+    view.flags.writeable = False
+
+    def beside(view: Any) -> list[Any]:
+        return [view, A] if backwards else [A, view]
+
+    for declared in (Out, InOut):
+        with pytest.raises(DirectionError, match="is read-only and lent as"):
+            with offload_args(*beside(declared(view)), device=device):
+                pass
+        assert A.flags.writeable and not view.flags.writeable
+    with offload_args(*beside(view), device=device) as pointers:
+        dA, dv = pointers[::-1] if backwards else pointers
+        with pytest.raises(DirectionError):
+            dv.assign(9)
+        dA.assign(2 * ramp(3, 5))
+        with pytest.raises(DirectionError, match="is read-only and lent as"):  # it is known as such further in
+            with offload_args(InOut(view), device=device):
+                pass
+        with offload_args(A, view, device=device) as (inner, dv):
+            with pytest.raises(DirectionError):
+                dv.assign(9)
+            inner[0].assign(1)
+    expected = 2 * ramp(3, 5)
+    expected[0] = 1
+    np.testing.assert_array_equal(A, expected)
+    assert A.flags.writeable and not view.flags.writeable
+
+
+@pytest.mark.promise("T27")
+def test_a_view_taken_of_a_lent_array_is_as_writable_as_the_array(device: str) -> None:
+    A = ramp(3, 5)
+    before = A[1:]
+    with offload_args(A, device=device):
+        taken = A[1:]
+        assert not taken.flags.writeable and before.flags.writeable
+        for view in (taken, before):
+            with offload_args(A, InOut(view), device=device) as (_, dv):
+                dv[0].assign(9)
+    expected = ramp(3, 5)
+    expected[1] = 9
+    np.testing.assert_array_equal(A, expected)
+    assert A.flags.writeable and before.flags.writeable
+
+
+def test_an_array_is_read_only_while_it_is_lent(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device):
+        with pytest.raises(ValueError, match="read-only"):
+            x[0] = 1
+        with offload_args(x, x, device=device):
+            pass
+        assert not x.flags.writeable
+    assert x.flags.writeable
+
+
+@pytest.mark.promise("T16")
+def test_the_flag_comes_back_whatever_the_order_of_leaving() -> None:
+    x = ramp(8)
+    view = x[2:]
+    for first, second in [(0, 1), (1, 0)]:
+        regions = [offload_args(x), offload_args(view)]
+        for region in regions:
+            region.__enter__()
+        assert not view.flags.writeable
+        regions[first].__exit__(None, None, None)
+        regions[second].__exit__(None, None, None)
+        assert x.flags.writeable
+        assert view.flags.writeable
+    with offload_args(view, x):
+        pass
+    assert view.flags.writeable
+
+
+def test_a_view_taken_while_its_base_is_lent_may_be_written_by_the_device(device: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device):
+        with offload_args(InOut(x[4:]), device=device) as (part,):
+            blas.scal(2.0, part)
+    np.testing.assert_array_equal(x[4:], 2 * ramp(8)[4:])
+
+
+@pytest.mark.promise("T27")
+def test_an_array_that_was_read_only_stays_so(device: str) -> None:
+    x = ramp(8)
+    x.setflags(write=False)
+    with offload_args(In(x), device=device):
+        pass
+    assert not x.flags.writeable
+
+
+def test_a_failed_entry_gives_the_flags_back(device: str) -> None:
+    x = ramp(8)
+    with pytest.raises(TypeError):
+        offload_args(x, np.array(["text"]), device=device).__enter__()
+    assert x.flags.writeable

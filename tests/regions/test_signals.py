@@ -1,0 +1,141 @@
+"""Ctrl-C at any place of a region leaves nothing behind and is not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+from types import FrameType
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from helpers.arrays import Array, ramp
+from helpers.interrupts import at_every_place, ctrl_c
+from helpers.processes import python
+from offload_args import (
+    Device,
+    Scratch,
+    blas,
+    offload_args,
+    testing,
+)
+
+DROPPED = """
+import signal, sys
+import numpy as np
+from offload_args import offload_args, trace
+
+def interrupt(frame, event, argument):
+    if event == "c_return" and frame.f_code.co_name == "_left":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+with trace():
+    region = offload_args(np.ones(3), device="host")
+    region.__enter__()
+    try:
+        sys.setprofile(interrupt)
+        del region
+        for _ in range(10_000):
+            pass
+    except KeyboardInterrupt:
+        print("KeyboardInterrupt")
+"""
+
+
+@pytest.mark.promise("T24")
+def test_ctrl_c_in_a_region_that_is_dropped_comes_later() -> None:
+    ran = python(DROPPED, "-W", "default")
+    assert ran.stdout == "KeyboardInterrupt\n"
+    assert "ResourceWarning: offload_args: a region was never left" in ran.stderr and "ignored" not in ran.stderr
+
+
+@pytest.mark.promise("T24")
+def test_ctrl_c_is_not_lost_where_it_can_not_be_raised() -> None:
+    sim, x = testing.sim_device(), np.ones(1 << 18)
+    with pytest.raises(KeyboardInterrupt):
+        with ctrl_c(function="raise_status") as sent:
+            with contextlib.suppress(ValueError):
+                with offload_args(x, device=sim, resident=True) as (dx,):
+                    blas.scal(2.0, dx)
+                    testing.fail_call(sim, 1)
+                    raise ValueError("the body's")
+            for _ in range(10_000):
+                pass
+    assert sent
+    testing.fail_call(sim, 0)
+    sim.release(x)
+
+
+@pytest.mark.promise("T58")
+def test_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(device: str) -> None:
+    x, y = ramp(4), ramp(4)
+
+    def use() -> None:
+        with offload_args(x, y, device=device) as (dx, dy):
+            blas.axpy(1.0, dx, dy)
+
+    with package.trace() as made:
+        use()
+        regions = Device(device).counters.regions
+        for _ in at_every_place(use):
+            assert x.flags.writeable and y.flags.writeable
+            assert Device(device).counters.regions == regions
+            testing.no_mappings_left()
+        before = made.summary.regions
+        use()
+    assert made.summary.regions == before + 1
+
+
+@pytest.mark.promise("T24")
+@pytest.mark.parametrize("again", [0, 50e-6], ids=["once", "storm"])
+@pytest.mark.parametrize("n", [64, 1 << 19])
+@pytest.mark.parametrize("later", [1.3, pytest.param(1.1, marks=pytest.mark.slow)])  # each time, by this factor
+def test_ctrl_c_leaves_no_memory_and_each_array_old_or_new(device: str, n: int, again: float, later: float) -> None:
+    def use(x: Array, y: Array, interrupted_after: float = 0) -> None:
+        signal.setitimer(signal.ITIMER_REAL, interrupted_after)
+        with offload_args(x, y, device=device) as (dx, dy):
+            blas.axpy(1.0, dy, dx)
+            with offload_args(x, Scratch(n, np.float32), device=device) as (inner, ds):
+                blas.copy(dy, ds)
+                blas.axpy(1.0, ds, inner)
+            blas.scal(2.0, dy)
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not use.__code__:
+            frame = frame.f_back
+        if frame is not None:
+            signal.setitimer(signal.ITIMER_REAL, again)
+            raise KeyboardInterrupt
+
+    def arrays() -> tuple[Array, Array]:
+        return np.full(n, 1, np.float32), np.full(n, 10, np.float32)
+
+    use(*arrays())
+    before = Device(device).counters
+    late = interrupted = 0
+    gc.collect()
+    gc.disable()  # what a finalizer raises would be lost
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while late < 8:  # at last it comes too late
+            x, y = arrays()
+            try:
+                use(x, y, 1e-6 * later ** (late + interrupted))
+                late += 1
+            except KeyboardInterrupt:
+                interrupted += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            expected = (21, 20) if x[0] == 21 else (1, 10)
+            for array, value in zip((x, y), expected, strict=True):
+                np.testing.assert_array_equal(array, np.full_like(array, value))
+                assert array.flags.writeable
+            now = Device(device).counters
+            assert (now.mappings, now.regions, now.memory_used) == (before.mappings, before.regions, before.memory_used)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        gc.enable()
+    assert interrupted

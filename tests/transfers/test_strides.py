@@ -1,0 +1,111 @@
+"""Arrays with strides, and matrices in either order: what travels packed, and what as it lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import (
+    Device,
+    InOut,
+    Out,
+    blas,
+    offload_args,
+    testing,
+)
+from offload_args.errors import (
+    PerformanceWarning,
+)
+
+
+@pytest.mark.promise("T25")
+@pytest.mark.parametrize(
+    "part", [np.s_[::-1], np.s_[::3], np.s_[1::2], np.s_[-2::-3]], ids=["reversed", "every 3rd", "odd", "back"]
+)
+def test_strided_vectors_are_read_and_written_right(device: str, part: slice) -> None:
+    base = ramp(12)
+    expected = base.copy()
+    expected[part] *= 2
+    with pytest.warns(PerformanceWarning, match="argument 1") as caught:
+        with offload_args(base[part], device=device) as (dx,):
+            assert blas.asum(dx) == base[part].sum()
+            blas.scal(2.0, dx)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(base, expected)  # the gaps are canaries
+
+
+@pytest.mark.promise("T25")
+@pytest.mark.parametrize("part", [np.s_[::2, ::2], np.s_[::-1, :], np.s_[:, ::-1], np.s_[::2, 1::3]])
+def test_strided_matrices_are_read_and_written_right(device: str, part: Any) -> None:
+    base = ramp(6, 6)
+    x = np.ones(base[part].shape[1], np.float32)
+    y = np.zeros(base[part].shape[0], np.float32)
+    expected = base.copy()
+    expected[part] = np.outer(base[part] @ x, x) + base[part]
+    product = base[part] @ x
+    with pytest.warns(PerformanceWarning):
+        with offload_args(base[part], x, y, device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            blas.ger(1.0, dy, dx, dA)
+    np.testing.assert_array_equal(y, product)
+    np.testing.assert_array_equal(base, expected)
+
+
+@pytest.mark.promise("T25")
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_a_broadcast_view_can_be_read_but_not_written(device: str) -> None:
+    row = np.broadcast_to(np.float32(3), (4,))
+    y = np.zeros(4, np.float32)
+    with offload_args(row, y, device=device) as (dx, dy):
+        blas.copy(dx, dy)
+        with pytest.raises(ValueError, match="scal"):
+            blas.scal(2.0, dx)
+    np.testing.assert_array_equal(y, np.full(4, 3))
+    writable = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (4,), (0,))
+    for declared in (Out, InOut):
+        with pytest.raises(ValueError, match="argument 1"):
+            with offload_args(declared(writable), device=device):
+                pass
+
+
+@pytest.mark.promise("T25")
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_an_output_that_overlaps_itself_is_refused(device: str) -> None:
+    windows = np.lib.stride_tricks.as_strided(ramp(8), (4, 3), (4, 4))
+    with pytest.raises(ValueError, match="argument 1"):
+        with offload_args(Out(windows), device=device):
+            pass
+    y = np.zeros(4, np.float32)
+    with offload_args(windows, np.ones(3, np.float32), y, device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, windows.sum(axis=1))
+
+
+@pytest.mark.promise("T26")
+@pytest.mark.parametrize(
+    ("make", "ld"),
+    [
+        (lambda: ramp(3, 5), 5),
+        (lambda: ramp(3, 5, order="F"), 3),
+        (lambda: ramp(3, 5).T, 5),
+        (lambda: ramp(3, 8)[:, 2:7], 8),
+        (lambda: ramp(8, 5, order="F")[2:5], 8),
+        (lambda: ramp(9, 5)[3:6], 5),
+        (lambda: ramp(9, 5)[::3], 15),
+        (lambda: ramp(1, 5), 1),
+        (lambda: ramp(5, 1), 1),
+        (lambda: ramp(5, 1, order="F"), 1),
+        (lambda: ramp(1, 5, order="F"), 1),
+    ],
+)
+def test_matrices_in_either_order_are_lent_without_repacking(device: str, make: Any, ld: int) -> None:
+    A = make()
+    x, y = ramp(A.shape[1]), np.zeros(A.shape[0], np.float32)
+    with testing.counting(Device(device)) as moved, offload_args(A, x, y, device=device) as (dA, dx, dy):
+        assert dA.ld == ld
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(y, A @ x)
+    assert moved.copies_up == 2
