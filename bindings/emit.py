@@ -514,7 +514,8 @@ def shims(library: Library) -> str:
     index = {name: position for position, name in enumerate(names)}
     label = f"oa_library_{library.name}"
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
-    lines += ['#include "library/library.h"', '#include "offload_args/shim.h"', "", "#include <stdarg.h>", "#include <string.h>", ""]
+    lines += ['#include "library/library.h"', '#include "offload_args/shim.h"', ""]
+    lines += ["#include <stdarg.h>", "#include <string.h>", ""]
     lines += ["static const char *const symbols[] = {", *(f'    "{name}",' for name in names), "};"]
     lines += [f"static void *addresses[{len(names)}];", "static oa_library_state state;", ""]
     lines += ["static const oa_code_name codes[] = {"]

@@ -15,19 +15,22 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import _core, errors, libraries
+from . import _core, errors
+from ._table import LIBRARIES
 from .arguments import In, InOut, Out, Scratch
-from .devices import Device, empty
+from .devices import Device
 from .errors import *  # noqa: F403
+from .memory import empty
 from .pointers import DevicePtr
-from .regions import call, offload_args, trace, update
+from .regions import call, offload_args, update
+from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, testing
+    from . import blas, libraries, testing
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "testing", *libraries.NAMES)
+_LAZY = ("blas", "libraries", "testing", *LIBRARIES)
 
 __all__ = [
     "Device",
@@ -47,14 +50,14 @@ __all__ = [
     "update",
 ]
 __all__ += errors.__all__
-__all__.extend(libraries.NAMES)
+__all__.extend(LIBRARIES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "library":  # its name in 0.1
-        return libraries
+        return importlib.import_module(f"{__name__}.libraries")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -63,6 +66,6 @@ def __dir__() -> list[str]:
 
 
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):
-    from .tracing import start_from_environment
+    from .tracing.process import start_from_environment
 
     start_from_environment()

@@ -84,16 +84,16 @@ def _trace(given: Sequence[str]) -> int:
     options = parser.parse_args(given)
     import runpy
 
-    from . import tracing
+    from .tracing import process
 
     sys.argv = [options.script, *options.arguments]
     if options.module:
         sys.path.insert(0, os.getcwd())
-        return tracing.run(lambda: runpy.run_module(options.script, run_name="__main__", alter_sys=True), options.save)
+        return process.run(lambda: runpy.run_module(options.script, run_name="__main__", alter_sys=True), options.save)
     if not os.path.exists(options.script):
         parser.error(f"no file {options.script}")
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
-    return tracing.run(lambda: runpy.run_path(options.script, run_name="__main__"), options.save)
+    return process.run(lambda: runpy.run_path(options.script, run_name="__main__"), options.save)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Enums", "vendor_of"]
 
-_NAME, _BACKEND, _HOST_CALLS = 0, 1, 4  # in _core.device_info; the last: whether a device's libraries run on the CPU
-
 
 class Enums(NamedTuple):
     """The values of a vendor's enums; the pairs are (for a matrix as it is, for one stored as its transpose)."""
@@ -120,7 +118,7 @@ def vendor_of(device: int) -> _Vendor:
     """
     info = _core.device_info(device)
     for vendor in _VENDORS:
-        if vendor.backend == info[_BACKEND] or (vendor.backend is None and info[_HOST_CALLS]):
+        if vendor.backend == info.backend or (vendor.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
             known = _made.get(vendor)
             return known if known is not None else _made.setdefault(vendor, vendor())
-    raise LibraryError(f"blas: no library of this build runs on {info[_NAME]}")
+    raise LibraryError(f"blas: no library of this build runs on {info.name}")

@@ -1,8 +1,8 @@
 """What the extension offers to the package; nothing of it is public."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Literal
+from types import ModuleType, TracebackType
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ VERSION: str
 DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, that of the C type, bytes, NumPy's kind or ""
 STATUSES: Final[tuple[str, ...]]
 TRACE_KINDS: Final[tuple[str, ...]]
+RESIDENCY_MODES: Final[tuple[str, ...]]  # by oa_residency_mode
 OA_BY_USE: Final[int]
 OA_IN: Final[int]
 OA_OUT: Final[int]
@@ -81,6 +82,80 @@ OA_TRACE_ALLOCATE: Final[int]
 OA_TRACE_RELEASE: Final[int]
 OA_TRACE_ACCESS: Final[int]
 
+# records.c: named tuples, each by one table in C, with the docs of the fields.
+class BackendInfo(NamedTuple):
+    name: str
+    flags: int
+    dlpack_type: int
+
+class DeviceInfo(NamedTuple):
+    name: str
+    backend: str
+    model: str
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    flags: int
+    memory_free: int
+    memory_total: int
+    driver_version: int
+    compute_major: int
+    compute_minor: int
+    dlpack_type: int
+
+class Counters(NamedTuple):
+    copies_up: int
+    bytes_up: int
+    copies_down: int
+    bytes_down: int
+    allocations: int
+    frees: int
+    mappings: int
+    regions: int
+    calls: int
+    memory_used: int
+    memory_peak: int
+    pinned_bytes: int
+
+class ResidencyFields(NamedTuple):
+    mode: Literal["off", "explicit", "auto"]
+    tracking: bool
+    kept: int
+    kept_bytes: int
+    returns: int
+    bytes_spared: int
+    bytes_resent: int
+    pages_armed: int
+    pages_written: int
+    dropped: int
+    promoted: int
+    demoted: int
+
+class PointerInfo(NamedTuple):
+    readable: bool
+    writable: bool
+    borrowed: bool
+    escaped: bool
+    nbytes: int
+    scratch: bool
+    valid: bool
+    written: bool
+
+class TraceEvent(NamedTuple):
+    kind: int
+    begun: int
+    ended: int
+    nbytes: int
+    tag: int
+    region: int
+    address: int
+    checksum: int
+    device: int
+    thread: int
+    status: int
+    batch: int
+    packed: bool
+    name: str
+    why: str
+
 class Pointer:
     _cd: Any
     _shape: tuple[int, ...]
@@ -113,26 +188,19 @@ class Region:
 
 def setup(
     *,
-    ndarray: type,
     pointer: type[Pointer],
     declared: tuple[type, type, type, type],
     ctypes: tuple[Any, ...],
+    errors: ModuleType,
     resolve: Callable[[Any, int, int], Any],
     refuse: Callable[[NDArray[Any], int], object],
-    dtype_code: Callable[[NDArray[Any]], int],
-    raise_status: Callable[[int], object],
-    default_device: Callable[[], int],
-    packed_warning: type[Warning],
-    unwritten_warning: type[Warning],
-    entered_error: type[Exception],
-    argument_error: type[Exception],
-    collect: Callable[[], object],
     is_array: Callable[[Any], bool],
     load: Callable[[str], str],
+    default_device: Callable[[], int],
 ) -> None: ...
 def view(pointer: Pointer, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], /) -> Any: ...
 def alive(pointer: Pointer, /) -> bool: ...
-def query(pointer: Pointer, /) -> tuple[bool, bool, bool, bool, int, bool, bool, bool]: ...
+def query(pointer: Pointer, /) -> PointerInfo: ...
 def address(pointer: Pointer, /) -> int: ...
 def export(pointer: Pointer, /) -> int: ...
 def assign(pointer: Pointer, values: NDArray[Any], /) -> None: ...
@@ -157,12 +225,12 @@ def keep(array: NDArray[Any], device: int, /) -> None: ...
 def release(array: NDArray[Any], device: int, /) -> None: ...
 def pinned(device: int, nbytes: int, /) -> Any: ...  # a writable buffer
 def take_postponed() -> BaseException | None: ...
-def backends() -> tuple[tuple[str, int, int], ...]: ...
+def backends() -> tuple[BackendInfo, ...]: ...
 def device_open(name: str, /) -> int: ...
 def device_count(backend: str, /) -> int: ...
-def device_info(device: int, /) -> tuple[str, str, str, int, int, int, int, int, int, int, int, int]: ...
-def device_counters(device: int, /) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]: ...
-def device_residency(device: int, /) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]: ...
+def device_info(device: int, /) -> DeviceInfo: ...
+def device_counters(device: int, /) -> Counters: ...
+def device_residency(device: int, /) -> ResidencyFields: ...
 def residency_configure(mode: int, tracking: int, /) -> None: ...
 def device_synchronize(device: int, /) -> None: ...
 def device_trim(device: int, /) -> None: ...
@@ -175,7 +243,7 @@ def trace_set(
     /,
 ) -> None: ...
 def trace_exclusively(function: Callable[[], object], /) -> bool: ...
-def trace_read() -> tuple[list[tuple[Any, ...]], int]: ...
+def trace_read() -> tuple[list[TraceEvent], int]: ...
 def last_error() -> str: ...
 def status_name(status: int, /) -> str: ...
 def after_fork() -> None: ...

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+from . import _core
 from ._native import ffi, lib
+from .dtypes import C_NAMES, DTYPE_NAMES
 from .errors import (
     ArgumentTypeError,
     DTypeError,
@@ -22,16 +24,14 @@ from .errors import (
     SizeOverflowError,
     raise_status,
 )
-from .libraries import ABBREVIATIONS
-from .pointers import DTYPE_NAMES, DevicePtr
+from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Binding"]
 
-_ERROR_MEMORY: Final = 12
-_DTYPE_OF: Final = {short: name for name, short in ABBREVIATIONS.items()}
+_DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
 def _allocate(function: Callable[..., int], *arguments: Any) -> None:
@@ -40,7 +40,7 @@ def _allocate(function: Callable[..., int], *arguments: Any) -> None:
     Raises the error of the last attempt. Regions are entered in the same way, in _core.
     """
     status = function(*arguments)
-    if status == _ERROR_MEMORY:
+    if status == _core.OA_ERROR_MEMORY:
         gc.collect()
         status = function(*arguments)
     if status:

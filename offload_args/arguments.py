@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from .devices import Device, by_number, check_shape
+from . import _core
+from .devices import Device, by_number, check_shape, gpu_backend
+from .dtypes import c_strides, code_of
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -18,19 +20,16 @@ from .errors import (
     StalePointerError,
     WrongDeviceError,
 )
-from .pointers import DevicePtr, c_strides, code_of
+from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["In", "InOut", "Out", "Scratch"]
 
-_BORROWED: Final = 2
-_READ_ONLY: Final = 1
 _MAX_SIZE: Final = 2**63 - 1
 _MAX_ADDRESS: Final = 2**64 - 1
 _DLPACK_HOST: Final = (1, 3)  # plain and pinned
-_DLPACK_CUDA: Final = 2
 
 
 class _Declared:
@@ -206,23 +205,17 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
         raise SizeOverflowError(
             f"{where}: {kind} has the address {address} and the stream {stream}: both need 0 to {_MAX_ADDRESS}"
         )
-    index = 0
-    if hasattr(argument, "__dlpack_device__"):
-        found, index = _dlpack_device(argument, where)
-        if found != _DLPACK_CUDA:
-            raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a CUDA GPU")
-    home = Device(f"cuda:{index}")
+    found, index = _dlpack_device(argument, where) if hasattr(argument, "__dlpack_device__") else (None, 0)
+    backend = gpu_backend(found)
+    if backend is None:
+        raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a GPU that can be used here")
+    home = Device(f"{backend}:{index}")
     if device not in (-1, home.number):
         raise WrongDeviceError(
             f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
         )
-    flags = _BORROWED | (_READ_ONLY if read_only else 0)
+    flags = _core.OA_BORROWED | (_core.OA_READ_ONLY if read_only else 0)
     return code, shape, strides, address, flags, home.number, stream
-
-
-def dtype_code(array: NDArray[Any]) -> int:
-    """Return the oa_dtype of an array whose dtype is none of NumPy's own, or -1."""
-    return code_of(array.dtype)
 
 
 def refuse(array: NDArray[Any], position: int) -> None:

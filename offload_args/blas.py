@@ -25,8 +25,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from ._blas_vendors import Enums, vendor_of
+from .dtypes import DTYPE_NAMES
 from .errors import ArgumentError, DTypeError, HostPointerError
-from .pointers import DTYPE_NAMES, DevicePtr
+from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     import numpy as np

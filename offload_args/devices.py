@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from .display import html_table, plural, size_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
-    from numpy.typing import DTypeLike, NDArray
-
-__all__ = ["Counters", "Device", "Memory", "Residency", "empty"]
+__all__ = ["Counters", "Device", "Memory", "Residency"]
 
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
-_MODES: tuple[Literal["off"], Literal["explicit"], Literal["auto"]] = ("off", "explicit", "auto")
+_BACKENDS: Final = _core.backends()
+_HOST: Final = next(one.name for one in _BACKENDS if not one.flags & (_core.OA_DEVICE_GPU | _core.OA_DEVICE_SIMULATED))
 
 
 class Memory(NamedTuple):
@@ -34,38 +32,13 @@ class Memory(NamedTuple):
     total: int
 
 
-class Counters(NamedTuple):
-    """What a device has done so far in this process, and what is live on it now."""
-
-    copies_up: int  #: host to device, one for each array or part of one
-    bytes_up: int
-    copies_down: int  #: device to host
-    bytes_down: int
-    allocations: int
-    frees: int
-    mappings: int  #: live entries of the present table
-    regions: int  #: live regions
-    calls: int  #: vendor calls
-    memory_used: int  #: bytes of the device in use now
-    memory_peak: int  #: the most there ever were
-    pinned_bytes: int  #: of host memory pinned for the device
+Counters = _core.Counters
 
 
-class Residency(NamedTuple):
-    """What stays on a device between regions, and what that saved and cost so far in this process."""
+class Residency(_core.ResidencyFields):
+    """The resident memory of a device, and what it saved and cost so far in this process."""
 
-    mode: Literal["off", "explicit", "auto"]  #: OFFLOAD_ARGS_RESIDENCY
-    tracking: bool  #: whether writes to host memory can be known here; where not, what stays is sent again
-    kept: int  #: arrays that stay, and are not lent now
-    kept_bytes: int
-    returns: int  #: how often one was lent again and read
-    bytes_spared: int  #: not sent, because the host's were unchanged
-    bytes_resent: int  #: sent again, because they were written or might have been
-    pages_armed: int  #: whose next write is slow
-    pages_written: int  #: armed pages that were written
-    dropped: int  #: arrays given up for want of device memory
-    promoted: int  #: arrays that mode "auto" began to keep
-    demoted: int  #: and gave up, because they were written
+    __slots__ = ()
 
     @property
     def estimated_cost(self) -> float:
@@ -81,11 +54,11 @@ class Device:
     name, such as "sim:01".
     """
 
-    __slots__ = ("_model", "name", "number")
+    __slots__ = ("_info", "name", "number")
 
     name: str
     number: int  #: what the core calls it; valid in this process
-    _model: str
+    _info: _core.DeviceInfo  # as it was when the device was opened; only its memory changes
 
     _opened: ClassVar[dict[int, Device]] = {}
 
@@ -96,8 +69,8 @@ class Device:
             return known
         device = object.__new__(cls)
         info = _core.device_info(number)
-        object.__setattr__(device, "name", info[0])
-        object.__setattr__(device, "_model", info[2])
+        object.__setattr__(device, "name", info.name)
+        object.__setattr__(device, "_info", info)
         object.__setattr__(device, "number", number)
         return cls._opened.setdefault(number, device)
 
@@ -107,17 +80,18 @@ class Device:
     @classmethod
     def all(cls) -> tuple[Device, ...]:
         """List the devices of this machine, GPUs first, the host last; not those for testing."""
-        return (*(cls(f"cuda:{i}") for i in range(_core.device_count("cuda"))), cls("host"))
+        gpus = [f"{backend}:{i}" for backend in _gpu_backends() for i in range(_core.device_count(backend))]
+        return (*map(cls, gpus), cls(_HOST))
 
     @classmethod
     def default(cls) -> Device:
         """Return the first GPU, or the host where there is none."""
-        return cls("cuda:0" if _core.device_count("cuda") else "host")
+        return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 
     @classmethod
     def host(cls) -> Device:
         """Return the host as a device; its memory is not that of the arrays lent to it."""
-        return cls("host")
+        return cls(_HOST)
 
     @classmethod
     def from_index(cls, index: int) -> Device:
@@ -125,42 +99,48 @@ class Device:
 
         Raises DeviceUnavailableError if there are not so many.
         """
-        return cls(f"cuda:{index}")
+        return cls(f"{gpu_backend()}:{index}")
 
     @property
     def backend(self) -> str:
         """The part of the name before the colon."""
-        return _core.device_info(self.number)[1]
+        return self._info.backend
 
     @property
     def model(self) -> str:
         """What its maker calls it, such as "NVIDIA H200"."""
-        return self._model
+        return self._info.model
 
     @property
     def index(self) -> int:
         """Its number within its backend."""
-        return _core.device_info(self.number)[3]
+        return self._info.index
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU; other devices run the libraries of the CPU."""
+        return bool(self._info.flags & _core.OA_DEVICE_GPU)
 
     @property
     def memory(self) -> Memory:
         """Its free and total memory now, in bytes."""
-        return Memory(*_core.device_info(self.number)[5:7])
+        info = _core.device_info(self.number)
+        return Memory(info.memory_free, info.memory_total)
 
     @property
     def driver_version(self) -> int:
         """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
-        return _core.device_info(self.number)[7]
+        return self._info.driver_version
 
     @property
     def compute_capability(self) -> tuple[int, int]:
         """Major and minor version of a GPU's instruction set; (0, 0) for others."""
-        return _core.device_info(self.number)[8:10]
+        return self._info.compute_major, self._info.compute_minor
 
     @property
     def counters(self) -> Counters:
         """What it has done so far."""
-        return Counters(*_core.device_counters(self.number))
+        return _core.device_counters(self.number)
 
     @property
     def residency(self) -> Residency:
@@ -168,8 +148,7 @@ class Device:
 
         Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is none of "auto", "explicit", "off".
         """
-        mode, tracking, *figures = _core.device_residency(self.number)
-        return Residency(_MODES[mode], bool(tracking), *figures)
+        return Residency(*_core.device_residency(self.number))
 
     def keep(self, array: NDArray[Any]) -> None:
         """Let the device memory of an array stay when the regions that lend it end, until release() or its owner's end.
@@ -219,10 +198,8 @@ class Device:
             now = self.counters
         except OffloadError:  # in a forked child
             return f'Device("{self.name}")'
-        return (
-            f'Device("{self.name}", {self._model}, {now.mappings} {plural("array", now.mappings)} in {now.regions} '
-            f"{plural('region', now.regions)}, {size_text(now.memory_used)} in use)"
-        )
+        arrays = f"{now.mappings} {plural('array', now.mappings)} in {now.regions} {plural('region', now.regions)}"
+        return f'Device("{self.name}", {self.model}, {arrays}, {size_text(now.memory_used)} in use)'
 
     def _repr_html_(self) -> str | None:
         try:
@@ -230,7 +207,7 @@ class Device:
         except OffloadError:
             return None
         rows = [
-            ("model", self._model),
+            ("model", self.model),
             ("regions", f"{now.regions}"),
             ("arrays in them", f"{now.mappings}"),
             ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),
@@ -260,6 +237,20 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
         )
 
 
+def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
+    """List the backends of GPUs in the order of preference: all, or those whose memory DLPack gives that type."""
+    return [one.name for one in _BACKENDS if one.flags & _core.OA_DEVICE_GPU and dlpack_type in (None, one.dlpack_type)]
+
+
+def gpu_backend(dlpack_type: int | None = None) -> str | None:
+    """Return the backend of this machine's GPUs: the first one that has any, else the first one.
+
+    dlpack_type: the type that DLPack gives its memory, if that is known; None is returned if no backend has it.
+    """
+    backends = _gpu_backends(dlpack_type)
+    return next((one for one in backends if len(backends) == 1 or _core.device_count(one)), next(iter(backends), None))
+
+
 def opened() -> tuple[Device, ...]:
     """List the devices that were used in this process."""
     return tuple(Device._opened.copy().values())
@@ -268,7 +259,7 @@ def opened() -> tuple[Device, ...]:
 def by_number(number: int) -> Device:
     """Return the open device of that number."""
     known = Device._opened.get(number)
-    return known if known is not None else Device(_core.device_info(number)[0])
+    return known if known is not None else Device(_core.device_info(number).name)
 
 
 def as_device(device: Device | str) -> Device:
@@ -284,40 +275,3 @@ def as_device(device: Device | str) -> Device:
 def default_number() -> int:
     """Return the number of the default device; asked once a process."""
     return Device.default().number
-
-
-def empty(
-    shape: int | Sequence[int],
-    dtype: DTypeLike = np.float64,
-    *,
-    order: Literal["C", "F"] = "C",
-    device: Device | str | None = None,
-) -> NDArray[Any]:
-    """Make an uninitialised NumPy array in pinned memory: copies to and from the device go directly, at its full speed.
-
-    shape, dtype, order: as numpy.empty takes them; no Python objects. device: which one, if not the default; on the
-    host and sim it is plain memory. Pinned memory is dear to make, and other programs can't have it: use it again.
-    Bounded by OFFLOAD_ARGS_PINNED_LIMIT.
-
-    Raises DeviceMemoryError if there is no more, ArgumentError for a shape or dtype that can't be had, and what
-    numpy.dtype raises of what is no dtype.
-    """
-    extents: tuple[int, ...]
-    try:
-        extents = (operator.index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        try:
-            extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
-        except TypeError:
-            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
-    kind = np.dtype(dtype)
-    if kind.hasobject:
-        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
-    check_shape("empty", extents, kind)
-    if order not in ("C", "F"):
-        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
-    nbytes = kind.itemsize * math.prod(extents)
-    if nbytes == 0:
-        return np.empty(extents, kind, order)
-    memory = _core.pinned(default_number() if device is None else as_device(device).number, nbytes)
-    return np.frombuffer(memory, kind).reshape(extents, order=order)

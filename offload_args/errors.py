@@ -148,28 +148,27 @@ class UnwrittenWarning(OffloadWarning):
     """An Out that nothing wrote; its host array is as it was."""
 
 
-# By oa_status, from 1.
-_BY_STATUS: Final[tuple[type[OffloadError], ...]] = (
-    ArgumentError,
-    DTypeError,
-    HostPointerError,
-    StalePointerError,
-    ExtentError,
-    SizeOverflowError,
-    WrongDeviceError,
-    DirectionError,
-    AliasError,
-    PresentError,
-    InvalidDataError,
-    DeviceMemoryError,
-    BackendError,
-    LibraryError,
-    DeviceUnavailableError,
-    DeviceLostError,
-    CaptureError,
-    ForkedError,
-    TornArrayError,
-)
+_BY_STATUS: Final[dict[int, type[OffloadError]]] = {
+    _core.OA_ERROR_ARGUMENT: ArgumentError,
+    _core.OA_ERROR_TYPE: DTypeError,
+    _core.OA_ERROR_NOT_HANDLE: HostPointerError,
+    _core.OA_ERROR_STALE: StalePointerError,
+    _core.OA_ERROR_EXTENT: ExtentError,
+    _core.OA_ERROR_OVERFLOW: SizeOverflowError,
+    _core.OA_ERROR_DEVICE: WrongDeviceError,
+    _core.OA_ERROR_DIRECTION: DirectionError,
+    _core.OA_ERROR_ALIAS: AliasError,
+    _core.OA_ERROR_PRESENT: PresentError,
+    _core.OA_ERROR_INVALID: InvalidDataError,
+    _core.OA_ERROR_MEMORY: DeviceMemoryError,
+    _core.OA_ERROR_BACKEND: BackendError,
+    _core.OA_ERROR_LIBRARY: LibraryError,
+    _core.OA_ERROR_UNAVAILABLE: DeviceUnavailableError,
+    _core.OA_ERROR_LOST: DeviceLostError,
+    _core.OA_ERROR_CAPTURE: CaptureError,
+    _core.OA_ERROR_FORKED: ForkedError,
+    _core.OA_ERROR_TORN: TornArrayError,
+}
 
 
 # What a person called, by the name that the core has for it.
@@ -206,6 +205,6 @@ def raise_status(status: int) -> NoReturn:
         raise interrupt
     text = _core.last_error()
     text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
-    if 0 < status <= len(_BY_STATUS):
-        raise _BY_STATUS[status - 1](text)
-    raise OffloadError(f"{text} (status {status})")
+    if (kind := _BY_STATUS.get(status)) is None:
+        raise OffloadError(f"{text} (status {status})")
+    raise kind(text)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ._native import ffi, lib
 from ._table import LIBRARIES
 from .errors import LibraryError
-from .pointers import DTYPE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -31,29 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Library", "load", "loaded"]
 
 _OK: Final = 0
-ABBREVIATIONS: Final = {
-    "any": "any",
-    "bool": "bool",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "complex64": "c64",
-    "complex128": "c128",
-}
-
-
-def pointer_types() -> tuple[Any, ...]:
-    """Return cffi's pointer types by oa_dtype."""
-    return tuple(ffi.typeof(f"oa_{ABBREVIATIONS[name]} *") for name in DTYPE_NAMES)
 
 
 def _text(pointer: Any) -> str:

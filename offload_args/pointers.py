@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number
 from .display import html_table, size_text
+from .dtypes import DTYPE_NAMES, c_strides, dtype_of
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -33,64 +34,12 @@ __all__ = ["DevicePtr"]
 
 T_co = TypeVar("T_co", bound=np.generic, covariant=True)
 
-# By oa_dtype.
-DTYPE_NAMES: Final = (
-    "any",
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
 _MAX_STRIDE: Final = 2**63 - 1
-_BFLOAT16: Final = DTYPE_NAMES.index("bfloat16")
 # DLPack's type codes, by NumPy's kind; bfloat16 has its own.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_BFLOAT: Final = 4
-_DLPACK_CUDA: Final = 2
 # What a Python number may become without losing anything but precision: kinds in rising order.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
-
-_DTYPES: dict[int, np.dtype[Any]] = {
-    code: np.dtype(name) for code, name in enumerate(DTYPE_NAMES) if code not in (0, _BFLOAT16)
-}
-
-
-def dtype_of(code: int) -> np.dtype[Any]:
-    """Return the NumPy dtype of an oa_dtype."""
-    dtype = _DTYPES.get(code)
-    if dtype is None:
-        import ml_dtypes  # only who has it can have made such an array
-
-        dtype = _DTYPES[code] = np.dtype(ml_dtypes.bfloat16)
-    return dtype
-
-
-def code_of(dtype: np.dtype[Any]) -> int:
-    """Return the oa_dtype of a NumPy dtype, or -1 if devices can't hold it."""
-    if dtype.isnative and dtype.name in DTYPE_NAMES:
-        return DTYPE_NAMES.index(dtype.name)
-    return -1
-
-
-def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides in bytes of a C-order array with no gaps."""
-    strides: list[int] = []
-    step = itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
 
 
 class DevicePtr(_core.Pointer, Generic[T_co]):
@@ -369,7 +318,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._need_gpu("__cuda_array_interface__")
-        writable = _core.query(self)[1]
+        writable = _core.query(self).writable
         dtype = self.dtype
         packed = self._strides == c_strides(self._shape, dtype.itemsize)
         return {
@@ -384,7 +333,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's (device type, index)."""
         self._need_gpu("__dlpack_device__")
-        return _DLPACK_CUDA, self.device.index
+        return self.device._info.dlpack_type, self.device.index
 
     def __dlpack__(
         self,
@@ -400,7 +349,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         another device, a read-only pointer to a consumer that does not know of such.
         """
         kind, index = self.__dlpack_device__()
-        writable = _core.query(self)[1]
+        writable = _core.query(self).writable
         versioned = max_version is not None and max_version[0] >= 1
         if copy:
             raise BufferError("DevicePtr.__dlpack__: a pointer is exported as it is, never copied")
@@ -409,13 +358,13 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         if not writable and not versioned:
             raise BufferError("DevicePtr.__dlpack__: it is read-only, which needs max_version=(1, 0) or later")
         dtype = self.dtype
-        code = _DLPACK_BFLOAT if self._code == _BFLOAT16 else _DLPACK_CODES[dtype.kind]
+        code = _DLPACK_BFLOAT if self._code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
         return _core.dlpack(self, versioned, not writable, kind, index, code, 8 * dtype.itemsize)
 
     def _need_gpu(self, name: str) -> None:
         if not self.live:
             raise StalePointerError(f"DevicePtr.{name}: the pointer belongs to a region that has ended")
-        if self.device.backend != "cuda":
+        if not self.device.is_gpu:
             raise HostAttributeError(
                 f"DevicePtr.{name}: the pointer is on {self.device}; only memory of GPUs can be exported. Leave the "
                 "region and use the host array"
@@ -454,13 +403,16 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def _state(self) -> str:
         """Say what may be done with it and what became of it: "read-only, sent"; "dead" after its region."""
         try:
-            _, writable, borrowed, _, _, scratch, valid, written = _core.query(self)
+            now = _core.query(self)
         except OffloadError:
             return "dead"
-        state = ("written" if valid else "undefined") if written else "sent" if valid and not scratch else "untouched"
-        if borrowed and not written:
+        if now.written:
+            state = "written" if now.valid else "undefined"
+        elif now.borrowed:
             state = "borrowed"
-        return state if writable else f"read-only, {state}"
+        else:
+            state = "sent" if now.valid and not now.scratch else "untouched"
+        return state if now.writable else f"read-only, {state}"
 
     def _layout(self) -> str:
         if len(self._shape) != 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import math
 import operator
 import os
@@ -11,42 +10,28 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
-from . import _core
-from .arguments import In, InOut, Out, Scratch, dtype_code, is_array, refuse, resolve
-from .devices import Device, as_device, by_number, default_number, empty
+from . import _core, errors
+from ._native import ffi
+from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
+from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
+from .dtypes import C_NAMES
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
     HostAttributeError,
-    PerformanceWarning,
-    RegionError,
     SizeOverflowError,
-    UnwrittenWarning,
-    raise_status,
 )
-from .libraries import find_and_open, pointer_types
+from .memory import empty
 from .pointers import DevicePtr
+from .tracing import trace
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from numpy.typing import NDArray
 
-    from .tracing import Trace
-
-__all__ = ["Stream", "call", "offload_args", "trace", "update"]
-
-
-def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
-    """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
-
-    The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
-    checksums: also find what went up unchanged, which reads what is copied once more. limit: events kept at most.
-    """
-    from .tracing import Trace
-
-    return Trace(checksums=checksums, limit=limit)
+__all__ = ["Stream", "call", "offload_args", "update"]
 
 
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
@@ -179,7 +164,7 @@ class offload_args(_core.Region):
         """
         self._calls_to()
         device = self._open_on()
-        if device is not None and device.backend != "cuda":
+        if device is not None and not device.is_gpu:
             raise HostAttributeError(
                 f"offload_args.stream: the region is on {device}; only GPUs have streams that other packages know"
             )
@@ -280,23 +265,23 @@ def _stream_handle(stream: object) -> int:
     return handle
 
 
+def _load(library: str) -> str:
+    """Load a vendor library, which the core needs for the first time: libraries.find_and_open()."""
+    from .libraries import find_and_open
+
+    return find_and_open(library)
+
+
 _core.setup(
-    ndarray=np.ndarray,
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
-    ctypes=pointer_types(),
+    ctypes=tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES),
+    errors=errors,
     resolve=resolve,
     refuse=refuse,
-    dtype_code=dtype_code,
-    raise_status=raise_status,
-    default_device=default_number,
-    packed_warning=PerformanceWarning,
-    unwritten_warning=UnwrittenWarning,
-    entered_error=RegionError,
-    argument_error=ArgumentError,
-    collect=gc.collect,
     is_array=is_array,
-    load=find_and_open,
+    load=_load,
+    default_device=default_number,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
 atexit.register(_core.at_exit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from . import _core
 from .devices import Counters, Device, opened
@@ -51,7 +51,7 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
     mode: None for that of the environment. tracking: False for such a kernel. What stays on devices is given up before
     and after.
     """
-    modes = ("off", "explicit", "auto")
+    modes = _core.RESIDENCY_MODES
     if mode is not None and mode not in modes:
         raise ArgumentError(f'residency: mode needs "off", "explicit", "auto" or None, got {mode!r}')
     _core.residency_configure(-1 if mode is None else modes.index(mode), tracking)
@@ -75,35 +75,23 @@ def no_mappings_left() -> None:
 class Moved:
     """How much a device's counters have risen since the block began; fixed when it ends."""
 
-    copies_up: int
-    bytes_up: int
-    copies_down: int
-    bytes_down: int
-    allocations: int
-    frees: int
-    mappings: int
-    regions: int
-    calls: int
-    memory_used: int
-    memory_peak: int
-    pinned_bytes: int
-
     def __init__(self, device: Device) -> None:
         self._device = device
         self._before = device.counters
         self._after: Counters | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in _FIELDS:
+    def __getattr__(self, name: str) -> int:
+        if name not in Counters._fields:
             raise AttributeError(name)
         now = self._after if self._after is not None else self._device.counters
-        return getattr(now, name) - getattr(self._before, name)
+        rise: int = getattr(now, name) - getattr(self._before, name)
+        return rise
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *Counters._fields]
 
     def __repr__(self) -> str:
-        return f"Moved({', '.join(f'{name}={getattr(self, name)}' for name in _FIELDS)})"
-
-
-_FIELDS = Counters._fields
+        return f"Moved({', '.join(f'{name}={getattr(self, name)}' for name in Counters._fields)})"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ SUFFIXES = (".c", ".def", ".h", ".inc", ".json", ".md", ".py", ".pyi", ".svg", "
 # Made by the build or by a program.
 MADE = ("build/", "dist/", "wheels/")
 # TODO: C names that are about to come. To be empty.
-COMING = {"oa_lent_array", "oa_region_state", "oa_resident", "oa_view"}
+COMING = {"oa_device_pool", "oa_device_take", "oa_lent_array", "oa_region_state", "oa_resident", "oa_view"}
 
 
 def named(text: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
  * Each device's primary context is retained once and never released, and whatever context the caller has current is
  * current again after every call. Memory comes from a stream-ordered pool of our own that keeps what is freed. Streams
  * don't synchronize with the legacy default one. Nothing is destroyed at exit, when the driver may be gone. */
-#include "device/device.h"
+#include "device/backend.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The host as a device: memory of its own that bytes are really copied to, and libraries that run on the CPU. Every
  * operation is complete when it returns, so a stream is nothing but NULL. */
-#include "device/device.h"
+#include "device/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +203,7 @@ static int host_stream_capturing(oa_device *device, void *stream, int *capturing
 
 const oa_backend oa_backend_host = {
     .name = "host",
-    .flags = OA_DEVICE_HOST_CALLS | OA_SYNCHRONOUS,
+    .flags = OA_DEVICE_HOST_CALLS | OA_SYNCHRONOUS | OA_SINGLE,
     .count = host_count,
     .open = host_open,
     .memory = host_memory,

@@ -8,7 +8,7 @@
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
  * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
-#include "device/device.h"
+#include "device/backend.h"
 #include "offload_args/testing.h"
 
 #include <errno.h>
@@ -856,22 +856,17 @@ const oa_backend oa_backend_sim = {
 
 /* -- public ------------------------------------------------------------------------------------------------------- */
 
-static int find_sim(int number, const char *function, struct sim **sim) {
-  oa_device *device = oa_device_of(number);
-  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "%s", function);
-  int status = oa_device_usable(device);
-  if (status) return status;
-  if (device->backend != &oa_backend_sim) {
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: device %d is %s, needs a sim device", function, number, device->name);
-  }
-  *sim = device->state;
-  return OA_OK;
+static int find_sim(int number, const char *function, oa_device **device) {
+  const int status = oa_device_find(number, function, device);
+  if (status || (*device)->backend == &oa_backend_sim) return status;
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: device %d is %s, needs a sim device", function, number, (*device)->name);
 }
 
 int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us) {
-  struct sim *sim;
-  int status = find_sim(number, "oa_sim_configure", &sim);
+  oa_device *device;
+  int status = find_sim(number, "oa_sim_configure", &device);
   if (status) return status;
+  struct sim *sim = device->state;
   if (capacity < 0 || delay_us < 0) {
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_sim_configure: needs values of 0 or more, got capacity %" PRId64 ", delay_us %" PRId64, capacity,
@@ -883,7 +878,7 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);
   atomic_store(&sim->fail_at, 0);
-  if ((status = oa_device_read_limit(oa_device_of(number)))) return status; /* it may be a part of the capacity */
+  if ((status = oa_device_read_limit(device))) return status; /* it may be a part of the capacity */
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);
@@ -892,6 +887,7 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
 }
 
 int64_t oa_sim_backend_calls(int number) {
-  struct sim *sim;
-  return find_sim(number, "oa_sim_backend_calls", &sim) ? -1 : atomic_load(&sim->calls);
+  oa_device *device;
+  if (find_sim(number, "oa_sim_backend_calls", &device)) return -1;
+  return atomic_load(&((struct sim *)device->state)->calls);
 }

@@ -209,3 +209,26 @@ void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, 
                 int64_t itemsize, int64_t first, int64_t count) {
   walk((char *)packed, data, ndim, shape, strides, itemsize, first, count, false);
 }
+
+void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines) {
+  if (width == to_pitch && width == from_pitch) {
+    width *= lines;
+    lines = lines != 0;
+  }
+  for (size_t i = 0; i < lines; i++) {
+    memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+  }
+}
+
+void oa_fill_lines(void *to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines) {
+  const uint16_t half = (uint16_t)value;
+  for (size_t i = 0; i < lines; i++) {
+    char *line = (char *)to + i * pitch;
+    if (unit == 1)
+      memset(line, (int)(value & 0xff), width);
+    else if (unit == 2)
+      for (size_t at = 0; at < width; at += 2) memcpy(line + at, &half, 2);
+    else
+      for (size_t at = 0; at < width; at += 4) memcpy(line + at, &value, 4);
+  }
+}

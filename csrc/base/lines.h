@@ -59,4 +59,9 @@ void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, c
 void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize, int64_t first, int64_t count);
 
+/* Copies lines from one host address to another; as one block where both are contiguous. */
+void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines);
+/* Writes the low `unit` bytes of value (1, 2 or 4) over and over to lines; unit divides their addresses and width. */
+void oa_fill_lines(void *to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines);
+
 #endif

@@ -1,7 +1,7 @@
 #include "base/threads.h"
 
+#include "base/core.h"
 #include "base/settings.h"
-#include "device/device.h"
 
 /* A call of oa_threads_run, on its caller's stack. Everything here is under `mutex`, a leaf. */
 typedef struct task {

@@ -1,6 +1,5 @@
 #include "base/trace.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -111,115 +110,22 @@ static void copy_text(char *to, size_t size, const char *from) {
   to[length] = '\0';
 }
 
-void oa_trace_note(int kind, int64_t begun, const oa_device *device, uint64_t region, int64_t tag, const char *name,
-                   const char *why, int64_t nbytes, int status) {
+void oa_trace_push(oa_trace_event *event, const char *name, const char *why) {
+  event->thread = this_thread();
+  copy_text(event->name, sizeof event->name, name);
+  copy_text(event->why, sizeof event->why, why);
+  push(event);
+}
+
+void oa_trace_note(int kind, int64_t begun, int device, uint64_t region, int64_t tag, const char *name, const char *why,
+                   int64_t nbytes, int status) {
   oa_trace_event event = {.begun = begun,
                           .ended = oa_trace_now(),
                           .nbytes = nbytes,
                           .tag = tag,
                           .region = region,
                           .kind = kind,
-                          .device = device->number,
-                          .thread = this_thread(),
+                          .device = device,
                           .status = status};
-  copy_text(event.name, sizeof event.name, name);
-  copy_text(event.why, sizeof event.why, why);
-  push(&event);
-}
-
-/* -- copies -- */
-
-/* Four lanes, so that it runs at the speed of memory. Not for adversaries: it tells whether bytes are the same again. */
-static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
-  const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-  uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];
-  for (; size >= sizeof words; bytes += sizeof words, size -= sizeof words) {
-    memcpy(words, bytes, sizeof words);
-    for (int i = 0; i < 4; i++) { /* the high bits come back down, or they would never reach the low ones */
-      lanes[i] = (lanes[i] ^ words[i]) * odd;
-      lanes[i] ^= lanes[i] >> 32;
-    }
-  }
-  if (size) {
-    memset(words, 0, sizeof words);
-    memcpy(words, bytes, size);
-    for (int i = 0; i < 4; i++) lanes[i] = (lanes[i] ^ words[i]) * odd;
-  }
-  sum = 0;
-  for (int i = 0; i < 4; i++) sum = (sum ^ lanes[i] ^ (lanes[i] >> 29)) * odd;
-  return sum;
-}
-
-static uint64_t checksum(const oa_move *move) {
-  const oa_lines lines = move->lines;
-  const char *bytes = move->host;
-  uint64_t sum = (uint64_t)oa_lines_bytes(lines);
-  if (move->irregular) {
-    const oa_shape *s = move->irregular;
-    void *packed = malloc((size_t)lines.width);
-    if (!packed) return 0; /* not known */
-    oa_gather(packed, move->host, s->ndim, s->shape, s->strides, s->itemsize, 0, lines.width / s->itemsize);
-    sum = mix(sum, packed, (size_t)lines.width);
-    free(packed);
-  } else {
-    for (int64_t i = 0; i < lines.count; i++, bytes += lines.pitch)
-      sum = mix(sum, (const unsigned char *)bytes, (size_t)lines.width);
-  }
-  return sum ? sum : 1;
-}
-
-static void take_checksums(oa_move *moves, int count) {
-  if (!(atomic_load_explicit(&oa_tracing, memory_order_relaxed) & OA_TRACE_CHECKSUMS)) return;
-  for (int i = 0; i < count; i++) moves[i].trace.checksum = checksum(&moves[i]);
-}
-
-int64_t oa_trace_begin_up(oa_move *moves, int count) {
-  if (!oa_trace_begin()) return 0;
-  take_checksums(moves, count);
-  return oa_trace_now();
-}
-
-void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *moves, int count, const char *function,
-                     int status) {
-  const int64_t ended = oa_trace_now();
-  int64_t total = 0, done = 0;
-  if (kind == OA_TRACE_DOWN && !status) take_checksums(moves, count);
-  for (int i = 0; i < count; i++) total += oa_lines_bytes(moves[i].lines);
-  oa_trace_event event = {.kind = kind,
-                          .device = device->number,
-                          .thread = this_thread(),
-                          .status = status,
-                          .batch = count,
-                          .ended = begun};
-  for (int i = 0; i < count; i++) {
-    const oa_move *move = &moves[i];
-    event.nbytes = oa_lines_bytes(move->lines);
-    done += event.nbytes;
-    event.begun = event.ended;
-    event.ended = begun + (total ? (int64_t)((double)(ended - begun) * ((double)done / (double)total)) : 0);
-    event.region = move->trace.region;
-    event.checksum = move->trace.checksum;
-    event.address = move->trace.apart ? 0 : (uint64_t)(uintptr_t)move->host;
-    event.packed = move->irregular != NULL;
-    copy_text(event.name, sizeof event.name, move->name);
-    snprintf(event.why, sizeof event.why, "%s%s%s", move->trace.why ? move->trace.why : "", function ? " " : "",
-             function ? function : "");
-    push(&event);
-  }
-}
-
-/* -- waits -- */
-
-int oa_trace_synchronize(oa_device *device, void *stream, uint64_t region, const char *why) {
-  const int64_t begun = oa_trace_begin();
-  const int status = device->backend->stream_synchronize(device, stream);
-  if (begun) oa_trace_note(OA_TRACE_WAIT, begun, device, region, 0, "wait", why, 0, status);
-  return status;
-}
-
-int oa_trace_synchronize_device(oa_device *device, uint64_t region, const char *why) {
-  const int64_t begun = oa_trace_begin();
-  const int status = device->backend->synchronize(device);
-  if (begun) oa_trace_note(OA_TRACE_WAIT, begun, device, region, 0, "wait", why, 0, status);
-  return status;
+  oa_trace_push(&event, name, why);
 }

@@ -2,11 +2,12 @@
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
+#include "device/memory.h"
 #include "library/library.h"
-#include "region/change.h"
 #include "region/leave.h"
 #include "region/residency.h"
 #include "region/slot.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -631,8 +632,8 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_announce_change();
   oa_unlock();
   if (__builtin_expect(serial != 0, 0))
-    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device, serial, 0, call->function, NULL,
-                  0, vendor_status);
+    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device->number, serial, 0,
+                  call->function, NULL, 0, vendor_status);
   if (failed && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
@@ -660,7 +661,7 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   void *native = ((oa_stream *)call->stream)->native;
   int status = device->backend->submit(device, native, run, arguments, size);
   if (!status && call->blocking)
-    status = oa_trace_synchronize(device, native, ((const oa_state *)call->region)->serial, call->function);
+    status = oa_device_wait_stream(device, native, ((const oa_state *)call->region)->serial, call->function);
   if (!status) return oa_end(call, call->vendor_status);
   oa_saved_error saved;
   oa_error_save(&saved);

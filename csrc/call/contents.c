@@ -2,8 +2,9 @@
  * oa_end; an array of any strides is worked off in pieces that a 2-D copy can name. */
 #include "base/trace.h"
 #include "call/call.h"
-#include "region/change.h"
+#include "device/memory.h"
 #include "region/slot.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -319,7 +320,8 @@ static int read_host(const char *function, const array *a, void *values, int ndi
     oa_gather(values, (packed ? packed : (const char *)part->host) + offset, ndim, shape, strides, a->itemsize, 0,
               a->layout.size);
   free(packed);
-  if (begun) oa_trace_note(OA_TRACE_ACCESS, begun, region->device, region->serial, 0, function, NULL, 0, status);
+  if (begun)
+    oa_trace_note(OA_TRACE_ACCESS, begun, region->device->number, region->serial, 0, function, NULL, 0, status);
   oa_lock();
   oa_slot_unpin(slot, false);
   oa_announce_change();
@@ -377,7 +379,7 @@ static int read_device(const oa_call *call, const plan *p, void *values, int64_t
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
   if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time is its own */
-    status = oa_trace_synchronize(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
+    status = oa_device_wait_stream(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
     begun = oa_trace_now();
   }
   if (!status) status = p->width == nbytes ? read_line(&r, &move) : read_pieces(p, &r, nbytes);

@@ -1,9 +1,9 @@
 /* Pointers: slices of them, addresses for code outside, values from the host. */
 #include "base/sized.h"
-#include "base/trace.h"
 #include "call/call.h"
-#include "region/change.h"
+#include "device/memory.h"
 #include "region/slot.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   oa_unlock();
   if (fill) status = clear(mapping, group, stream->native);
   const bool wait = !over || (fill && !in_place);
-  if (!status && wait) status = oa_trace_synchronize(mapping->device, stream->native, mapping->serial, function);
+  if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
   if (status) {
     oa_call_abandon(&call);
     return status;

@@ -35,7 +35,7 @@ static int64_t pinned_limit(void) {
   return limit;
 }
 
-static int pin(oa_device *device, size_t nbytes, void **memory) {
+int oa_staging_pin(oa_device *device, size_t nbytes, void **memory) {
   const int64_t limit = pinned_limit();
   int64_t used = atomic_load(&pinned_bytes);
   do {
@@ -53,50 +53,27 @@ static int pin(oa_device *device, size_t nbytes, void **memory) {
   return status;
 }
 
-static int unpin(oa_device *device, void *memory, size_t nbytes) {
+int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes) {
   atomic_fetch_sub(&pinned_bytes, (int64_t)nbytes);
   atomic_fetch_sub(&device->counts.pinned_bytes, (int64_t)nbytes);
   return device->backend->unpin(device, memory, nbytes);
 }
 
-int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
-  int status = oa_core_start();
-  if (status) return status;
-  oa_device *device = oa_device_of(number);
-  if (!device || (status = oa_device_usable(device)))
-    return oa_fail_in(status ? status : OA_ERROR_ARGUMENT, "oa_pinned_allocate");
-  if (!nbytes || !memory)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
-  status = pin(device, nbytes, memory);
-  if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = pin(device, nbytes, memory);
-  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* the limit is the process's, and so are all idle blocks */
-    oa_saved_error first;
-    oa_error_save(&first);
-    oa_device *its = oa_device_of(other);
-    if (its && its != device && !oa_staging_trim(its)) status = pin(device, nbytes, memory);
-    if (status == OA_ERROR_MEMORY) oa_error_restore(&first);
-    if (!its) break;
-  }
-  return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
-}
-
-int oa_pinned_release(int number, void *memory, size_t nbytes) {
-  if (!memory || atomic_load(&oa_forked)) return OA_OK;
-  oa_device *device = oa_device_of(number);
-  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_pinned_release");
-  return unpin(device, memory, nbytes);
-}
-
 /* -- blocks ------------------------------------------------------------------------------------------------------- */
 
-int oa_staging_new(oa_device *device) {
-  struct oa_staging *staging = calloc(1, sizeof *staging);
-  if (!staging) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
-  pthread_mutex_init(&staging->mutex, NULL);
-  pthread_cond_init(&staging->given, NULL);
-  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) staging->shelves[kind].last = &staging->shelves[kind].first;
-  device->staging = staging;
-  return OA_OK;
+/* Returns the device's blocks, made at first use; NULL if there is no host memory for them (no text is set). */
+static struct oa_staging *staging_of(oa_device *device) {
+  struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire), *made;
+  if (__builtin_expect(staging != NULL, 1)) return staging;
+  if (!(made = calloc(1, sizeof *made))) return NULL;
+  pthread_mutex_init(&made->mutex, NULL);
+  pthread_cond_init(&made->given, NULL);
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) made->shelves[kind].last = &made->shelves[kind].first;
+  if (atomic_compare_exchange_strong(&device->staging, &staging, made)) return made;
+  pthread_cond_destroy(&made->given); /* another thread was faster */
+  pthread_mutex_destroy(&made->mutex);
+  free(made);
+  return staging;
 }
 
 static oa_block *block_new(oa_device *device, int kind) {
@@ -107,7 +84,7 @@ static oa_block *block_new(oa_device *device, int kind) {
   oa_saved_error before;
   oa_error_save(&before);
   int status = device->backend->event_create(device, &block->event);
-  if (!status && (status = pin(device, block->nbytes, &block->memory)))
+  if (!status && (status = oa_staging_pin(device, block->nbytes, &block->memory)))
     device->backend->event_destroy(device, block->event);
   if (!status) return block;
   free(block);
@@ -148,12 +125,15 @@ static int large_blocks(const struct oa_staging *staging) {
 }
 
 int oa_staging_expect(oa_device *device, int64_t bytes) {
-  atomic_fetch_add_explicit(&device->staging->expected, bytes, memory_order_relaxed);
-  return large_blocks(device->staging);
+  struct oa_staging *staging = staging_of(device);
+  if (!staging) return 0;
+  atomic_fetch_add_explicit(&staging->expected, bytes, memory_order_relaxed);
+  return large_blocks(staging);
 }
 
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
-  struct oa_staging *staging = device->staging;
+  struct oa_staging *staging = staging_of(device);
+  if (!staging) return NULL;
   struct shelf *shelf = &staging->shelves[kind];
   const int most = kind == OA_BLOCK_SMALL ? 64 : large_blocks(staging);
   oa_block *block = NULL;
@@ -205,9 +185,9 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
 }
 
 int oa_staging_trim(oa_device *device) {
-  struct oa_staging *staging = device->staging;
+  struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire);
   int status = OA_OK;
-  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) {
+  for (int kind = 0; staging && kind < OA_BLOCK_KINDS; kind++) {
     struct shelf *shelf = &staging->shelves[kind];
     pthread_mutex_lock(&staging->mutex);
     oa_block *idle = shelf->first;
@@ -225,7 +205,7 @@ int oa_staging_trim(oa_device *device) {
       pthread_mutex_unlock(&staging->mutex);
       if (!keep) {
         device->backend->event_destroy(device, block->event);
-        const int unpinned = unpin(device, block->memory, block->nbytes);
+        const int unpinned = oa_staging_unpin(device, block->memory, block->nbytes);
         if (!status) status = unpinned;
         free(block);
       }

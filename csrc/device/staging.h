@@ -23,10 +23,13 @@ typedef struct oa_block {
 /* How a block is taken when none is at hand: wait for one that somebody holds, or do without. */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
-int oa_staging_new(oa_device *device);  /* when the device opens */
-int oa_staging_trim(oa_device *device); /* unpins the blocks that nobody uses */
-/* Tells that so many bytes are to travel in chunks, and answers through how many they may: pinning one costs as much time as
- * some MiB gain, so there get to be more as more is moved. */
+/* Pins new host memory within the process's limit; OA_ERROR_MEMORY beyond it. */
+int oa_staging_pin(oa_device *device, size_t nbytes, void **memory);
+int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes);
+/* Unpins the blocks that no copy uses. */
+int oa_staging_trim(oa_device *device);
+/* Announces `bytes` of chunked transfers and returns the number of pinned blocks they may use; the number grows with the
+ * traffic because pinning one block costs as much as copying several MiB. */
 int oa_staging_expect(oa_device *device, int64_t bytes);
 /* A block that is the caller's alone, or NULL (text not changed): no pinned memory, or with OA_BLOCK_NOW none free. The
  * first time that the former happens the process is warned. */

@@ -1,9 +1,9 @@
 /* Entering a region: which mapping each array has, new or shared; its memory; its pointers. */
 #include "base/sized.h"
 #include "base/trace.h"
+#include "device/memory.h"
 #include "device/staging.h"
 #include "region/array.h"
-#include "region/change.h"
 #include "region/leave.h"
 #include "region/residency.h"
 #include "region/slot.h"
@@ -441,7 +441,7 @@ static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int 
   int64_t nbytes = 0;
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->serial == region->serial) nbytes += region->mappings[i]->nbytes;
-  oa_trace_note(OA_TRACE_ENTER, begun, region->device, region->serial, tag, "enter", NULL, nbytes, status);
+  oa_trace_note(OA_TRACE_ENTER, begun, region->device->number, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
 int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays, int count, oa_region **handle) {

@@ -1,10 +1,11 @@
 #include "region/leave.h"
 
 #include "base/trace.h"
+#include "device/memory.h"
 #include "library/library.h"
-#include "region/change.h"
 #include "region/residency.h"
 #include "region/slot.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,7 +163,7 @@ static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names
   if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
-    const int status = oa_trace_synchronize_device(mapping->device, region->serial, "whoever has an array's address");
+    const int status = oa_device_wait(mapping->device, region->serial, "whoever has an array's address");
     oa_lock();
     remember(region, status);
     if (!status) oa_stream_waited(region->stream, ticket);
@@ -212,7 +213,7 @@ static int issue_down(oa_state *region) {
   int status = OA_OK;
   if (order && oa_trace_begin())
     status =
-        oa_trace_synchronize(region->device, region->stream->native, region->serial, "calls, before arrays come down");
+        oa_device_wait_stream(region->device, region->stream->native, region->serial, "calls, before arrays come down");
   if (!status) {
     region->copying = oa_trace_begin();
     status = fail_coming_down(
@@ -339,7 +340,7 @@ static void complete(oa_state *region) {
   if (wait)
     status = region->copying /* then this is a part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
-                 : oa_trace_synchronize(device, region->stream->native, region->serial, "leaving the region");
+                 : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
@@ -388,7 +389,8 @@ int oa_region_wait(oa_region *handle) {
   oa_announce_change();
   oa_unlock();
   oa_kept_tidy();
-  if (leaving) oa_trace_note(OA_TRACE_LEAVE, leaving, device, serial, 0, "leave", NULL, 0, first ? first : status);
+  if (leaving)
+    oa_trace_note(OA_TRACE_LEAVE, leaving, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
   if (first) oa_error_restore(&text);
   return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
 }
@@ -407,7 +409,7 @@ int oa_region_synchronize(oa_region *handle) {
   void *native = region->stream->native;
   const uint64_t serial = region->serial;
   oa_unlock();
-  return status ? status : oa_trace_synchronize(device, native, serial, "oa_region_synchronize");
+  return status ? status : oa_device_wait_stream(device, native, serial, "oa_region_synchronize");
 }
 
 int oa_region_stream(oa_region *handle, void **stream) {

@@ -1,7 +1,7 @@
 #include "region/mapping.h"
 
+#include "device/memory.h"
 #include "device/staging.h"
-#include "region/change.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "region/residency.h"
 
 #include "base/sized.h"
+#include "device/memory.h"
 #include "offload_args/testing.h"
 #include "region/array.h"
-#include "region/change.h"
 #include "region/pages.h"
 
 #include <stdio.h>

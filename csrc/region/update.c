@@ -1,9 +1,10 @@
 /* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
 #include "base/trace.h"
+#include "device/memory.h"
 #include "region/array.h"
-#include "region/change.h"
 #include "region/leave.h"
 #include "region/residency.h"
+#include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -255,11 +256,11 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   void *native = stream->native;
   int status = OA_OK;
-  if (escaped) status = oa_trace_synchronize_device(device, mapping->serial, "whoever has an array's address");
+  if (escaped) status = oa_device_wait(device, mapping->serial, "whoever has an array's address");
   if (status) return status;
   int64_t begun = p->from ? oa_trace_begin() : oa_trace_begin_up(moves, h->count);
   if (begun && order) {
-    status = oa_trace_synchronize(device, native, mapping->serial, "calls, before an update");
+    status = oa_device_wait_stream(device, native, mapping->serial, "calls, before an update");
     begun = oa_trace_now();
   }
   if (!status)

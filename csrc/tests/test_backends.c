@@ -1,6 +1,7 @@
 /* The backends through their tables: what each must do, then how strict sim is. */
 #include "check.h"
 #include "device/device.h"
+#include "device/memory.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

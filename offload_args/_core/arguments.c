@@ -1,6 +1,8 @@
 /* Reading what Python gives: NumPy arrays through __array_struct__, and the tuples other arguments are resolved to. */
 #include "module.h"
 
+#include <string.h>
+
 /* NumPy's array interface, as its documentation gives it. */
 typedef struct {
   int two;
@@ -40,6 +42,22 @@ static int dtype_of(char kind, int itemsize) {
   }
 }
 
+/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't hold
+ * it, or with an exception. */
+static int dtype_by_name(PyObject *array) {
+  PyObject *dtype = attribute(array, python.dtype);
+  PyObject *name = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "name");
+  const char *text = name == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+  int found = -1;
+#define OA_DTYPE(name, type, nbytes, kind, its_text) \
+  if (text != NULL && kind == 0 && OA_##name != OA_ANY && strcmp(text, its_text) == 0) found = OA_##name;
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+  Py_XDECREF(name);
+  Py_XDECREF(dtype);
+  return found;
+}
+
 /* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags) {
   item->capsule = attribute(item->source, python.array_struct);
@@ -48,10 +66,7 @@ int read_ndarray(Item *item, oa_array *array, int *flags) {
   if (interface == NULL) return -1;
   int dtype = dtype_of(interface->typekind, interface->itemsize);
   if (dtype < 0 && interface->typekind == 'V') {
-    PyObject *code = PyObject_CallFunctionObjArgs(python.dtype_code, item->source, NULL);
-    if (code == NULL) return -1;
-    dtype = (int)PyLong_AsLong(code);
-    Py_DECREF(code);
+    dtype = dtype_by_name(item->source);
     if (PyErr_Occurred()) return -1;
   }
   if (dtype < 0 || !(interface->flags & ARRAY_NATIVE)) return 0;

@@ -29,12 +29,12 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
-/* () -> (name, oa_device_flags, DLPack's type of device) for each backend of this build, those with GPUs first */
+/* () -> a BackendInfo for each backend of this build, those with GPUs first */
 static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(0), *row;
   oa_backend_info info = OA_SIZED(oa_backend_info);
   for (int i = 0; list != NULL && oa_backend_get_info(i, &info) == OA_OK; i++) {
-    row = Py_BuildValue("sii", info.name, info.flags, info.dlpack_type);
+    row = record_new(RECORD_BACKEND_INFO, &info);
     if (row == NULL || PyList_Append(list, row) < 0) Py_CLEAR(list);
     Py_XDECREF(row);
   }
@@ -43,44 +43,28 @@ static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothi
   return all;
 }
 
-/* (device) -> (name, backend, model, index, host_calls, memory_free, memory_total, driver, compute_major, compute_minor,
- * oa_device_flags, DLPack's type of device) */
 static PyObject *device_info(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
   oa_device_info info = OA_SIZED(oa_device_info);
   if (device == -1 && PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_device_get_info(device, &info);
-  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
-  return Py_BuildValue("sssiiLLiiiii", info.name, info.backend, info.model, info.index,
-                       (info.flags & OA_DEVICE_HOST_CALLS) != 0, (long long)info.memory_free,
-                       (long long)info.memory_total, info.driver_version, info.compute_major, info.compute_minor,
-                       info.flags, info.dlpack_type);
+  Py_END_ALLOW_THREADS return status == OA_OK ? record_new(RECORD_DEVICE_INFO, &info) : fail(status);
 }
 
-/* (device) -> the fields of oa_counters in their order */
 static PyObject *device_counters(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
   oa_counters now = OA_SIZED(oa_counters);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_device_get_counters(device, &now);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("LLLLLLLLLLLL", (long long)now.copies_up, (long long)now.bytes_up, (long long)now.copies_down,
-                       (long long)now.bytes_down, (long long)now.allocations, (long long)now.frees,
-                       (long long)now.mappings, (long long)now.regions, (long long)now.calls,
-                       (long long)now.memory_used, (long long)now.memory_peak, (long long)now.pinned_bytes);
+  return status == OA_OK ? record_new(RECORD_COUNTERS, &now) : fail(status);
 }
 
-/* (device) -> the fields of oa_residency in their order */
 static PyObject *device_residency(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
   oa_residency now = OA_SIZED(oa_residency);
   if (device == -1 && PyErr_Occurred()) return NULL;
   int status = oa_residency_query(device, &now);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("iiLLLLLLLLLL", now.mode, now.tracking, (long long)now.kept, (long long)now.kept_bytes,
-                       (long long)now.returns, (long long)now.bytes_spared, (long long)now.bytes_resent,
-                       (long long)now.pages_armed, (long long)now.pages_written, (long long)now.dropped,
-                       (long long)now.promoted, (long long)now.demoted);
+  return status == OA_OK ? record_new(RECORD_RESIDENCY, &now) : fail(status);
 }
 
 /* (mode, tracking) */

@@ -54,6 +54,12 @@ int read_integers(PyObject *tuple, int64_t *values) {
   return 0;
 }
 
+/* An attribute, and the place to put it. */
+typedef struct {
+  const char *name;
+  PyObject **place;
+} Attribute;
+
 static PyObject *last_error(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   return PyUnicode_DecodeUTF8(oa_last_error(), (Py_ssize_t)strlen(oa_last_error()), "replace");
 }
@@ -75,54 +81,58 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   Py_RETURN_NONE;
 }
 
-static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"ndarray",
-                          "pointer",
-                          "declared",
-                          "ctypes",
-                          "resolve",
-                          "refuse",
-                          "dtype_code",
-                          "raise_status",
-                          "default_device",
-                          "packed_warning",
-                          "unwritten_warning",
-                          "entered_error",
-                          "argument_error",
-                          "collect",
-                          "is_array",
-                          "load",
-                          NULL};
-  PyObject *declared, *capsule;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOO!O!OOOOOOOOOOOO", names, &python.ndarray, &python.pointer,
-                                   &PyTuple_Type, &declared, &PyTuple_Type, &python.ctypes, &python.resolve,
-                                   &python.refuse, &python.dtype_code, &python.raise_status, &python.default_device,
-                                   &python.packed_warning, &python.unwritten_warning, &python.entered_error,
-                                   &python.argument_error, &python.collect, &python.is_array, &python.load))
-    return NULL;
-  python.base = PyObject_GetAttrString(python.ndarray, "base");
-  python.flags = PyObject_GetAttrString(python.ndarray, "flags");
-  python.array_struct = PyObject_GetAttrString(python.ndarray, "__array_struct__");
-  python.setflags = PyObject_GetAttrString(python.ndarray, "setflags");
-  if (!python.base || !python.flags || !python.array_struct || !python.setflags) return NULL;
-  PyObject *backend = PyImport_ImportModule("_cffi_backend");
-  if (backend == NULL) return NULL;
-  capsule = PyObject_GetAttrString(backend, "_C_API");
-  Py_DECREF(backend);
-  void **exports = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "cffi");
-  Py_XDECREF(capsule);
-  if (exports == NULL) return NULL;
+/* Reads attributes of an object into places that hold them until the process ends. Returns 0, or -1 with an exception. */
+static int read_attributes(PyObject *object, const Attribute *attributes) {
+  for (; attributes->name != NULL; attributes++)
+    if ((*attributes->place = PyObject_GetAttrString(object, attributes->name)) == NULL) return -1;
+  return 0;
+}
+
+static int read_module(const char *name, const Attribute *attributes) {
+  PyObject *module = PyImport_ImportModule(name);
+  const int status = module == NULL ? -1 : read_attributes(module, attributes);
+  Py_XDECREF(module);
+  return status;
+}
+
+/* Finds cdata_from_pointer in cffi's table. Returns 0, or -1 with an exception. */
+static int read_cffi(void) {
+  PyObject *capsule;
+  if (read_module("_cffi_backend", (Attribute[]){{"_C_API", &capsule}, {NULL, NULL}}) < 0) return -1;
+  void **exports = PyCapsule_GetPointer(capsule, "cffi");
+  Py_DECREF(capsule);
+  if (exports == NULL) return -1;
   memcpy(&cdata_from_pointer, &exports[10], sizeof cdata_from_pointer);
+  return 0;
+}
+
+/* (pointer, declared, ctypes, errors, resolve, refuse, is_array, load, default_device): struct python says what each is. */
+static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
+  static char *names[] = {"pointer", "declared", "ctypes", "errors",         "resolve",
+                          "refuse",  "is_array", "load",   "default_device", NULL};
+  static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
+                                         {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
+                                         {"setflags", &python.setflags}, {NULL, NULL}};
+  static const Attribute of_errors[] = {
+      {"raise_status", &python.raise_status},          {"ArgumentError", &python.argument_error},
+      {"RegionError", &python.region_error},           {"PerformanceWarning", &python.packed_warning},
+      {"UnwrittenWarning", &python.unwritten_warning}, {NULL, NULL}};
+  PyObject *declared, *errors;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!O!OOOOOO", names, &python.pointer, &PyTuple_Type,
+                                   &declared, &PyTuple_Type, &python.ctypes, &errors, &python.resolve, &python.refuse,
+                                   &python.is_array, &python.load, &python.default_device) ||
+      read_module("numpy", (Attribute[]){{"ndarray", &python.ndarray}, {NULL, NULL}}) < 0 ||
+      read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
+      read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0 || read_cffi() < 0)
+    return NULL;
   for (int direction = OA_IN; direction <= OA_SCRATCH; direction++) {
     python.declared[direction] = PyTuple_GetItem(declared, direction - OA_IN);
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *kept[] = {python.ndarray,        python.pointer,           python.ctypes,        python.resolve,
-                      python.refuse,         python.dtype_code,        python.raise_status,  python.default_device,
-                      python.packed_warning, python.unwritten_warning, python.entered_error, python.argument_error,
-                      python.collect,        python.is_array,          python.load};
-  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]); /* until the process ends */
+  PyObject *held[] = {python.pointer,  python.ctypes, python.resolve,       python.refuse,
+                      python.is_array, python.load,   python.default_device};
+  for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_INCREF(held[i]); /* until the process ends */
   oa_library_set_loader(load_library);
   Py_RETURN_NONE;
 }
@@ -153,7 +163,7 @@ PyMODINIT_FUNC PyInit__core(void) {
 #endif
   if (start_lent() < 0 || add_pointer(module) < 0 || add_region(module) < 0 || add_array(module) < 0 ||
       add_dlpack(module) < 0 || add_library(module) < 0 || add_memory(module) < 0 || add_device(module) < 0 ||
-      add_trace(module) < 0 || add_version(module) < 0 || add_numbers(module) < 0)
+      add_trace(module) < 0 || add_version(module) < 0 || add_numbers(module) < 0 || add_records(module) < 0)
     Py_CLEAR(module);
   return module;
 }

@@ -23,24 +23,25 @@
 /* What Python gives once, in setup(). */
 struct python {
   PyObject *ndarray;
-  PyObject *base, *flags, *array_struct, *setflags; /* of ndarray: as a subclass may have others, these are asked */
-  PyObject *pointer;                                /* DevicePtr */
-  PyObject *declared[5];                            /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;                                 /* by oa_dtype: cffi's `oa_f32 *` and so on */
-  PyObject *resolve;        /* (argument, position, device) -> ndarray | tuple: what is no plain ndarray */
-  PyObject *is_array;       /* (argument) -> whether call() lends it */
-  PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
-  PyObject *dtype_code;     /* (array) -> oa_dtype or -1: dtypes that NumPy itself does not know */
-  PyObject *raise_status;   /* (status): raises */
-  PyObject *default_device; /* () -> device number */
-  PyObject *packed_warning; /* PerformanceWarning */
-  PyObject *unwritten_warning;
-  PyObject *entered_error;
-  PyObject *collect;  /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
-  PyObject *entering; /* while traced: (region) -> (tag, a name for each argument as bytes) */
-  PyObject *left;     /* while traced: (tag) */
-  PyObject *load;     /* (library's name) -> why it can't be loaded, "" if it is */
-  PyObject *argument_error;
+  /* Of ndarray: a subclass may have others by these names, so ndarray's own are called. */
+  PyObject *base, *flags, *dtype, *array_struct, *setflags;
+  PyObject *pointer;     /* DevicePtr */
+  PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
+  PyObject *ctypes;      /* by oa_dtype: cffi's `oa_f32 *` and so on */
+  /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
+  PyObject *resolve;
+  PyObject *is_array;          /* (argument) -> whether call() lends it */
+  PyObject *refuse;            /* (array, position; 0: of Device.keep): raises DTypeError */
+  PyObject *load;              /* (library's name) -> "", or why the library can't be loaded */
+  PyObject *default_device;    /* () -> device number */
+  PyObject *raise_status;      /* (status): raises */
+  PyObject *argument_error;    /* ArgumentError */
+  PyObject *region_error;      /* RegionError */
+  PyObject *packed_warning;    /* PerformanceWarning */
+  PyObject *unwritten_warning; /* UnwrittenWarning */
+  PyObject *collect;           /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
+  PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
+  PyObject *left;              /* while traced: (tag) */
 };
 extern struct python python;
 
@@ -173,6 +174,25 @@ int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
+/* -- records.c -------------------------------------------------------------------------------------------------------- */
+enum {
+  RECORD_BACKEND_INFO,
+  RECORD_DEVICE_INFO,
+  RECORD_COUNTERS,
+  RECORD_RESIDENCY,
+  RECORD_POINTER_INFO,
+  RECORD_TRACE_EVENT,
+  RECORD_COUNT
+};
+
+/* Returns a structure of the core as a named tuple; NULL with an exception. */
+PyObject *record_new(int record, const void *structure);
+
+extern const char *const residency_modes[]; /* by oa_residency_mode, then NULL */
+
+int add_records(PyObject *module);
+
+/* -- numbers.c -------------------------------------------------------------------------------------------------------- */
 /* Adds the tables of dtypes, statuses and kinds of trace events, and every constant of the core that Python uses, by its C
  * name. */
 int add_numbers(PyObject *module);

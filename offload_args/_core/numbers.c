@@ -89,5 +89,6 @@ int add_numbers(PyObject *module) {
     if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) return -1;
   if (add(module, "DTYPES", dtypes()) < 0) return -1;
   if (add(module, "STATUSES", tuple_of_texts(statuses, OA_STATUS_COUNT)) < 0) return -1;
-  return add(module, "TRACE_KINDS", tuple_of_texts(trace_kinds, OA_TRACE_KIND_COUNT));
+  if (add(module, "TRACE_KINDS", tuple_of_texts(trace_kinds, OA_TRACE_KIND_COUNT)) < 0) return -1;
+  return add(module, "RESIDENCY_MODES", tuple_of_texts(residency_modes, OA_RESIDENCY_AUTO + 1));
 }

@@ -115,16 +115,12 @@ static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
   return PyBool_FromLong(oa_pointer_query(pointer->handle, &info) == OA_OK);
 }
 
-/* (pointer) -> (readable, writable, borrowed, escaped, nbytes, scratch, valid, written) */
 static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
   if (pointer == NULL) return NULL;
   int status = oa_pointer_query(pointer->handle, &info);
-  if (status != OA_OK) return fail(status);
-  return Py_BuildValue("NNNNLNNN", PyBool_FromLong(info.readable), PyBool_FromLong(info.writable),
-                       PyBool_FromLong(info.borrowed), PyBool_FromLong(info.escaped), (long long)info.nbytes,
-                       PyBool_FromLong(info.scratch), PyBool_FromLong(info.valid), PyBool_FromLong(info.written));
+  return status == OA_OK ? record_new(RECORD_POINTER_INFO, &info) : fail(status);
 }
 
 static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {

@@ -58,7 +58,7 @@ static int region_clear(PyObject *object) {
 }
 
 static int refuse_busy(int state) {
-  PyErr_SetString(python.entered_error,
+  PyErr_SetString(python.region_error,
                   state == OPEN ? "offload_args: this region is open already: make another one for the inner block, "
                                   "or close() this one first"
                                 : "offload_args: this region is being entered or left, and one of its arguments, or "
@@ -333,7 +333,7 @@ static PyObject *region_enter_open(Region *self) {
   PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL) {
-    PyErr_SetString(python.entered_error, "offload_args: this region was never initialised: call its __init__ first");
+    PyErr_SetString(python.region_error, "offload_args: this region was never initialised: call its __init__ first");
     return NULL;
   }
   self->count = PyTuple_Size(self->arguments);
@@ -488,7 +488,7 @@ static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   void *stream = NULL;
   if (atomic_load(&self->state) == OPEN && oa_region_stream(self->region, &stream) == OA_OK)
     return PyLong_FromVoidPtr(stream);
-  PyErr_SetString(python.entered_error, "offload_args.stream: the region is not open; enter it first");
+  PyErr_SetString(python.region_error, "offload_args.stream: the region is not open; enter it first");
   return NULL;
 }
 

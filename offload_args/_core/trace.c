@@ -1,8 +1,6 @@
 /* The trace: switching it, and reading its events. */
 #include "module.h"
 
-#include <string.h>
-
 atomic_int tracing;
 
 enum { REGIONS_ONLY = 4 }; /* added to oa_trace_flags: nothing of the core's */
@@ -36,13 +34,7 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
       return fail(status);
     }
     for (int i = 0; list != NULL && i < count; i++) {
-      const oa_trace_event *e = &events[i];
-      PyObject *event =
-          Py_BuildValue("iLLLLKKKiiiiiNN", e->kind, (long long)e->begun, (long long)e->ended, (long long)e->nbytes,
-                        (long long)e->tag, (unsigned long long)e->region, (unsigned long long)e->address,
-                        (unsigned long long)e->checksum, e->device, e->thread, e->status, e->batch, e->packed,
-                        PyUnicode_DecodeUTF8(e->name, (Py_ssize_t)strlen(e->name), "replace"),
-                        PyUnicode_DecodeUTF8(e->why, (Py_ssize_t)strlen(e->why), "replace"));
+      PyObject *event = record_new(RECORD_TRACE_EVENT, &events[i]);
       if (event == NULL || PyList_Append(list, event) < 0) Py_CLEAR(list);
       Py_XDECREF(event);
     }

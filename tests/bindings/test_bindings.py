@@ -301,6 +301,16 @@ def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.Monke
     assert "cublas.toml: x has no role" in capsys.readouterr().out
 
 
+def test_the_stub_has_the_fields_of_every_record_of_the_extension() -> None:
+    stub = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    records = {name: one for name, one in vars(_core).items() if isinstance(one, type) and issubclass(one, tuple)}
+    assert len(records) >= 5
+    for name, record in records.items():
+        fields = [line.target.id for line in classes[name].body if isinstance(line, ast.AnnAssign)]  # type: ignore[union-attr]
+        assert fields == list(record._fields), name  # type: ignore[attr-defined]
+
+
 def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
     stub = Path(offload_args.__file__).with_name("_core.pyi").read_text()
     numbers = {name: value for name, value in vars(_core).items() if name.startswith("OA_")}

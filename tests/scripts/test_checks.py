@@ -47,6 +47,14 @@ def test_a_backend_includes_its_contract_only() -> None:
     assert list(floors.floor_faults(includes, uses)) == [("backends/cuda.c", "device/stream.h")]
 
 
+def test_the_extension_includes_public_headers_only() -> None:
+    files = {
+        "_core/a.c": '#include "module.h"\n#include "offload_args/core.h"\n#include "base/error.h"\n',
+        "_core/module.h": "",
+    }
+    assert list(floors.bridge_faults(floors.c_edges(files)[0], files)) == [("_core/a.c", "base/error.h")]
+
+
 def test_files_that_use_each_other_are_a_circle() -> None:
     assert floors.circles({("a", "b"), ("b", "c"), ("c", "b"), ("c", "d")}) == [["b", "c"]]
     assert floors.circles({("a", "b"), ("b", "c"), ("a", "c")}) == []

@@ -23,10 +23,11 @@ import offload_args as package
 from helpers.interrupts import ctrl_c
 from helpers.processes import python
 from helpers.scripts import LOOP, run, slices, traced
-from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, tracing, update
+from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, update
+from offload_args.tracing import Trace, collect, listeners, recording
 
 
-def saved(made: tracing.Trace, folder: Path) -> list[dict[str, Any]]:
+def saved(made: Trace, folder: Path) -> list[dict[str, Any]]:
     made.save(folder / "trace.json")
     return slices(folder / "trace.json")
 
@@ -140,7 +141,7 @@ def test_names_are_those_of_the_source(device: str) -> None:
     holder = SimpleNamespace(weights=np.ones(6))
     several = [A, x]
 
-    def names(made: tracing.Trace) -> list[str]:
+    def names(made: Trace) -> list[str]:
         return [event.name for event in made.events if event.kind == "region"]
 
     with trace() as made:
@@ -230,9 +231,9 @@ def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_pat
 
 
 def test_regions_that_can_not_be_entered_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "_LATE", 8)
+    monkeypatch.setattr(collect, "_LATE", 8)
     testing.sim_device(capacity=1000)
-    kept = tracing._collector
+    kept = collect.collector
     try:
         with trace(limit=10):
             for _ in range(20):
@@ -593,10 +594,10 @@ def test_information_is_logged_as_text(device: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def info() -> Iterator[None]:
-    log = tracing._Log()
-    tracing._collector.add(log)
+    log = listeners.Log()
+    collect.collector.add(log)
     yield
-    tracing._collector.remove(log)
+    collect.collector.remove(log)
 
 
 def test_information_goes_to_the_programs_own_logging(
@@ -619,7 +620,7 @@ def test_nvtx_has_a_range_for_each_region(device: str, monkeypatch: pytest.Monke
 
     fake = SimpleNamespace(start_range=start_range, end_range=lambda number: ranges.append(("end", number)))
     monkeypatch.setitem(sys.modules, "nvtx", fake)
-    monkeypatch.setattr(tracing, "_nvtx", tracing._Nvtx())
+    monkeypatch.setattr(recording, "nvtx_ranges", listeners.NvtxRanges())
     with trace(), trace():
         solve(device, *data())
         with pytest.raises(package.DTypeError), offload_args(np.array(["no"]), device=device):
@@ -631,7 +632,7 @@ def test_nvtx_has_a_range_for_each_region(device: str, monkeypatch: pytest.Monke
 
 def test_without_nvtx_nothing_is_missing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    monkeypatch.setattr(tracing, "_nvtx", tracing._Nvtx())
+    monkeypatch.setattr(recording, "nvtx_ranges", listeners.NvtxRanges())
     with trace() as made:
         solve(device, *data())
     assert made.summary.regions == 1

@@ -193,7 +193,7 @@ const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that 
 
 /* -- devices --------------------------------------------------------------------------------------------------------- */
 /* Describes a backend of this build. number counts from 0, the backend to be preferred first; OA_ERROR_ARGUMENT beyond
- * the last. */
+ * the last. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
 /* Counts the devices of a backend. Where there are none, oa_last_error() says why. */

@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .display import html_table, plural, rate_text, size_text, time_text
+from ..display import html_table, plural, rate_text, size_text, time_text
 from .source import Loop, Place, loops_around
 
 __all__ = ["Advice", "Copies", "Event", "Summary"]

@@ -1,0 +1,15 @@
+/* Copies in the trace: one event for each array of a batch, with its share of the time and, if wanted, its checksum. */
+#ifndef OA_TRANSFER_TRACE_H
+#define OA_TRANSFER_TRACE_H
+
+#include "transfer/transfer.h"
+
+/* Takes the checksums of a batch before it goes up, if they are wanted. Returns the time after that, or 0 while the trace
+ * is off. */
+int64_t oa_trace_begin_up(oa_move *moves, int count);
+/* Notes a batch of copies (OA_TRACE_UP or OA_TRACE_DOWN), which share its time in proportion to their bytes. function
+ * (may be NULL) stands behind the reason of each. Copies down are in their arrays already. */
+void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *moves, int count, const char *function,
+                     int status);
+
+#endif

@@ -1,0 +1,46 @@
+"""Dtypes: the elements that devices can hold, by the core's numbers (oa_dtype)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from . import _core
+
+__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of"]
+
+DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
+C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
+
+# Dtypes that NumPy itself lacks are added when one is first seen.
+_DTYPES: Final[dict[int, np.dtype[Any]]] = {
+    code: np.dtype(name) for code, (name, _, _, kind) in enumerate(_core.DTYPES) if kind
+}
+
+
+def dtype_of(code: int) -> np.dtype[Any]:
+    """Return the NumPy dtype of an oa_dtype."""
+    dtype = _DTYPES.get(code)
+    if dtype is None:
+        import ml_dtypes  # installed wherever such an array exists, for it defines the dtype
+
+        dtype = _DTYPES[code] = np.dtype(getattr(ml_dtypes, DTYPE_NAMES[code]))
+    return dtype
+
+
+def code_of(dtype: np.dtype[Any]) -> int:
+    """Return the oa_dtype of a NumPy dtype, or -1 if devices can't hold it."""
+    if dtype.isnative and dtype.name in DTYPE_NAMES:
+        return DTYPE_NAMES.index(dtype.name)
+    return -1
+
+
+def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides in bytes of a C-order array with no gaps."""
+    strides: list[int] = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,57 @@
+"""Host memory that devices copy from and to directly."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from . import _core
+from .devices import Device, as_device, check_shape, default_number
+from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["empty"]
+
+
+def empty(
+    shape: int | Sequence[int],
+    dtype: DTypeLike = np.float64,
+    *,
+    order: Literal["C", "F"] = "C",
+    device: Device | str | None = None,
+) -> NDArray[Any]:
+    """Make an uninitialised NumPy array in pinned memory; copies to and from the device run at its full speed.
+
+    shape, dtype, order: as numpy.empty takes them; no Python objects. device: the device that copies; None: the
+    default one. On the host and sim the memory is not pinned. Pinned memory is slow to allocate, and other programs
+    can't use it: allocate an array once and use it again. OFFLOAD_ARGS_PINNED_LIMIT bounds it.
+
+    Raises DeviceMemoryError if the memory runs out, ArgumentError for a shape or dtype that no such array can have, and
+    the errors of numpy.dtype.
+    """
+    extents: tuple[int, ...]
+    try:
+        extents = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        try:
+            extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
+        except TypeError:
+            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
+    check_shape("empty", extents, kind)
+    if order not in ("C", "F"):
+        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
+    nbytes = kind.itemsize * math.prod(extents)
+    if nbytes == 0:
+        return np.empty(extents, kind, order)
+    memory = _core.pinned(default_number() if device is None else as_device(device).number, nbytes)
+    return np.frombuffer(memory, kind).reshape(extents, order=order)

@@ -1,0 +1,40 @@
+"""Tracing: records what was lent, copied, called and waited for, when and why. docs/tracing.md is the guide.
+
+The modules of this package are imported when a trace begins, and not before:
+    collect.py    fetches the events from the core's queue, and hands them to the listeners
+    recording.py  Trace, the listener that keeps the events of a block
+    summary.py    the sums of a trace, and its advice
+    source.py     the names and loops in the source of the traced program
+    timeline.py   a trace as JSON in the Trace Event Format
+    listeners.py  events as log lines, and regions as NVTX ranges
+    process.py    traces of a whole process: the environment's, and that of `python -m offload_args trace`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .recording import Trace
+
+__all__ = ["Trace", "trace"]
+
+
+def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
+    """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
+
+    The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
+    checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
+    events to keep.
+    """
+    from .recording import Trace
+
+    return Trace(checksums=checksums, limit=limit)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Trace":
+        from .recording import Trace
+
+        return Trace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

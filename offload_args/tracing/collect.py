@@ -1,0 +1,215 @@
+"""Collecting: fetches the core's events, and hands each to the listeners with the place of its region.
+
+The core keeps its events in a bounded queue. They are fetched when a region is left and 50 times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
+
+from .. import _core
+from ..arguments import In, InOut, Out, Scratch
+from .source import Place, names_as_written
+
+__all__ = ["Listener", "Site", "collector"]
+
+REGIONS_ONLY = 4  # a listener's flag beside the core's: it takes no events, only the ends of regions
+_NAME_BYTES = 23  # the longest name that the core keeps of an array
+_DEPTH = 8  # callers noted of a region
+_LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
+_INTERVAL = 0.02  # seconds
+_REGIONS_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "regions.py")
+_NOT_THE_USERS = (_REGIONS_FILE, contextlib.__file__)
+
+
+class Site(NamedTuple):
+    """The place where a region was entered."""
+
+    places: tuple[Place, ...]  #: the line, and its callers
+    names: tuple[str, ...]  #: of the arrays, as the source has them
+    thread: str
+
+
+class Listener(Protocol):
+    """A listener takes the events of the whole process."""
+
+    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs, or REGIONS_ONLY
+
+    def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        """Take one event. Runs on any thread, on the traced program's time."""
+
+    def entering(self, tag: int, site: Site) -> None:
+        """A region is about to be entered. Runs on the region's thread."""
+
+    def left(self, tag: int) -> None:
+        """The region was left, or could not be entered. Runs while any exception may be on its way."""
+
+
+class _Collector:
+    """The listeners, and the places where regions were entered."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: dict[Listener, int] = {}  # how often each was added; replaced, never changed
+        self._tags = itertools.count(1)
+        self._sites: dict[int, Site] = {}  # by tag, until the region is left
+        self._regions: dict[int, Site] = {}  # by the core's number
+        self._ended: deque[int] = deque()  # regions whose late events may still come
+        self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
+        self._unread: deque[_core.TraceEvent] = deque()  # events that the core has handed out
+        self._inside: int | None = None  # the thread that collects
+        self._stop = threading.Event()
+        self.lost = 0
+
+    def add(self, listener: Listener) -> None:
+        with self._lock:
+            first = not self._listeners
+            self.collect()  # what came before is none of its business
+            self._listeners = {**self._listeners, listener: self._listeners.get(listener, 0) + 1}
+            self._set_flags()
+            if first:
+                self._stop = threading.Event()
+                threading.Thread(target=self._run, args=(self._stop,), name="offload_args trace", daemon=True).start()
+
+    def remove(self, listener: Listener) -> None:
+        with self._lock:
+            if listener not in self._listeners:
+                return
+            rest = self._listeners.copy()
+            rest[listener] -= 1
+            if not rest[listener]:
+                del rest[listener]
+            if not rest:
+                _core.trace_set(0, self._entering, self._left)
+            self.collect()
+            self._listeners = rest
+            if rest:
+                self._set_flags()
+            else:
+                self._stop.set()
+                self._exclusively(self._clear)
+
+    def _clear(self) -> None:
+        self._unread.clear()
+        self._sites.clear()
+        self._regions.clear()
+        self._ended.clear()
+        self._left_tags.clear()
+
+    def collect(self) -> None:
+        self._exclusively(self._collect)
+
+    def _exclusively(self, function: Callable[[], object]) -> None:
+        """Call what one thread at a time may call, unless this thread, or a signal handler on it, is in it already."""
+        while self._inside != threading.get_ident() and not _core.trace_exclusively(function):
+            time.sleep(1e-4)
+
+    def forget(self) -> None:
+        """Listen no more, in a forked child: the core is dead there, and the parent tells its own story."""
+        self._lock = threading.Lock()
+        self._listeners = {}
+        self._inside = None
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(_INTERVAL):
+            _core.trace_exclusively(self._collect)
+
+    def _set_flags(self) -> None:
+        flags = 0
+        for listener in self._listeners:
+            flags |= listener.flags
+        _core.trace_set(flags, self._entering, self._left)
+
+    # Exclusively: it may be asked for by a garbage collection on a thread that is in it already.
+    def _collect(self) -> None:
+        try:
+            self._inside = threading.get_ident()
+            self._hand_on()
+        finally:
+            self._inside = None
+
+    def _hand_on(self) -> None:
+        events, self.lost = _core.trace_read()
+        if self._listeners:
+            self._unread.extend(events)
+        while self._unread:
+            event = self._unread.popleft()
+            kind, region = event.kind, event.region
+            if kind == _core.OA_TRACE_ENTER and (entered := self._sites.get(event.tag)) is not None:
+                self._regions[region] = entered
+            site = self._regions.get(region)
+            if kind == _core.OA_TRACE_LEAVE or (kind == _core.OA_TRACE_ENTER and event.status):
+                self._ended.append(region)
+                if len(self._ended) > _LATE:
+                    self._regions.pop(self._ended.popleft(), None)
+            for listener in self._listeners:
+                listener.take(event, site)
+        while len(self._left_tags) > _LATE:
+            self._sites.pop(self._left_tags.popleft(), None)
+
+    # What regions call: on any thread, while any exception is on its way.
+
+    def _entering(self, entered: _core.Region) -> tuple[int, tuple[bytes, ...]]:
+        tag = next(self._tags)
+        site = _site(entered, sys._getframe(1))
+        self._sites[tag] = site
+        for listener in self._listeners:
+            listener.entering(tag, site)
+        return tag, tuple(_short(name) for name in site.names)
+
+    def _left(self, tag: int) -> None:
+        for listener in self._listeners:
+            listener.left(tag)
+        self._left_tags.append(tag)
+        _core.trace_exclusively(self._collect)
+
+
+def _short(name: str) -> bytes:
+    """Return as much of a name as the core keeps, in whole characters."""
+    encoded = name.encode()
+    if len(encoded) > _NAME_BYTES:
+        encoded = encoded[: _NAME_BYTES - 3].decode(errors="ignore").encode() + "…".encode()
+    return encoded
+
+
+def _site(entered: _core.Region, caller: FrameType | None) -> Site:
+    frame = caller
+    while frame is not None and frame.f_code.co_filename in _NOT_THE_USERS and frame.f_back is not None:
+        frame = frame.f_back
+    names = _names(entered._arguments, frame)
+    places: list[Place] = []
+    while frame is not None and len(places) < _DEPTH:
+        code = frame.f_code
+        places.append(Place(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return Site(tuple(places), names, threading.current_thread().name)
+
+
+def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]:
+    written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
+    if written is not None and len(written) == len(arguments):
+        return written
+    # By identity: what the caller calls the same object.
+    scopes = [] if frame is None else [frame.f_locals, frame.f_globals]
+    names = []
+    for position, argument in enumerate(arguments, 1):
+        if isinstance(argument, Scratch):
+            names.append("scratch")
+            continue
+        array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
+        found = (name for scope in scopes for name, value in list(scope.items()) if value is array)
+        names.append(next(found, f"argument {position}"))
+    return tuple(names)
+
+
+collector = _Collector()
+os.register_at_fork(after_in_child=collector.forget)

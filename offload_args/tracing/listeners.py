@@ -1,0 +1,106 @@
+"""Listeners that tell events as they come: as log lines, and as NVTX ranges."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from .. import _core
+from ..devices import by_number
+from ..display import rate_text, size_text, time_text
+from .collect import REGIONS_ONLY, Site
+
+__all__ = ["Log", "NvtxRanges", "failure", "nvtx_ranges"]
+
+
+def failure(raw: _core.TraceEvent) -> str:
+    if not raw.status:
+        return ""
+    return f"status {raw.status}" if raw.kind == _core.OA_TRACE_CALL else _core.status_name(raw.status)
+
+
+class _Fallback(logging.StreamHandler[Any]):
+    """Write to stderr in a program that has set up no logging of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            super().emit(record)
+
+
+class Log:
+    """Tell events to the logger "offload_args" as they are fetched."""
+
+    flags = _core.OA_TRACE_ON
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("offload_args")
+        if not self._logger.handlers:
+            handler = _Fallback()
+            handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+            self._logger.addHandler(handler)
+        if self._logger.level == logging.NOTSET:
+            self._logger.setLevel(logging.INFO)
+
+    def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        raw = event
+        kind = _core.TRACE_KINDS[raw.kind]
+        device = by_number(raw.device).name
+        took = (raw.ended - raw.begun) * 1e-9
+        at = f" {site.places[0]}" if site is not None and site.places else ""
+        failed = f", FAILED: {failure(raw)}" if raw.status else ""
+        if kind == "enter":
+            names = ", ".join(site.names) if site is not None else ""
+            text = f"region {raw.region}{at} on {device}: {names or 'entered'} ({size_text(raw.nbytes)} allocated)"
+        elif kind == "leave":
+            text = f"region {raw.region}{at} left in {time_text(took)}"
+        elif kind in ("up", "down"):
+            rate = rate_text(raw.nbytes, took)
+            text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate}, {raw.why}"
+        elif kind == "call":
+            text = f"call {raw.name} on {device}: {time_text(took)}"
+        elif kind == "wait":
+            text = f"wait on {device}: {time_text(took)}, {raw.why}"
+        else:
+            text = f"{kind} {size_text(raw.nbytes)} on {device}"
+        self._logger.info("%s%s", text, failed)
+
+    def entering(self, tag: int, site: Site) -> None:
+        pass
+
+    def left(self, tag: int) -> None:
+        pass
+
+
+class NvtxRanges:
+    """A range for each region, in the domain "offload_args", where the package nvtx is here.
+
+    Copies and calls have none: a profiler sees the driver's own.
+    """
+
+    flags = REGIONS_ONLY
+
+    def __init__(self) -> None:
+        self._ranges: dict[int, Any] = {}
+        self._nvtx: Any = None
+
+    def entering(self, tag: int, site: Site) -> None:
+        if self._nvtx is None:
+            try:
+                import nvtx  # type: ignore[import-untyped,import-not-found,unused-ignore]
+            except ImportError:
+                nvtx = False
+            self._nvtx = nvtx
+        if self._nvtx:
+            message = f"region {site.places[0] if site.places else ''}: {', '.join(site.names)}"
+            self._ranges[tag] = self._nvtx.start_range(message=message, domain="offload_args")
+
+    def left(self, tag: int) -> None:
+        started = self._ranges.pop(tag, None)
+        if started is not None:
+            self._nvtx.end_range(started)
+
+    def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        pass
+
+
+nvtx_ranges = NvtxRanges()

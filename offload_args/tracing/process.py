@@ -1,0 +1,92 @@
+"""Traces of a whole process: those that the environment asks for, and `python -m offload_args trace`."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from .collect import Listener, collector
+from .listeners import Log, nvtx_ranges
+from .recording import Trace
+
+__all__ = ["run", "start_from_environment"]
+
+
+def _wanted(variable: str) -> str:
+    value = os.environ.get(variable, "")
+    return "" if value == "0" else value
+
+
+def start_from_environment() -> None:
+    """Begin what OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for; called once, on import."""
+    file = _wanted("OFFLOAD_ARGS_TRACE")
+    listeners: list[Listener] = []
+    if _wanted("OFFLOAD_ARGS_INFO"):
+        listeners.append(Log())
+    if _wanted("OFFLOAD_ARGS_NVTX"):
+        listeners.append(nvtx_ranges)
+    for listener in listeners:
+        collector.add(listener)
+        atexit.register(collector.remove, listener)
+    if file:
+        _trace_process(os.path.abspath(file.replace("%p", str(os.getpid()))))
+
+
+def _trace_process(file: str) -> None:
+    trace, process = Trace(), os.getpid()
+    trace.start()
+
+    def write() -> None:
+        if os.getpid() != process:  # a forked child
+            return
+        trace.stop()
+        try:
+            trace.save(file)
+        except OSError as error:
+            print(f"offload_args: OFFLOAD_ARGS_TRACE: {error}", file=sys.stderr)
+
+    atexit.register(write)
+
+
+_RUNNERS = (os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py"), "<frozen runpy>")
+
+
+def run(run_script: Callable[[], object], save: str | None) -> int:
+    """Run a script, traced; print the summary to stderr, for stdout is the script's; return its exit status."""
+    import traceback
+
+    status, me = 0, threading.current_thread()
+    trace = Trace()
+    trace.start()
+    try:
+        run_script()
+    except SystemExit as leaving:
+        code = leaving.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+        status = 0 if code is None else code if isinstance(code, int) else 1
+    except BaseException as error:
+        rest = error.__traceback__
+        while rest is not None and rest.tb_frame.f_code.co_filename in (__file__, *_RUNNERS):
+            rest = rest.tb_next
+        traceback.print_exception(type(error), error, rest)
+        status = 1
+    finally:
+        try:
+            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
+                others[0].join()  # as Python itself does at its end
+        except KeyboardInterrupt:
+            status = 1
+        finally:
+            trace.stop()
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+        sys.stdout.flush()
+    print(f"\n-- offload_args trace\n{trace.summary}", file=sys.stderr)
+    if save is not None:
+        trace.save(save)
+        print(f"timeline: {save} (open it in ui.perfetto.dev)", file=sys.stderr)
+    return status

@@ -1,0 +1,187 @@
+"""Recording: a trace of a block, or of a process."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+
+from .. import _core
+from ..devices import by_number, opened
+from ..display import plural
+from ..errors import ArgumentError, ForkedError
+from .collect import Site, collector
+from .listeners import failure, nvtx_ranges
+from .summary import Event, Summary
+
+__all__ = ["Trace"]
+
+
+class Trace:
+    """Record what happens in a block, or in a process; `offload_args.trace()` makes one.
+
+    checksums: also take the checksum of what is copied, which tells what went up unchanged; it reads the bytes once
+    more. limit: events kept at most; more are counted in left_out.
+    """
+
+    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000) -> None:
+        if limit < 0:
+            raise ArgumentError(f"trace: limit needs 0 or more events, got {limit}")
+        self.flags = _core.OA_TRACE_ON | (_core.OA_TRACE_CHECKSUMS if checksums else 0)
+        self.begun = 0
+        self.ended = 0
+        self.left_out = 0
+        self._limit = limit
+        self._lost_before = 0
+        self._raw: list[tuple[_core.TraceEvent, Site | None]] = []
+        self._open: set[int] = set()  # regions whose end is still to come
+        self._events: list[Event] = []
+        self._decoded = 0  # how much of _raw is in _events
+        self._spans: dict[int, Event] = {}  # regions without an end in _events
+        self._devices: dict[int, str] = {}
+        self._watched_before = self._watched_after = (0, 0.0)  # _watched() when it began, and when it ended
+        self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
+        self._threads: dict[int, str] = {}
+
+    def __enter__(self) -> Trace:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to record; a trace records once."""
+        if self.begun:
+            raise ArgumentError("trace: it has begun before; make another one")
+        self.begun = time.monotonic_ns()
+        self._watched_before = _watched()
+        collector.add(self)
+        collector.add(nvtx_ranges)
+        self._lost_before = collector.lost
+
+    def stop(self) -> None:
+        """End it; regions that are still open count as ending now. A second stop does nothing."""
+        if not self.begun or self.ended:
+            return
+        self._watched_after = _watched()
+        self.ended = time.monotonic_ns()
+        collector.remove(self)
+        collector.remove(nvtx_ranges)
+        self.left_out += collector.lost - self._lost_before
+
+    # _Listener
+
+    def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        # On the traced program's time: whatever can wait is left to _decode().
+        kind, region = event.kind, event.region
+        if event.begun < self.begun:
+            return
+        if kind == _core.OA_TRACE_LEAVE and region in self._open:
+            self._open.discard(region)  # its other end is kept, so this one is
+        elif len(self._raw) >= self._limit:
+            self.left_out += 1
+            return
+        elif kind == _core.OA_TRACE_LEAVE:  # it was entered before the trace began
+            return
+        elif kind == _core.OA_TRACE_ENTER:
+            self._open.add(region)
+            if site is not None:
+                self._threads.setdefault(event.thread, site.thread)
+        self._raw.append((event, site))
+
+    def entering(self, tag: int, site: Site) -> None:
+        pass
+
+    def left(self, tag: int) -> None:
+        pass
+
+    def _decode(self) -> None:
+        for raw, site in self._raw[self._decoded :]:
+            self._decoded += 1
+            if raw.device not in self._devices:
+                self._devices[raw.device] = by_number(raw.device).name
+            event = Event(
+                kind=_core.TRACE_KINDS[raw.kind],
+                begun=raw.begun,
+                ended=raw.ended,
+                name=raw.name,
+                why=raw.why,
+                nbytes=raw.nbytes,
+                device=self._devices[raw.device],
+                thread=raw.thread,
+                region=raw.region,
+                places=site.places if site is not None else (),
+                unchanged=self._unchanged(raw),
+                packed=raw.packed,
+                batch=raw.batch,
+                address=raw.address,
+                failed=failure(raw),
+            )
+            if raw.kind == _core.OA_TRACE_ENTER and not raw.status:
+                names = ", ".join(site.names) if site is not None else ""
+                self._spans[raw.region] = event._replace(kind="region", name=names)
+            self._events.append(event)
+            if raw.kind == _core.OA_TRACE_LEAVE and (span := self._spans.pop(raw.region, None)) is not None:
+                self._events.append(span._replace(ended=raw.ended))
+
+    def _unchanged(self, raw: _core.TraceEvent) -> bool:
+        if not raw.checksum or not raw.address or raw.status:
+            return False
+        key = (raw.device, raw.address, raw.nbytes)
+        last, self._last[key] = self._last.get(key), raw.checksum
+        return raw.kind == _core.OA_TRACE_UP and last == raw.checksum
+
+    # What came of it
+
+    @property
+    def events(self) -> list[Event]:
+        """What is over so far, and the regions that are still open as if they ended now; in the order of their ends."""
+        if self.begun and not self.ended:
+            collector.collect()
+        self._decode()
+        now = self.ended or time.monotonic_ns()
+        return self._events + [span._replace(ended=now) for span in self._spans.values()]
+
+    @property
+    def summary(self) -> Summary:
+        """What was copied, called and waited for in all, and what to do about it; str() of it is for people."""
+        end = self.ended or time.monotonic_ns()
+        return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
+
+    def __repr__(self) -> str:
+        """Return the summary once it is over; that takes a while where there are many events."""
+        if self.ended:
+            return str(self.summary)
+        state = f"under way, {len(self._raw)} {plural('event', len(self._raw))} so far" if self.begun else "not begun"
+        return f"Trace({state})"
+
+    def _repr_html_(self) -> str | None:
+        return self.summary._repr_html_() if self.ended else None
+
+    def _watching(self) -> tuple[int, float]:
+        """Return how many watched pages were written, and what that cost, as estimated."""
+        after = _watched() if self.begun and not self.ended else self._watched_after
+        return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
+        from .timeline import write
+
+        pages, seconds = self._watching()
+        others = {
+            "events left out": self.left_out,
+            "watched pages written": pages,
+            "seconds that cost, estimated": seconds,
+        }
+        write(file, self.events, self.begun, self._threads, others)
+
+
+def _watched() -> tuple[int, float]:
+    try:
+        figures = [device.residency for device in opened()]
+    except ForkedError:
+        return 0, 0.0
+    return sum(one.pages_written for one in figures), sum(one.estimated_cost for one in figures)
