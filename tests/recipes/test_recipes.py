@@ -36,7 +36,7 @@ class Copy:
         return run(sys.executable, "-m", "bindings", *arguments, folder=self.folder)
 
     def core(self) -> list[Path]:
-        """Return the C sources of the core, as CMakeLists.txt has them: its folders, and the backends that are listed."""
+        """Return the C sources of the core: the folders of CMakeLists.txt, and the backends that are listed."""
         cmake = (ROOT / "CMakeLists.txt").read_text()
         (globs,) = re.findall(r"file\(GLOB core CONFIGURE_DEPENDS\s+([^)]*)\)", cmake)
         listed = re.findall(r"^OA_BACKEND\((\w+)\)", (self.folder / "csrc/device/backends.def").read_text(), re.M)
