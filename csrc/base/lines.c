@@ -121,31 +121,76 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   return OA_OK;
 }
 
-void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
-  axis axes[OA_MAX_DIMENSIONS];
-  int count = 0;
-  *pieces = (oa_pieces){.lines = {0, itemsize, itemsize, 1}, .count = 1};
-  for (int i = 0; i < ndim; i++) {
-    if (shape[i] == 0) pieces->count = 0;
-    if (shape[i] <= 1 || strides[i] == 0) continue; /* the same elements again */
-    if (strides[i] < 0) pieces->lines.start += (shape[i] - 1) * strides[i];
-    insert_axis(axes, count++, (axis){shape[i], strides[i] < 0 ? -strides[i] : strides[i]});
+/* Adds an axis in the order of the steps on the first side, which are made positive. */
+static void add_axis(oa_pieces *p, struct oa_axis next) {
+  for (int k = 0; k < 2; k++) {
+    const int64_t reach = (next.size - 1) * next.step[k];
+    if (reach < 0) p->at[k] -= reach; /* index 0 is not the lowest */
+    if (next.step[0] < 0) p->at[k] += reach;
   }
-  for (int i = 0; i < count; i++) {
-    if (axes[i].stride >= pieces->lines.width && grow_lines(&pieces->lines, axes[i])) continue;
-    pieces->size[pieces->axes] = axes[i].size;
-    pieces->stride[pieces->axes++] = axes[i].stride;
-    pieces->count *= axes[i].size;
-  }
-  pieces->left = pieces->count;
+  if (next.step[0] < 0) next = (struct oa_axis){next.size, {-next.step[0], -next.step[1]}, 0};
+  int at = p->axes++;
+  for (; at > 0 && p->axis[at - 1].step[0] > next.step[0]; at--) p->axis[at] = p->axis[at - 1];
+  p->axis[at] = next;
 }
 
-bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines) {
-  if (pieces->left == 0) return false;
-  pieces->left--;
-  *lines = pieces->lines;
-  for (int i = 0; i < pieces->axes; i++) lines->start += pieces->index[i] * pieces->stride[i];
-  for (int i = 0; i < pieces->axes && ++pieces->index[i] == pieces->size[i]; i++) pieces->index[i] = 0;
+/* Makes one axis of neighbours that are one on both sides. */
+static void merge_axes(oa_pieces *p) {
+  int merged = 0;
+  for (int i = 0; i < p->axes; i++) {
+    const struct oa_axis *next = &p->axis[i];
+    struct oa_axis *last = &p->axis[merged - 1];
+    if (merged && next->step[0] == last->step[0] * last->size && next->step[1] == last->step[1] * last->size)
+      last->size *= next->size;
+    else
+      p->axis[merged++] = *next;
+  }
+  p->axes = merged;
+}
+
+static void remove_axis(oa_pieces *p, int at) {
+  memmove(&p->axis[at], &p->axis[at + 1], (size_t)(--p->axes - at) * sizeof *p->axis);
+}
+
+void oa_pieces_start(oa_pieces *p, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
+                     int64_t itemsize) {
+  *p = (oa_pieces){.width = itemsize, .count = 1, .pieces = 1};
+  for (int i = 0; i < ndim; i++) {
+    const struct oa_axis next = {shape[i], {strides[i], other ? other[i] : strides[i]}, 0};
+    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* else the same elements again */
+  }
+  merge_axes(p);
+  if (p->axes && p->axis[0].step[0] == itemsize && p->axis[0].step[1] == itemsize) {
+    p->width *= p->axis[0].size;
+    remove_axis(p, 0);
+  }
+  p->pitch[0] = p->pitch[1] = p->width;
+  int best = -1;
+  for (int i = 0; i < p->axes && (other || best < 0); i++)
+    if (p->axis[i].step[0] >= p->width && p->axis[i].step[1] >= p->width &&
+        (best < 0 || p->axis[i].size > p->axis[best].size))
+      best = i;
+  if (best >= 0) {
+    p->count = p->axis[best].size;
+    memcpy(p->pitch, p->axis[best].step, sizeof p->pitch);
+    remove_axis(p, best);
+  }
+  for (int i = 0; i < p->axes; i++) p->pieces *= p->axis[i].size;
+  p->left = p->pieces;
+}
+
+bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
+  if (p->left == 0) return false;
+  p->left--;
+  *lines = (oa_lines){p->at[0], p->width, p->pitch[0], p->count};
+  if (other) *other = (oa_lines){p->at[1], p->width, p->pitch[1], p->count};
+  for (int i = 0; i < p->axes; i++) {
+    struct oa_axis *axis = &p->axis[i];
+    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* back to its beginning, or one further */
+    for (int k = 0; k < 2; k++) p->at[k] += times * axis->step[k];
+    if (times == 1) break;
+    axis->index = 0;
+  }
   return true;
 }
 

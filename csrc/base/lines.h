@@ -41,16 +41,24 @@ typedef struct oa_layout {
 /* OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; no text set. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
-/* The elements of an array as lines, one piece after the other: as few as the order of its strides gives. */
+/* The elements of an array, or of two of one shape side by side, in pieces. A piece is lines that one 2-D copy can name, and
+ * never has a byte between two elements. */
 typedef struct oa_pieces {
-  oa_lines lines; /* of every piece, but for the start */
-  int axes;       /* that no line has */
-  int64_t size[OA_MAX_DIMENSIONS], stride[OA_MAX_DIMENSIONS], index[OA_MAX_DIMENSIONS];
-  int64_t count, left; /* pieces in all, and to come */
+  int64_t width, count, pitch[2]; /* of the lines of every piece; the pitch on each side */
+  int64_t at[2];                  /* where the next piece begins, from the lowest byte of each side */
+  int64_t pieces, left;           /* in all, and to come */
+  int axes;                       /* that no piece has */
+  struct oa_axis {
+    int64_t size, step[2], index;
+  } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
-/* The shape and strides are some that oa_layout_of took. Starts count from the address of index 0. */
-void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize);
-bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines);
+/* The shape and strides are some that oa_layout_of took, with no extent of 0. other: the strides of the second array, or
+ * NULL. With NULL the lines follow the memory; else they run along the longest axis that can be lines on both sides, which
+ * makes the fewest pieces. */
+void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
+                     int64_t itemsize);
+/* Fills the next piece's lines on each side, from the lowest bytes; false if there is none. other may be NULL. */
+bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines, oa_lines *other);
 
 /* Copies between an array and its elements [first, first + count) in C order, packed. No dimension may be 0 unless
  * count is. */

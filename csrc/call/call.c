@@ -39,6 +39,13 @@ static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, con
 
 /* -- checks -- */
 
+/* What a call reaches through one operand. */
+typedef struct reach {
+  oa_lines lines; /* from the mapping's address; no lines if the call touches nothing */
+  uintptr_t end;  /* behind the last byte; the address itself if the call touches nothing */
+  bool up;        /* the group has to be brought up first */
+} reach;
+
 static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
   if (status == OA_ERROR_STALE)
     return oa_fail(status,
@@ -167,12 +174,12 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
   return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
-/* Two operands whose hulls meet. lines count from the mapping's address. */
-static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, int j, const oa_lines *lines) {
+/* Checks two operands whose hulls meet. */
+static __attribute__((noinline)) int check_overlap(const oa_call *call, const reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
   const oa_slot *slot_a = a->slot, *slot_b = b->slot;
-  oa_touched x = {&a->extent, lines[i], oa_itemsize(slot_a->dtype)},
-             y = {&b->extent, lines[j], oa_itemsize(slot_b->dtype)};
+  oa_touched x = {&a->extent, reaches[i].lines, oa_itemsize(slot_a->dtype)},
+             y = {&b->extent, reaches[j].lines, oa_itemsize(slot_b->dtype)};
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
   const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
@@ -180,22 +187,23 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, int i, i
   return fail_alias(call, a, b);
 }
 
-/* ends[i]: where operand i's last byte ends; its address if it touches none. */
-static inline int check_alias(const oa_call *call, const oa_lines *lines, const uintptr_t *ends) {
+/* Checks that no operand that is written overlaps another. */
+static inline int check_alias(const oa_call *call, const reach *reaches) {
   for (int i = 1; i < call->count; i++) {
     const oa_operand *a = &call->operands[i];
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (ends[i] <= (uintptr_t)b->address || ends[j] <= (uintptr_t)a->address || !oa_writes(a->access | b->access))
+      if (reaches[i].end <= (uintptr_t)b->address || reaches[j].end <= (uintptr_t)a->address ||
+          !oa_writes(a->access | b->access))
         continue;
-      const int status = check_overlap(call, i, j, lines);
+      const int status = check_overlap(call, reaches, i, j);
       if (status) return status;
     }
   }
   return OA_OK;
 }
 
-/* -- begin -- */
+/* -- bringing up -- */
 
 /* A group to bring up: which, and whose. */
 typedef struct arrival {
@@ -241,59 +249,98 @@ static int gather_unseen(const oa_state *region, const arrival *arrivals, int co
   return found;
 }
 
-/* Copies the groups up on stream, or on one of the region's own when they are large; called with the lock, which it frees
- * meanwhile. The mappings are pinned. */
-static int bring_up(const oa_call *call, oa_state *region, oa_stream *stream, const arrival *arrivals, int count) {
-  oa_device *device = region->device;
-  int total = 0, moves = 0, status = OA_OK;
-  int64_t bytes = 0;
+/* The groups that the operands need, each once, in the operands' order. Returns how many. */
+static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *arrivals) {
+  int count = 0;
+  for (int i = 0; i < call->count; i++) {
+    if (!reaches[i].up) continue;
+    const oa_slot *slot = call->operands[i].slot;
+    const arrival a = {slot->mapping, slot->mapping->parts[slot->part].group};
+    int at = 0;
+    while (at < count && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
+    arrivals[at] = a;
+    count += at == count;
+  }
+  return count;
+}
+
+/* Fills moves with what brings the groups up, and marks their mappings as moving. Returns how many moves. Frees the lock
+ * meanwhile, to look at pages of what is kept. */
+static int gather_moves(const oa_call *call, const oa_state *region, const arrival *arrivals, int count,
+                        oa_move *moves) {
+  int total = 0;
   bool kept = false;
-  for (int i = 0; i < count; i++) total += arrivals[i].mapping->kept ? OA_KEPT_MOVES : arrivals[i].mapping->part_count;
-  for (int i = 0; i < count; i++) kept |= arrivals[i].mapping->kept != NULL;
-  oa_move *batch = malloc((size_t)total * sizeof *batch);
-  if (!batch) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   for (int i = 0; i < count; i++) {
-    oa_move *own = batch + moves;
-    moves += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
+    oa_move *own = moves + total;
+    total += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
     arrivals[i].mapping->moving = true;
+    kept |= arrivals[i].mapping->kept != NULL;
   }
-  if (kept) {
-    oa_mapping *unseen[OA_KEPT_LOOKS];
-    const int looks = gather_unseen(region, arrivals, count, unseen);
-    oa_unlock();
-    if (looks) oa_kept_look(unseen, looks);
-    for (int i = 0; i < count; i++)
-      if (arrivals[i].mapping->kept) {
-        oa_move *own = batch + moves;
-        moves += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
-      }
-    oa_lock();
-    for (int i = 0; i < looks; i++)
-      if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
-  }
-  for (int m = 0; m < moves; m++) bytes += oa_lines_bytes(batch[m].lines);
-  if (bytes >= OA_OVERLAP_BYTES && !(device->backend->flags & OA_SYNCHRONOUS)) {
+  if (!kept) return total;
+  oa_mapping *unseen[OA_KEPT_LOOKS];
+  const int looks = gather_unseen(region, arrivals, count, unseen);
+  oa_unlock();
+  if (looks) oa_kept_look(unseen, looks);
+  for (int i = 0; i < count; i++)
+    if (arrivals[i].mapping->kept) {
+      oa_move *own = moves + total;
+      total += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
+    }
+  oa_lock();
+  for (int i = 0; i < looks; i++)
+    if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
+  return total;
+}
+
+/* Copies the moves up on *stream, or on one of the region's own when they are large; *stream is then that one. Frees the
+ * lock meanwhile. */
+static int send(const oa_call *call, oa_state *region, oa_stream **stream, const arrival *arrivals, int count,
+                oa_move *moves, int move_count) {
+  oa_device *device = region->device;
+  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
+  int64_t bytes = 0;
+  int status = OA_OK;
+  for (int m = 0; m < move_count; m++) bytes += oa_lines_bytes(moves[m].lines);
+  if (bytes >= OA_OVERLAP_BYTES && !synchronous) {
     if (!region->copies) status = oa_stream_borrow(device, &region->copies);
-    if (!status) stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+    if (!status) *stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
   }
-  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, stream, true);
+  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
   oa_unlock();
   if (!status) {
-    const int64_t begun = oa_trace_begin_up(batch, moves);
-    status = oa_transfer_up(device, stream->native, batch, moves);
-    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, batch, moves, call->function, status);
+    const int64_t begun = oa_trace_begin_up(moves, move_count);
+    status = oa_transfer_up(device, (*stream)->native, moves, move_count);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, move_count, call->function, status);
   }
   oa_lock();
-  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_stream_advance(stream);
+  return status || synchronous ? status : oa_stream_advance(*stream);
+}
+
+/* Brings up the groups that the operands need; ups: how many operands need theirs. The mappings are pinned. Frees the lock
+ * meanwhile. */
+static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *region, oa_stream *stream,
+                                              const reach *reaches, int ups) {
+  const bool synchronous = region->device->backend->flags & OA_SYNCHRONOUS;
+  size_t most = 0;
+  for (int i = 0; i < call->count; i++) {
+    const oa_mapping *mapping = ((const oa_slot *)call->operands[i].slot)->mapping;
+    if (reaches[i].up) most += (size_t)(mapping->kept ? OA_KEPT_MOVES : mapping->part_count);
+  }
+  oa_move *moves = malloc(most * sizeof *moves + (size_t)ups * sizeof(arrival));
+  if (!moves) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
+  arrival *arrivals = (arrival *)(moves + most);
+  const int count = gather_arrivals(call, reaches, arrivals);
+  const int move_count = gather_moves(call, region, arrivals, count, moves);
+  int status = send(call, region, &stream, arrivals, count, moves, move_count);
   for (int i = 0; i < count; i++) {
     oa_mapping *mapping = arrivals[i].mapping;
-    if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_add(&mapping->uses, stream, true);
+    if (!status && !synchronous) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
     oa_kept_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();
-  free(batch);
+  free(moves);
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 
@@ -382,174 +429,236 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   return status;
 }
 
-int oa_begin(oa_call *call) {
-  enum { MOST = 8 };
-  oa_lines lines[MOST];
-  uintptr_t ends[MOST];
-  bool ups[MOST];
-  if (!call) return oa_fail_null("oa_begin", "call");
-  const int count = call->count;
-  int status = OA_OK;
-  call->open = 0;
-  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
-  call->begun = oa_trace_begin();
-  if (count < 1 || count > MOST)
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call has 1 to %d operands, got %d", call->function, MOST, count);
-  if ((status = oa_core_start())) return status;
-  void *used = call->library ? oa_library_used_handle(call->library) : NULL, *used_stream = NULL;
-  if (__builtin_expect(used != NULL, 0) && (status = oa_library_handle_stream(call->library, used, &used_stream)))
-    return status;
-  oa_lock();
-again:;
-  oa_state *region = NULL;
-  oa_device *device = NULL;
-  int arriving = 0;
-  for (int i = 0; i < count; i++) {
-    oa_operand *o = &call->operands[i];
-    if (__builtin_expect(
-            !o->name || o->access & ~(OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY) || !(o->access & OA_READ_WRITE),
-            0)) {
-      status = oa_fail_operand(call, o);
-      goto failed;
-    }
-    oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, &status);
-    if (__builtin_expect(!slot, 0)) {
-      fail_handle(call, o, status);
-      goto failed;
-    }
-    o->slot = slot;
-    if (__builtin_expect(o->dtype != slot->dtype && o->dtype != OA_ANY, 0)) {
-      status = (unsigned)o->dtype >= OA_DTYPE_COUNT
-                   ? oa_fail_operand(call, o)
-                   : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
-                             oa_dtype_name(o->dtype), oa_dtype_name(slot->dtype));
-      goto failed;
-    }
-    oa_state *its = slot->region;
-    if (!region) {
-      device = its->device;
-      if ((status = check_device(call, o, device))) goto failed;
-      if (__builtin_expect(device->lost, 0) && (status = oa_device_usable(device))) goto failed;
-      region = its;
-    } else if (its != region) {
-      if (its->device != device) {
-        status =
-            oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
-                    call->function, o->name, its->device->name, call->operands[0].name, device->name);
-        goto failed;
-      }
-      if (its->serial > region->serial) region = its;
-    }
-    oa_mapping *mapping = slot->mapping;
-    const bool all = o->extent.kind == OA_EXTENT_ALL;
-    if (all) {
-      lines[i] = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
-      if (!mapping) lines[i].count = 0;
-    } else {
-      if ((status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), &lines[i]))) goto failed;
-      lines[i].start = slot->offset;
-      if (!lines[i].width) lines[i].count = 0;
-    }
-    ups[i] = false;
-    if (!lines[i].count) {
-      o->touched = 0;
-      ends[i] = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
-      o->address = (void *)ends[i];
-      continue;
-    }
-    const int64_t span = oa_lines_span(lines[i]);
-    if (!all &&
-        (__builtin_expect(span > slot->nbytes, 0) ||
-         (slot->inside.count > 1 && !oa_lines_contain(slot->inside, lines[i]))) &&
-        (status = check_bounds(call, o, slot, &lines[i])))
-      goto failed;
-    if (__builtin_expect(mapping->moving, 0)) {
-      oa_wait_change();
-      goto again;
-    }
-    if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
-      oa_region_complete(mapping->leaving);
-      goto again;
-    }
-    if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
-      goto again;
-    if (__builtin_expect(mapping->failed, 0)) {
-      status = oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
-                       call->function, o->name);
-      goto failed;
-    }
-    if (__builtin_expect(is_being_filled(slot), 0)) {
-      oa_wait_change();
-      goto again;
-    }
-    const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
-    o->address = (void *)address;
-    ends[i] = address + (uintptr_t)span;
-    if ((status = check_access(call, o, slot, &lines[i], &ups[i]))) goto failed;
-    arriving += ups[i];
-  }
-  if (count > 1 && (status = check_alias(call, lines, ends))) goto failed;
+/* -- looking up -- */
 
-  oa_stream *stream = region->calls;
-  if (__builtin_expect(used != NULL, 0) && (status = foreign_stream(region, used_stream, &stream))) goto failed;
-  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
-  int capturing = 0;
-  if (__builtin_expect(stream->number < 0, 0)) {
-    if ((status = device->backend->stream_capturing(device, stream->native, &capturing))) goto failed;
-    if (capturing && arriving) {
-      status =
-          oa_fail(OA_ERROR_CAPTURE,
-                  "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
-                  "the capture begins",
-                  call->function);
-      goto failed;
-    }
+enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
+
+/* Returns the operand's slot, of the right dtype; NULL with *status and the text set. */
+static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
+  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY;
+  if (__builtin_expect(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE), 0)) {
+    *status = oa_fail_operand(call, o);
+    return NULL;
   }
-  for (int i = 0; i < count; i++) {
-    oa_operand *o = &call->operands[i];
+  oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, status);
+  if (__builtin_expect(!slot, 0)) {
+    fail_handle(call, o, *status);
+    return NULL;
+  }
+  if (__builtin_expect(o->dtype == slot->dtype || o->dtype == OA_ANY, 1)) return slot;
+  *status = (unsigned)o->dtype >= OA_DTYPE_COUNT
+                ? oa_fail_operand(call, o)
+                : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
+                          oa_dtype_name(o->dtype), oa_dtype_name(slot->dtype));
+  return NULL;
+}
+
+/* Checks that the operand is on the call's device. *region is the youngest of the regions of the operands so far; NULL at
+ * the first. */
+static inline int join_region(const oa_call *call, const oa_operand *o, oa_state *its, oa_state **region) {
+  oa_device *device = its->device;
+  int status;
+  if (!*region) {
+    if ((status = check_device(call, o, device))) return status;
+    if (__builtin_expect(device->lost, 0) && (status = oa_device_usable(device))) return status;
+    *region = its;
+  } else if (its != *region) {
+    if (device != (*region)->device)
+      return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+                     call->function, o->name, device->name, call->operands[0].name, (*region)->device->name);
+    if (its->serial > (*region)->serial) *region = its;
+  }
+  return OA_OK;
+}
+
+/* Finds the lines that the operand touches, and checks that they are the pointer's own. */
+static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines) {
+  if (o->extent.kind == OA_EXTENT_ALL) {
+    *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
+    if (!slot->mapping) lines->count = 0;
+    return OA_OK;
+  }
+  const int status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), lines);
+  if (status) return status;
+  lines->start = slot->offset;
+  if (!lines->width) lines->count = 0;
+  if (!lines->count) return OA_OK;
+  const bool beyond = __builtin_expect(oa_lines_span(*lines) > slot->nbytes, 0) ||
+                      (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines));
+  return beyond ? check_bounds(call, o, slot, lines) : OA_OK;
+}
+
+/* Waits for those who use the operand's mapping in a way that this call has to wait for. Returns true if it freed the lock
+ * meanwhile. */
+static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  if (__builtin_expect(mapping->moving, 0)) {
+    oa_wait_change();
+    return true;
+  }
+  if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
+    oa_region_complete(mapping->leaving);
+    return true;
+  }
+  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
+    return true;
+  if (__builtin_expect(is_being_filled(slot), 0)) {
+    oa_wait_change();
+    return true;
+  }
+  return false;
+}
+
+/* Looks one operand up and checks it. Returns LOOK_AGAIN if the lock was free meanwhile. */
+static inline int look_up(const oa_call *call, oa_operand *o, oa_state **region, reach *r) {
+  int status;
+  oa_slot *slot = find_slot(call, o, &status);
+  r->up = false;
+  if (!slot) return status;
+  o->slot = slot;
+  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines)))
+    return status;
+  const oa_mapping *mapping = slot->mapping;
+  if (!r->lines.count) {
+    o->touched = 0;
+    r->end = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+    o->address = (void *)r->end;
+    return OA_OK;
+  }
+  if (wait_for_others(o, slot)) return LOOK_AGAIN;
+  if (__builtin_expect(mapping->failed, 0))
+    return oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
+                   call->function, o->name);
+  const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+  o->address = (void *)address;
+  r->end = address + (uintptr_t)oa_lines_span(r->lines);
+  return check_access(call, o, slot, &r->lines, &r->up);
+}
+
+/* Looks all operands up and checks them: what each reaches, the region that the call belongs to, and how many operands have
+ * to be brought up. Under the lock, which it may free meanwhile. */
+static inline int look_up_all(const oa_call *call, reach *reaches, oa_state **region, int *arriving) {
+  int status;
+  do {
+    status = OA_OK;
+    *region = NULL;
+    *arriving = 0;
+    for (int i = 0; i < call->count && !status; i++) {
+      status = look_up(call, &call->operands[i], region, &reaches[i]);
+      *arriving += reaches[i].up;
+    }
+  } while (status == LOOK_AGAIN);
+  if (status || call->count == 1) return status;
+  return check_alias(call, reaches);
+}
+
+/* -- beginning -- */
+
+/* Chooses the stream that the call goes to: the region's, or that of a handle of the caller's. *capturing: it is being
+ * captured into a graph. */
+static inline int choose_stream(const oa_call *call, oa_state *region, bool has_handle, void *handle_stream,
+                                bool arriving, oa_stream **stream, int *capturing) {
+  int status;
+  *stream = region->calls;
+  *capturing = 0;
+  if (__builtin_expect(has_handle, 0) && (status = foreign_stream(region, handle_stream, stream))) return status;
+  if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
+  oa_device *device = region->device;
+  if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
+  if (!*capturing || !arriving) return OA_OK;
+  return oa_fail(OA_ERROR_CAPTURE,
+                 "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
+                 "the capture begins",
+                 call->function);
+}
+
+static inline void pin(const oa_call *call) {
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
     oa_slot_pin(o->slot, o->touched && oa_writes(o->access));
   }
-  if (__builtin_expect(arriving, 0)) {
-    arrival arrivals[MOST];
-    int groups = 0;
-    for (int i = 0; i < count; i++) {
-      if (!ups[i]) continue;
-      const oa_slot *slot = call->operands[i].slot;
-      const arrival a = {slot->mapping, slot->mapping->parts[slot->part].group};
-      int at = 0;
-      while (at < groups && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
-      arrivals[at] = a;
-      groups += at == groups;
-    }
-    if ((status = bring_up(call, region, stream, arrivals, groups))) goto unpinned;
+}
+
+/* Makes the stream run after those whose work the operands have to wait for. */
+static inline int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
+  int status = OA_OK;
+  for (int i = 0; i < call->count && !status; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    if (!reaches[i].lines.count) continue;
+    const oa_uses *uses = &slot->mapping->uses;
+    if (uses->count == 1 && uses->first.stream == stream) continue;
+    status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access));
   }
-  if (!synchronous && !capturing) {
-    for (int i = 0; i < count; i++) {
-      const oa_slot *slot = call->operands[i].slot;
-      if (!lines[i].count) continue;
-      const oa_uses *uses = &slot->mapping->uses;
-      if (uses->count == 1 && uses->first.stream == stream) continue;
-      if ((status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access)))) goto unpinned;
-    }
+  return status;
+}
+
+/* Brings up what is missing, once the stream is known and the operands are pinned, and orders the stream. */
+static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_state *region, oa_stream *stream,
+                                     int arriving, bool capturing) {
+  int status = OA_OK;
+  if (__builtin_expect(arriving, 0)) status = bring_up(call, region, stream, reaches, arriving);
+  if (status || region->device->backend->flags & OA_SYNCHRONOUS || capturing) return status;
+  return order(call, reaches, stream);
+}
+
+/* oa_begin, with room for what each operand reaches. handle: the caller's own for the library, or NULL. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
+  oa_state *region;
+  oa_stream *stream;
+  int arriving, capturing;
+  oa_lock();
+  int status = look_up_all(call, reaches, &region, &arriving);
+  if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
+  if (status) {
+    oa_unlock();
+    return status;
   }
-  call->device = device;
+  pin(call);
+  status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
+  call->device = region->device;
   call->stream = stream;
   call->region = region;
   call->vendor_status = call->library ? call->library->success : 0;
   oa_unlock();
-  if (call->library && (status = prepare_library(call, device, stream, used))) {
+  if (!status && call->library) status = prepare_library(call, call->device, stream, handle);
+  if (status) {
     oa_lock();
-    goto unpinned;
+    unpin(call);
+    oa_unlock();
+    return status;
   }
   call->open = capturing ? OA_CALL_UNNOTED : OA_CALL_OPEN;
   return OA_OK;
+}
 
-unpinned:
-  unpin(call);
-failed:
-  oa_unlock();
+/* Calls of more operands than most have: their room is host memory. */
+static __attribute__((noinline)) int begin_many(oa_call *call, void *handle, void *handle_stream) {
+  reach *reaches = malloc((size_t)call->count * sizeof *reaches);
+  if (!reaches) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  const int status = begin(call, reaches, handle, handle_stream);
+  free(reaches);
   return status;
 }
+
+int oa_begin(oa_call *call) {
+  enum { FEW = 16 };
+  reach reaches[FEW];
+  int status;
+  if (!call) return oa_fail_null("oa_begin", "call");
+  call->open = 0;
+  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
+  call->begun = oa_trace_begin();
+  if (call->count < 1)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
+  if ((status = oa_core_start())) return status;
+  void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
+  if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
+    return status;
+  if (__builtin_expect(call->count > FEW, 0)) return begin_many(call, handle, handle_stream);
+  return begin(call, reaches, handle, handle_stream);
+}
+
+/* -- ending -- */
 
 /* Gives back what prepare_library took. */
 static int release_library(oa_call *call) {

@@ -9,87 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- pieces -- */
-
-/* Two arrays of one shape, element by element: lines of `width` bytes, `pitch` apart on each side, once for each index of
- * the loops. Offsets count from the lowest byte of each side. */
-typedef struct plan {
-  int64_t width, lines, pitch[2], start[2];
-  int loops;
-  struct axis {
-    int64_t size, step[2];
-  } loop[OA_MAX_DIMENSIONS];
-} plan;
-
-/* Axes longer than 1, by their steps on side 0, which are made positive; neighbours that are one axis are merged. */
-static int sort_axes(int ndim, const int64_t *shape, const int64_t *const strides[2], plan *p) {
-  struct axis *axes = p->loop;
-  int count = 0;
-  for (int i = 0; i < ndim; i++) {
-    struct axis axis = {shape[i], {strides[0][i], strides[1][i]}};
-    if (axis.size == 1) continue;
-    for (int k = 0; k < 2; k++) {
-      const int64_t reach = (axis.size - 1) * axis.step[k];
-      if (reach < 0) p->start[k] -= reach; /* index 0 is not the lowest */
-      if (axis.step[0] < 0) p->start[k] += reach;
-    }
-    if (axis.step[0] < 0) axis = (struct axis){axis.size, {-axis.step[0], -axis.step[1]}};
-    int at = count++;
-    for (; at > 0 && axes[at - 1].step[0] > axis.step[0]; at--) axes[at] = axes[at - 1];
-    axes[at] = axis;
-  }
-  int merged = 0;
-  for (int i = 0; i < count; i++) {
-    struct axis *last = &axes[merged - 1];
-    if (merged && axes[i].step[0] == last->step[0] * last->size && axes[i].step[1] == last->step[1] * last->size)
-      last->size *= axes[i].size;
-    else
-      axes[merged++] = axes[i];
-  }
-  return merged;
-}
-
-static void make_plan(int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other, int64_t itemsize,
-                      plan *p) {
-  *p = (plan){.width = itemsize, .lines = 1};
-  struct axis *axes = p->loop;
-  int count = sort_axes(ndim, shape, (const int64_t *const[2]){strides, other}, p);
-  if (count && axes[0].step[0] == itemsize && axes[0].step[1] == itemsize) {
-    p->width *= axes[0].size;
-    memmove(axes, axes + 1, (size_t)--count * sizeof *axes);
-  }
-  p->pitch[0] = p->pitch[1] = p->width;
-  int longest = -1;
-  for (int i = 0; i < count; i++)
-    if (axes[i].step[0] >= p->width && axes[i].step[1] >= p->width &&
-        (longest < 0 || axes[i].size > axes[longest].size))
-      longest = i;
-  if (longest >= 0) {
-    p->lines = axes[longest].size;
-    memcpy(p->pitch, axes[longest].step, sizeof p->pitch);
-    memmove(axes + longest, axes + longest + 1, (size_t)(--count - longest) * sizeof *axes);
-  }
-  p->loops = count;
-}
-
-/* Calls each(plan, where the piece begins on both sides, data) until it fails. */
-static int for_pieces(const plan *p, int (*each)(const plan *, const int64_t *, void *), void *data) {
-  int64_t index[OA_MAX_DIMENSIONS] = {0}, at[2] = {p->start[0], p->start[1]};
-  for (;;) {
-    const int status = each(p, at, data);
-    if (status) return status;
-    int i = 0;
-    for (; i < p->loops; i++) {
-      const struct axis *axis = &p->loop[i];
-      const int64_t times = ++index[i] == axis->size ? 1 - axis->size : 1; /* back to its beginning, or one further */
-      for (int k = 0; k < 2; k++) at[k] += times * axis->step[k];
-      if (times == 1) break;
-      index[i] = 0;
-    }
-    if (i == p->loops) return OA_OK;
-  }
-}
-
 /* -- what a function is given -- */
 
 /* An array on the device: a pointer, and the shape and strides of what is meant of it. */
@@ -127,11 +46,6 @@ static int look_up(const char *function, const char *name, const oa_any *pointer
   return OA_OK;
 }
 
-static int check_piece(const plan *p, const int64_t *at, void *data) {
-  const array *a = data;
-  return oa_lines_contain(a->inside, (oa_lines){at[0], p->width, p->pitch[0], p->lines}) ? OA_OK : OA_ERROR_EXTENT;
-}
-
 /* Reads and checks one array of a function's arguments. */
 static int read_array(const char *function, const char *name, const oa_any *pointer, int ndim, const int64_t *shape,
                       const int64_t *strides, array *a) {
@@ -149,10 +63,14 @@ static int read_array(const char *function, const char *name, const oa_any *poin
   a->whole = layout->regular && own.start == 0 && own.width == lines.width && own.pitch == lines.pitch &&
              own.count == lines.count;
   if (a->whole || a->inside.count == 1) return OA_OK;
-  plan p;
-  make_plan(ndim, shape, strides, strides, a->itemsize, &p);
-  if (!for_pieces(&p, check_piece, a)) return OA_OK;
-  return oa_fail(OA_ERROR_EXTENT, "%s: shape and strides of %s reach between the lines of its array", function, name);
+  oa_pieces pieces;
+  oa_lines piece;
+  oa_pieces_start(&pieces, ndim, shape, strides, NULL, a->itemsize);
+  while (oa_pieces_next(&pieces, &piece, NULL))
+    if (!oa_lines_contain(a->inside, piece))
+      return oa_fail(OA_ERROR_EXTENT, "%s: shape and strides of %s reach between the lines of its array", function,
+                     name);
+  return OA_OK;
 }
 
 static int refuse_overlap(const char *function, const array *a) {
@@ -206,9 +124,9 @@ static int fill_bytes(const filling *f, uint64_t to, size_t pitch, const unsigne
 
 /* Any value: its first element bit by bit, then what is there copied behind itself until the line is full, then the lines
  * that are full behind themselves. */
-static int fill_doubling(const filling *f, const plan *p, uint64_t to) {
+static int fill_doubling(const filling *f, oa_lines piece, uint64_t to) {
   const oa_backend *backend = f->device->backend;
-  const size_t unit = to % 4 || f->itemsize % 4 ? 1 : 4, width = (size_t)p->width, pitch = (size_t)p->pitch[0];
+  const size_t unit = to % 4 || f->itemsize % 4 ? 1 : 4, width = (size_t)piece.width, pitch = (size_t)piece.pitch;
   int status = OA_OK;
   for (size_t i = 0; i < f->itemsize && !status; i += unit)
     status = fill_bytes(f, to + i, unit, f->value + i, unit, unit, 1);
@@ -216,19 +134,18 @@ static int fill_doubling(const filling *f, const plan *p, uint64_t to) {
     more = have < width - have ? have : width - have;
     status = backend->copy(f->device, f->stream, to + have, more, to, more, more, 1);
   }
-  for (size_t have = 1, more; have < (size_t)p->lines && !status; have += more) {
-    more = have < (size_t)p->lines - have ? have : (size_t)p->lines - have;
+  for (size_t have = 1, more; have < (size_t)piece.count && !status; have += more) {
+    more = have < (size_t)piece.count - have ? have : (size_t)piece.count - have;
     status = backend->copy(f->device, f->stream, to + have * pitch, pitch, to, pitch, width, more);
   }
   return status;
 }
 
-static int fill_piece(const plan *p, const int64_t *at, void *data) {
-  const filling *f = data;
-  const uint64_t to = f->address + (uint64_t)at[0];
-  const size_t unit = unit_of(f);
-  if (!unit || to % unit || (p->lines > 1 && (size_t)p->pitch[0] % unit)) return fill_doubling(f, p, to);
-  return fill_bytes(f, to, (size_t)p->pitch[0], f->value, unit, (size_t)p->width, (size_t)p->lines);
+static int fill_piece(const filling *f, oa_lines piece) {
+  const uint64_t to = f->address + (uint64_t)piece.start;
+  const size_t unit = unit_of(f), pitch = (size_t)piece.pitch;
+  if (!unit || to % unit || (piece.count > 1 && pitch % unit)) return fill_doubling(f, piece, to);
+  return fill_bytes(f, to, pitch, f->value, unit, (size_t)piece.width, (size_t)piece.count);
 }
 
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides) {
@@ -240,25 +157,15 @@ int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t 
   oa_operand operand = written(&a);
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;
-  filling f = {call.device, stream_of(&call), (uintptr_t)operand.address, value, (size_t)a.itemsize};
-  plan p;
-  make_plan(ndim, shape, strides, strides, a.itemsize, &p);
-  return end(&call, for_pieces(&p, fill_piece, &f));
+  const filling f = {call.device, stream_of(&call), (uintptr_t)operand.address, value, (size_t)a.itemsize};
+  oa_pieces pieces;
+  oa_lines piece;
+  oa_pieces_start(&pieces, ndim, shape, strides, strides, a.itemsize);
+  while (!status && oa_pieces_next(&pieces, &piece, NULL)) status = fill_piece(&f, piece);
+  return end(&call, status);
 }
 
 /* -- copy -- */
-
-typedef struct copying {
-  oa_device *device;
-  void *stream;
-  uint64_t to, from;
-} copying;
-
-static int copy_piece(const plan *p, const int64_t *at, void *data) {
-  const copying *c = data;
-  return c->device->backend->copy(c->device, c->stream, c->to + (uint64_t)at[0], (size_t)p->pitch[0],
-                                  c->from + (uint64_t)at[1], (size_t)p->pitch[1], (size_t)p->width, (size_t)p->lines);
-}
 
 int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *source, const int64_t *source_strides,
                     int ndim, const int64_t *shape) {
@@ -274,10 +181,16 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
       {.name = "source", .pointer = source, .access = OA_READ, .dtype = to.dtype, .extent = {.kind = OA_EXTENT_ALL}}};
   oa_call call = {.function = function, .operands = operands, .count = 2};
   if ((status = oa_begin(&call))) return status;
-  copying c = {call.device, stream_of(&call), (uintptr_t)operands[0].address, (uintptr_t)operands[1].address};
-  plan p;
-  make_plan(ndim, shape, strides, source_strides, to.itemsize, &p);
-  return end(&call, for_pieces(&p, copy_piece, &c));
+  oa_device *device = call.device;
+  const uint64_t target = (uintptr_t)operands[0].address, origin = (uintptr_t)operands[1].address;
+  oa_pieces pieces;
+  oa_lines piece, other;
+  oa_pieces_start(&pieces, ndim, shape, strides, source_strides, to.itemsize);
+  while (!status && oa_pieces_next(&pieces, &piece, &other))
+    status = device->backend->copy(device, stream_of(&call), target + (uint64_t)piece.start, (size_t)piece.pitch,
+                                   origin + (uint64_t)other.start, (size_t)other.pitch, (size_t)piece.width,
+                                   (size_t)piece.count);
+  return end(&call, status);
 }
 
 /* -- read -- */
@@ -336,17 +249,15 @@ typedef struct reading {
   uint64_t from;
 } reading;
 
-static int read_piece(const plan *p, const int64_t *at, void *data) {
-  const reading *r = data;
-  return r->device->backend->copy_down(r->device, r->stream, r->to + at[1], (size_t)p->pitch[1],
-                                       r->from + (uint64_t)at[0], (size_t)p->pitch[0], (size_t)p->width,
-                                       (size_t)p->lines);
-}
-
 /* Copies the pieces down and waits, whatever happens: nothing may write to the caller's memory later. */
-static int read_pieces(const plan *p, reading *r, int64_t nbytes) {
-  int status = for_pieces(p, read_piece, r);
+static int read_pieces(const reading *r, oa_pieces *pieces, int64_t nbytes) {
+  oa_lines piece, packed;
   oa_saved_error first;
+  int status = OA_OK;
+  while (!status && oa_pieces_next(pieces, &piece, &packed))
+    status = r->device->backend->copy_down(r->device, r->stream, r->to + packed.start, (size_t)packed.pitch,
+                                           r->from + (uint64_t)piece.start, (size_t)piece.pitch, (size_t)piece.width,
+                                           (size_t)piece.count);
   oa_error_save(&first);
   const int waited = r->device->backend->stream_synchronize(r->device, r->stream);
   if (status) oa_error_restore(&first);
@@ -358,7 +269,7 @@ static int read_pieces(const plan *p, reading *r, int64_t nbytes) {
 }
 
 /* One line: the way of whole arrays. */
-static int read_line(reading *r, oa_move *move) {
+static int read_line(const reading *r, oa_move *move) {
   int status = oa_transfer_down(r->device, r->stream, move, 1);
   if (status) return status;
   status = r->device->backend->stream_synchronize(r->device, r->stream);
@@ -367,12 +278,12 @@ static int read_line(reading *r, oa_move *move) {
   return status;
 }
 
-static int read_device(const oa_call *call, const plan *p, void *values, int64_t nbytes) {
+static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int64_t nbytes) {
   const oa_slot *slot = call->operands[0].slot;
   const oa_mapping *mapping = slot->mapping;
-  reading r = {call->device, stream_of(call), values, (uintptr_t)call->operands[0].address};
+  const reading r = {call->device, stream_of(call), values, (uintptr_t)call->operands[0].address};
   oa_move move = {.host = values,
-                  .address = r.from + (uint64_t)p->start[0],
+                  .address = r.from + (uint64_t)pieces->at[0],
                   .lines = {0, nbytes, nbytes, 1},
                   .name = mapping->parts[slot->part].name,
                   .trace = {.why = "read", .region = mapping->serial, .apart = true}};
@@ -382,7 +293,7 @@ static int read_device(const oa_call *call, const plan *p, void *values, int64_t
     status = oa_device_wait_stream(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
     begun = oa_trace_now();
   }
-  if (!status) status = p->width == nbytes ? read_line(&r, &move) : read_pieces(p, &r, nbytes);
+  if (!status) status = pieces->width == nbytes ? read_line(&r, &move) : read_pieces(&r, pieces, nbytes);
   if (begun) oa_trace_copies(OA_TRACE_DOWN, begun, r.device, &move, 1, NULL, status);
   return status;
 }
@@ -399,13 +310,13 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   oa_operand operand = {.name = "pointer", .pointer = pointer, .access = OA_READ, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;
-  if (call.open == 2) {
+  if (call.open == OA_CALL_UNNOTED) {
     oa_call_abandon(&call);
     return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and would have to be waited for", function);
   }
   int64_t packed[OA_MAX_DIMENSIONS];
-  plan p;
+  oa_pieces pieces;
   c_order(ndim, shape, a.itemsize, packed);
-  make_plan(ndim, shape, strides, packed, a.itemsize, &p);
-  return end(&call, read_device(&call, &p, values, a.layout.size * a.itemsize));
+  oa_pieces_start(&pieces, ndim, shape, strides, packed, a.itemsize);
+  return end(&call, read_device(&call, &pieces, values, a.layout.size * a.itemsize));
 }

@@ -211,13 +211,12 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   const oa_slot *target = call->operands->slot;
   oa_device *device = call->device;
   void *stream = ((oa_stream *)call->stream)->native;
-  const int64_t low = pieces.lines.start;
   int status = OA_OK, count = 0;
   oa_lines lines;
   do {
-    for (count = 0; count < AT_ONCE && oa_pieces_next(&pieces, &lines); count++)
-      moves[count] = (oa_move){.host = image + (lines.start - low),
-                               .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)(lines.start - low),
+    for (count = 0; count < AT_ONCE && oa_pieces_next(&pieces, &lines, NULL); count++)
+      moves[count] = (oa_move){.host = image + lines.start,
+                               .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)lines.start,
                                .lines = {0, lines.width, lines.pitch, lines.count},
                                .name = target->mapping->parts[target->part].name,
                                .trace = {.why = "assign", .region = target->mapping->serial, .apart = true}};
@@ -230,10 +229,9 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
 
 /* Whether every piece is within the bytes of the array that the pointer is a part of. */
 static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
-  const int64_t low = pieces.lines.start;
   oa_lines lines;
-  while (oa_pieces_next(&pieces, &lines)) {
-    lines.start += slot->offset - low;
+  while (oa_pieces_next(&pieces, &lines, NULL)) {
+    lines.start += slot->offset;
     if (!oa_lines_contain(slot->inside, lines)) return false;
   }
   return true;
@@ -266,7 +264,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if (!status && !(status = oa_begin(&call))) {
     oa_pieces pieces;
-    oa_pieces_start(&pieces, ndim, shape, strides, itemsize);
+    oa_pieces_start(&pieces, ndim, shape, strides, NULL, itemsize);
     if (are_inside(operand.slot, pieces)) {
       oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
       if ((status = send_pieces(&call, image, pieces))) oa_fail_in(status, "%s: pointer", function);

@@ -23,9 +23,9 @@ static void name_entrant(oa_entrant *e, int position) {
   }
 }
 
-int oa_entrant_check(oa_entrant *e, int position) {
+/* Checks what can be checked with no layout. */
+static int check_description(const oa_entrant *e) {
   const oa_array *a = e->array;
-  name_entrant(e, position);
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
     return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
@@ -38,14 +38,19 @@ int oa_entrant_check(oa_entrant *e, int position) {
   if (a->ndim > 0 && (!a->shape || (!a->strides && a->direction != OA_SCRATCH)))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL", e->name,
                    a->ndim);
-  const int64_t itemsize = oa_itemsize(a->dtype);
+  return OA_OK;
+}
+
+/* The layout of the array, or of a made-up one in C order where there is no array yet. */
+static int find_layout(oa_entrant *e, int64_t itemsize) {
+  const oa_array *a = e->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
-  if (a->direction == OA_SCRATCH) { /* a made-up array in C order; overflow is found below */
+  if (a->direction == OA_SCRATCH) {
     int64_t step = itemsize;
     for (int i = a->ndim - 1; i >= 0; i--) {
       c_order[i] = step;
-      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step)) step = INT64_MAX;
+      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step)) step = INT64_MAX; /* found below */
     }
     strides = c_order;
   }
@@ -54,22 +59,46 @@ int oa_entrant_check(oa_entrant *e, int position) {
     return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", e->name);
   if (status)
     return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it", e->name);
+  return OA_OK;
+}
+
+/* Decides whether the array may be written. */
+static int decide_rights(oa_entrant *e) {
+  const oa_array *a = e->array;
+  const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
   e->out = a->direction == OA_OUT;
-  const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   if (must_write && (a->flags & OA_READ_ONLY))
     return oa_fail(OA_ERROR_DIRECTION,
                    "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", e->name,
                    direction_names[a->direction]);
-  if (e->layout.overlapping) {
-    if (must_write)
-      return oa_fail(OA_ERROR_ARGUMENT,
-                     "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
-                     "overlapping view); lend a copy of it",
-                     e->name, direction_names[a->direction]);
-    e->writes = false;
-  }
-  if (a->direction == OA_SCRATCH || e->layout.size == 0) return OA_OK;
+  if (!e->layout.overlapping) return OA_OK;
+  if (must_write)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
+                   "overlapping view); lend a copy of it",
+                   e->name, direction_names[a->direction]);
+  e->writes = false;
+  return OA_OK;
+}
+
+/* Checks what the caller has on the device itself. */
+static int check_borrowed(const oa_entrant *e, int64_t itemsize) {
+  if (!e->layout.regular)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
+                   e->name);
+  if (e->low % (uintptr_t)itemsize)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is on a device at an address that is no multiple of its itemsize, %lld bytes; "
+                   "devices can't read it there: make a copy of it",
+                   e->name, (long long)itemsize);
+  return OA_OK;
+}
+
+/* Finds the array's bytes, and whether the device has to hold it packed. */
+static int find_bytes(oa_entrant *e, int64_t itemsize) {
+  const oa_array *a = e->array;
   if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
   const uintptr_t data = (uintptr_t)a->data;
   e->low = data + (uintptr_t)e->layout.low;
@@ -80,18 +109,21 @@ int oa_entrant_check(oa_entrant *e, int position) {
   /* Packed: whatever is not lines, and what no leading dimension names: reversed, or with gaps along every axis. A matrix
    * of one column counts as a matrix. */
   bool named = e->layout.lines.count == 1;
-  for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= strides[i] == itemsize;
+  for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= a->strides[i] == itemsize;
   e->packed = !e->layout.regular || e->layout.reversed || !named;
-  if ((a->flags & OA_BORROWED) && !e->layout.regular)
-    return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
-                   e->name);
-  if ((a->flags & OA_BORROWED) && e->low % (uintptr_t)itemsize)
-    return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_region_enter: %s is on a device at an address that is no multiple of its itemsize, %lld bytes; "
-                   "devices can't read it there: make a copy of it",
-                   e->name, (long long)itemsize);
   return OA_OK;
+}
+
+int oa_entrant_check(oa_entrant *e, int position) {
+  const oa_array *a = e->array;
+  int status;
+  name_entrant(e, position);
+  if ((status = check_description(e))) return status;
+  const int64_t itemsize = oa_itemsize(a->dtype);
+  if ((status = find_layout(e, itemsize)) || (status = decide_rights(e))) return status;
+  if (a->direction == OA_SCRATCH || e->layout.size == 0) return OA_OK;
+  if ((status = find_bytes(e, itemsize))) return status;
+  return a->flags & OA_BORROWED ? check_borrowed(e, itemsize) : OA_OK;
 }
 
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {

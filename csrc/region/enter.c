@@ -57,118 +57,146 @@ static int note_overlap(oa_present *element, void *data) {
   return 0;
 }
 
-static int share(oa_entrant *e, oa_mapping *mapping) {
-  const oa_array *a = e->array;
-  const oa_part *covering = NULL;
-  const oa_part *first = &mapping->parts[0];
-  e->mapping = mapping;
-  e->lines.start = (int64_t)(e->low - mapping->at.low);
+/* Returns the part of a mapping that has the array, the one with the most rights; NULL with *status and the text set. */
+static const oa_part *find_part(oa_entrant *e, const oa_mapping *mapping, int *status) {
+  const oa_part *first = &mapping->parts[0], *covering = NULL;
   if (first->shape) {
-    if (!oa_part_is(first, a))
-      return oa_fail(
-          OA_ERROR_PRESENT,
-          "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
-          "dimension); lend exactly the same view, or their parent in a region around both",
-          e->name, first->name);
-    covering = first;
     e->part = 0;
     e->packed = true;
     e->lines = first->lines;
-  } else if (!e->layout.regular) {
-    return oa_fail(OA_ERROR_PRESENT,
-                   "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
-                   "dimension; slice the pointer of %s, or lend a copy",
-                   e->name, first->name, first->name);
-  } else {
-    for (int i = 0; i < mapping->part_count; i++) { /* the one with the most rights */
-      const oa_part *part = &mapping->parts[i];
-      if (!oa_lines_contain(part->lines, e->lines)) continue;
-      if (covering && part->writes + part->goes_up <= covering->writes + covering->goes_up) continue;
-      covering = part;
-      e->part = i;
-    }
-    e->packed = false;
-    if (covering && check_start(e, covering->name)) return OA_ERROR_PRESENT;
+    if (oa_part_is(first, e->array)) return first;
+    *status =
+        oa_fail(OA_ERROR_PRESENT,
+                "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+                "dimension); lend exactly the same view, or their parent in a region around both",
+                e->name, first->name);
+    return NULL;
   }
-  if (!covering)
-    return oa_fail(
-        OA_ERROR_PRESENT,
-        "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
-        "region around both, and slice its pointer",
-        e->name, first->name);
-  const int direction = a->direction;
-  if ((direction == OA_OUT || direction == OA_INOUT) && !covering->writes)
+  if (!e->layout.regular) {
+    *status =
+        oa_fail(OA_ERROR_PRESENT,
+                "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
+                "dimension; slice the pointer of %s, or lend a copy",
+                e->name, first->name, first->name);
+    return NULL;
+  }
+  for (int i = 0; i < mapping->part_count; i++) {
+    const oa_part *part = &mapping->parts[i];
+    if (!oa_lines_contain(part->lines, e->lines)) continue;
+    if (covering && part->writes + part->goes_up <= covering->writes + covering->goes_up) continue;
+    covering = part;
+    e->part = i;
+  }
+  e->packed = false;
+  if (covering) {
+    *status = check_start(e, covering->name);
+    return *status ? NULL : covering;
+  }
+  *status =
+      oa_fail(OA_ERROR_PRESENT,
+              "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+              "region around both, and slice its pointer",
+              e->name, first->name);
+  return NULL;
+}
+
+/* Gives an array its place in a mapping that is present, with no more rights than the mapping has. */
+static int share(oa_entrant *e, oa_mapping *mapping) {
+  const int direction = e->array->direction;
+  int status;
+  e->mapping = mapping;
+  e->lines.start = (int64_t)(e->low - mapping->at.low);
+  const oa_part *part = find_part(e, mapping, &status);
+  if (!part) return status;
+  if ((direction == OA_OUT || direction == OA_INOUT) && !part->writes)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
         "InOut in the outer region",
-        e->name, oa_direction_name(direction), covering->name);
-  if (direction == OA_INOUT && !covering->goes_up)
+        e->name, oa_direction_name(direction), part->name);
+  if (direction == OA_INOUT && !part->goes_up)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
-        e->name, covering->name);
-  e->writes = e->writes && covering->writes;
-  e->out = e->out || !covering->goes_up;
+        e->name, part->name);
+  e->writes = e->writes && part->writes;
+  e->out = e->out || !part->goes_up;
   return OA_OK;
 }
 
-/* A new mapping over the hull of entrants [0, count), which are sorted by address. */
+/* A new mapping that the region holds and is making: it is moving until it is allocated. NULL with the text set. */
+static oa_mapping *make_mapping(oa_state *region, int kind, int64_t nbytes) {
+  oa_mapping *mapping = oa_mapping_new(region->device, kind, nbytes);
+  if (!mapping) return NULL;
+  if (oa_region_attach(region, mapping)) {
+    oa_mapping_free(mapping, region->stream, false);
+    return NULL;
+  }
+  mapping->holders = mapping->references = 1;
+  mapping->moving = kind != OA_MAPS_BORROWED;
+  mapping->maker = mapping->moving ? region : NULL;
+  mapping->serial = region->serial;
+  return mapping;
+}
+
+/* Makes room for parts and groups of as many arrays. */
+static int make_room(oa_mapping *mapping, int count) {
+  oa_part *parts = calloc((size_t)count, sizeof *parts);
+  oa_group *groups = calloc((size_t)count, sizeof *groups);
+  if (!parts || !groups) {
+    free(parts);
+    free(groups);
+    return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
+  }
+  mapping->parts = parts;
+  mapping->groups = groups;
+  return OA_OK;
+}
+
+/* Gives the array its part of the mapping; the same bytes again are one part. first: the cluster's first array. */
+static int add_part(oa_mapping *mapping, oa_entrant *e, const oa_entrant *first) {
+  const oa_array *a = e->array;
+  if (check_start(e, first->name)) return OA_ERROR_PRESENT;
+  int at = 0;
+  while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
+  oa_part *part = &mapping->parts[at];
+  if (at == mapping->part_count) {
+    mapping->part_count++;
+    *part = (oa_part){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
+    memcpy(part->name, e->name, sizeof part->name);
+    if (e->packed && keep_shape(part, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
+  }
+  part->writes |= e->writes;
+  part->goes_up |= a->direction != OA_OUT;
+  e->mapping = mapping;
+  e->part = at;
+  return OA_OK;
+}
+
+/* A new mapping over the hull of arrays [0, count), which are sorted by address. */
 static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high,
                        bool elsewhere) {
   oa_entrant *first = cluster[0];
   const bool packed = count == 1 && first->packed;
-  const int64_t itemsize = oa_itemsize(first->array->dtype);
-  const int64_t nbytes = packed ? first->layout.size * itemsize : (int64_t)(high - low);
-  oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_HOST, nbytes);
+  const int64_t nbytes = packed ? first->layout.size * oa_itemsize(first->array->dtype) : (int64_t)(high - low);
+  oa_mapping *mapping = make_mapping(region, OA_MAPS_HOST, nbytes);
   if (!mapping) return OA_ERROR_MEMORY;
-  if (oa_region_attach(region, mapping)) {
-    oa_mapping_free(mapping, region->stream, false);
-    return OA_ERROR_MEMORY;
-  }
-  mapping->holders = mapping->references = 1;
-  mapping->moving = true; /* until it is allocated */
-  mapping->maker = region;
-  mapping->serial = region->serial;
   mapping->elsewhere = elsewhere;
-  if (count > 1) {
-    mapping->parts = calloc((size_t)count, sizeof *mapping->parts);
-    mapping->groups = calloc((size_t)count, sizeof *mapping->groups);
-    if (!mapping->parts || !mapping->groups) {
-      free(mapping->parts);
-      free(mapping->groups);
-      mapping->parts = &mapping->one_part;
-      mapping->groups = &mapping->one_group;
-      return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
-    }
-  }
+  if (count > 1 && make_room(mapping, count)) return OA_ERROR_MEMORY;
   mapping->part_count = 0;
   for (int i = 0; i < count; i++) {
     oa_entrant *e = cluster[i];
-    const oa_array *a = e->array;
     if (!packed && !e->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
           "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
           "lend their parent and slice its pointer, or lend a copy",
           e->name, cluster[i ? 0 : 1]->name);
-    e->mapping = mapping;
     e->packed = packed;
     e->lines.start = (int64_t)(e->low - low);
     if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
-    if (check_start(e, first->name)) return OA_ERROR_PRESENT;
-    int at = 0; /* the same bytes again are one part */
-    while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
-    oa_part *part = &mapping->parts[at];
-    if (at == mapping->part_count) {
-      mapping->part_count++;
-      *part = (oa_part){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
-      memcpy(part->name, e->name, sizeof part->name);
-      if (packed && keep_shape(part, a, itemsize)) return OA_ERROR_MEMORY;
-    }
-    part->writes |= e->writes;
-    part->goes_up |= a->direction != OA_OUT;
-    e->part = at;
+    const int status = add_part(mapping, e, first);
+    if (status) return status;
   }
   if (mapping->part_count == 1)
     mapping->groups[0] = (oa_group){.cover = 0};
@@ -264,16 +292,8 @@ static int place_arrays(oa_state *region, oa_entrant *entrants, int count, oa_en
 static int place_apart(oa_state *region, oa_entrant *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
-  oa_mapping *mapping = oa_mapping_new(region->device, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  oa_mapping *mapping = make_mapping(region, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
   if (!mapping) return OA_ERROR_MEMORY;
-  if (oa_region_attach(region, mapping)) {
-    oa_mapping_free(mapping, region->stream, false);
-    return OA_ERROR_MEMORY;
-  }
-  mapping->holders = mapping->references = 1;
-  mapping->moving = !borrowed;
-  mapping->maker = borrowed ? NULL : region;
-  mapping->serial = region->serial;
   if (borrowed) mapping->address = e->low;
   e->mapping = mapping;
   e->part = 0;
@@ -407,8 +427,9 @@ static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
   return OA_OK;
 }
 
-static int enter_locked(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
-                        int count, oa_state *region) {
+/* Borrows the region's stream, and takes in those of the caller. */
+static int find_streams(oa_state *region, const oa_region_options *options) {
+  oa_device *device = region->device;
   int status = oa_stream_borrow(device, &region->stream);
   if (status) return status;
   region->calls = region->stream;
@@ -416,17 +437,22 @@ static int enter_locked(oa_device *device, const oa_region_options *options, oa_
     if ((status = oa_stream_foreign(device, options->stream, &region->foreign))) return status;
     region->calls = region->foreign;
   }
-  if (options->has_wait_stream) {
-    oa_stream *other;
-    if ((status = oa_stream_foreign(device, options->wait_stream, &other))) return status;
-    other->next = region->foreign;
-    region->foreign = other;
-    status = oa_stream_advance(other);
-    if (!status) status = oa_stream_after(region->stream, other, other->ticket);
-    if (!status && region->calls != region->stream) status = oa_stream_after(region->calls, other, other->ticket);
-    if (status) return status;
-  }
-  if ((status = place_arrays(region, entrants, count, sorted))) return status;
+  if (!options->has_wait_stream) return OA_OK;
+  oa_stream *other;
+  if ((status = oa_stream_foreign(device, options->wait_stream, &other))) return status;
+  other->next = region->foreign;
+  region->foreign = other;
+  status = oa_stream_advance(other);
+  if (!status) status = oa_stream_after(region->stream, other, other->ticket);
+  if (!status && region->calls != region->stream) status = oa_stream_after(region->calls, other, other->ticket);
+  return status;
+}
+
+/* Fills an empty region: streams, mappings with their memory, and slots. Whatever was made stays with the region. */
+static int fill_region(oa_state *region, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
+                       int count) {
+  int status = find_streams(region, options);
+  if (status || (status = place_arrays(region, entrants, count, sorted))) return status;
   for (int i = 0; i < count; i++) {
     const oa_array *a = entrants[i].array;
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
@@ -434,7 +460,20 @@ static int enter_locked(oa_device *device, const oa_region_options *options, oa_
   }
   status = allocate_mappings(region, entrants, count, options->once);
   const int noted = note_allocations(region);
-  return status ? status : noted;
+  if (status || (status = noted)) return status;
+  return make_slots(region, entrants, count);
+}
+
+/* Lets others use the mappings that the region made, with the memory they have or without. */
+static void end_making(oa_state *region, bool entered) {
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker != region) continue;
+    mapping->maker = NULL;
+    mapping->moving = false;
+    mapping->failed = !mapping->address; /* others may share it already */
+    if (!entered) oa_kept_untouched(mapping);
+  }
 }
 
 static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int status) {
@@ -444,7 +483,50 @@ static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int 
   oa_trace_note(OA_TRACE_ENTER, begun, region->device->number, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
+/* Leaves a region that could not be entered. Others that shared its mappings may have left meanwhile: what they wrote comes
+ * down. Returns why it could not be entered, or how leaving it failed. */
+static int leave_again(oa_region *handle, int status, const oa_saved_error *why) {
+  oa_region_finish(handle, OA_DISCARD, NULL);
+  const int left = oa_region_wait(handle);
+  if (left) return left;
+  oa_error_restore(why);
+  return status;
+}
+
+/* Enters a region with arrays that were checked. sorted: room for as many. */
+static int enter(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
+                 int count, int64_t begun, oa_region **handle) {
+  oa_state *region = oa_region_new(device);
+  if (!region) return OA_ERROR_MEMORY;
+  oa_lock();
+  oa_region_list(region);
+  oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
+  if (own) region->handle = oa_slot_handle(own);
+  int status = own ? fill_region(region, options, entrants, sorted, count) : OA_ERROR_MEMORY;
+  end_making(region, !status);
+  if (begun) trace_enter(region, begun, options->tag, status);
+  oa_region *own_handle = region->handle;
+  const bool holds = region->mapping_count;
+  oa_saved_error why;
+  if (status) oa_error_save(&why);
+  if (status && !holds) oa_region_destroy(region); /* it may have no stream */
+  oa_announce_change();
+  oa_unlock();
+  if (!status)
+    *handle = own_handle;
+  else if (holds)
+    status = leave_again(own_handle, status, &why);
+  else
+    oa_error_restore(&why);
+  oa_kept_tidy();
+  return status;
+}
+
 int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays, int count, oa_region **handle) {
+  enum { FEW = 8 };
+  oa_entrant few[FEW], *few_sorted[FEW], *entrants = few, **sorted = few_sorted;
+  oa_region_options options;
+  void *many = NULL;
   int status = oa_core_start();
   if (status) return status;
   const int64_t begun = oa_trace_begin();
@@ -455,65 +537,19 @@ int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays
   if (count < 0 || (count && !arrays) || !handle)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
                    handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
-  oa_region_options options;
   if ((status = oa_sized_read("oa_region_enter", "options", given, &options, OA_FIRST_REGION_OPTIONS, sizeof options)))
     return status;
-
-  oa_entrant few[8];
-  oa_entrant *few_sorted[8];
-  oa_entrant *entrants = few, **sorted = few_sorted;
-  void *many = NULL;
-  if (count > 8) {
+  if (count > FEW) {
     many = malloc((size_t)count * (sizeof *entrants + sizeof(*sorted)));
     if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);
     entrants = many;
     sorted = (oa_entrant **)(entrants + count);
   }
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && !status; i++) {
     entrants[i] = (oa_entrant){.array = &arrays[i]};
-    if ((status = oa_entrant_check(&entrants[i], i))) {
-      free(many);
-      return status;
-    }
+    status = oa_entrant_check(&entrants[i], i);
   }
-  oa_state *region = oa_region_new(device);
-  if (!region) {
-    free(many);
-    return OA_ERROR_MEMORY;
-  }
-
-  oa_lock();
-  oa_region_list(region);
-  oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
-  status = own ? enter_locked(device, &options, entrants, sorted, count, region) : OA_ERROR_MEMORY;
-  if (!status) status = make_slots(region, entrants, count);
-  if (own) region->handle = oa_slot_handle(own);
-  for (int i = 0; i < region->mapping_count; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    if (mapping->maker != region) continue;
-    mapping->maker = NULL;
-    mapping->moving = false;
-    mapping->failed = !mapping->address; /* others may share it already */
-    if (status) oa_kept_untouched(mapping);
-  }
-  if (begun) trace_enter(region, begun, options.tag, status);
-  const bool holds = region->mapping_count;
-  oa_region *own_handle = region->handle;
-  if (!status) *handle = own_handle;
-  oa_saved_error saved;
-  if (status) oa_error_save(&saved);
-  if (status && !holds) oa_region_destroy(region); /* it may have no stream */
-  oa_announce_change();
-  oa_unlock();
-  if (status && holds) { /* others that shared its mappings may have left meanwhile: what they wrote comes down */
-    oa_region_finish(own_handle, OA_DISCARD, NULL);
-    const int left = oa_region_wait(own_handle);
-    if (!left) oa_error_restore(&saved);
-    if (left) status = left;
-  } else if (status) {
-    oa_error_restore(&saved);
-  }
-  oa_kept_tidy();
+  if (!status) status = enter(device, &options, entrants, sorted, count, begun, handle);
   free(many);
   return status;
 }

@@ -234,32 +234,9 @@ static void note_down(oa_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
-  if (warnings) *warnings = 0;
-  int status = oa_core_start();
-  if (status) return status;
-  if (outcome < OA_COMMIT || outcome > OA_KEEP)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
-  oa_lock();
-  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
-  if (!own) {
-    oa_unlock();
-    if (status == OA_ERROR_STALE) return OA_OK;
-    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
-                   (void *)handle);
-  }
-  oa_state *region = own->region;
-  if (region->phase != OA_OPEN) {
-    oa_unlock();
-    return OA_OK;
-  }
-  region->phase = OA_FINISHING;
-  region->leaving = oa_trace_begin();
-  while (is_in_a_call(region)) oa_wait_change();
-
-  names told = {.count = 0}, invalid = {.count = 0};
-  account_writes(region, outcome, &told);
-  while (region->slots) oa_slot_release(region->slots);
+/* Lets go of every mapping, and collects the copies down of those that nobody else holds. Frees the lock meanwhile. */
+static void collect_moves(oa_state *region, int outcome) {
+  names invalid = {.count = 0};
   int parts = 0;
   for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
   if (parts) {
@@ -273,22 +250,58 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
                      "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
                      "overwrite it whole, or don't use it",
                      invalid.text));
+}
+
+/* Enqueues what was collected, unless something failed that makes it worthless. Frees the lock meanwhile. */
+static void issue_moves(oa_state *region) {
+  int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   oa_unlock();
   if (down) status = issue_down(region);
   oa_lock();
-  if (down && !status) note_down(region);
-  if (!down || status) come_down(region, 0);
+  if (down && !status)
+    note_down(region);
+  else
+    come_down(region, OA_OK);
+}
+
+static void warn_of(const names *told, int outcome) {
+  if (told->count && outcome == OA_COMMIT)
+    oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
+            told->text);
+  else if (told->count)
+    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", told->text,
+            told->count > 1 ? "were" : "was");
+}
+
+int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
+  if (warnings) *warnings = 0;
+  int status = oa_core_start();
+  if (status) return status;
+  if (outcome < OA_COMMIT || outcome > OA_KEEP)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
+  oa_lock();
+  oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+  if (!own || own->region->phase != OA_OPEN) {
+    oa_unlock();
+    if (own || status == OA_ERROR_STALE) return OA_OK;
+    return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
+                   (void *)handle);
+  }
+  oa_state *region = own->region;
+  names told = {.count = 0};
+  region->phase = OA_FINISHING;
+  region->leaving = oa_trace_begin();
+  while (is_in_a_call(region)) oa_wait_change();
+  account_writes(region, outcome, &told);
+  while (region->slots) oa_slot_release(region->slots);
+  collect_moves(region, outcome);
+  issue_moves(region);
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
   if (warnings) *warnings = told.count;
-  if (told.count && outcome == OA_COMMIT)
-    oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
-            told.text);
-  else if (told.count)
-    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", told.text,
-            told.count > 1 ? "were" : "was");
+  warn_of(&told, outcome);
   return OA_OK;
 }
 

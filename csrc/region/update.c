@@ -190,10 +190,10 @@ static int plan_part(plan *p, const oa_mapping *mapping, const oa_part *part) {
   } else {
     oa_pieces pieces;
     oa_lines piece;
-    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, oa_itemsize(e->array->dtype));
-    if (pieces.count > MOST_PIECES) return fail_unnamed(p, part);
-    while (!status && oa_pieces_next(&pieces, &piece)) {
-      piece.start += (int64_t)((uintptr_t)e->array->data - mapping->at.low);
+    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, NULL, oa_itemsize(e->array->dtype));
+    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, part);
+    while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
+      piece.start += (int64_t)(e->low - mapping->at.low);
       status = add_common(p, mapping, part, piece);
     }
   }

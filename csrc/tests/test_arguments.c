@@ -568,8 +568,8 @@ static void begin(void) {
   call.operands = NULL;
   REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
   call.operands = &o;
-  const int counts[] = {0, -1, 9, INT32_MAX, INT32_MIN};
-  for (int i = 0; i < 5; i++) {
+  const int counts[] = {0, -1, INT32_MIN};
+  for (int i = 0; i < 3; i++) {
     call.count = counts[i];
     REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
   }
