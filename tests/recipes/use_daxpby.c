@@ -1,5 +1,5 @@
-/* Calls the routine daxpby on host arrays that are lent to the device "host", with the CBLAS whose path is the argument.
- * test_recipes.py links it with a core that has the routine's shim. */
+/* Calls the routine daxpby on arrays that are lent to the device "host", with the CBLAS at the path of the argument.
+ * test_recipes.py links it with a core that has the routine. */
 #include "offload_args.h"
 #include "offload_args_cblas.h"
 

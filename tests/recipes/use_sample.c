@@ -1,5 +1,5 @@
-/* Lends two arrays to the device "sample", writes on it, and prints the arrays after the region. test_recipes.py links it
- * with a core that has the backend of sample.c. */
+/* Lends two arrays to the device "sample", writes on it, and prints the arrays after the region. test_recipes.py
+ * links it with a core that has the backend of sample.c. */
 #include "offload_args.h"
 #include "offload_args/shim.h"
 
