@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 
 from . import _core, errors
-from ._native import ffi
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
-from .dtypes import C_NAMES
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -275,7 +273,6 @@ def _load(library: str) -> str:
 _core.setup(
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
-    ctypes=tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES),
     errors=errors,
     resolve=resolve,
     refuse=refuse,
