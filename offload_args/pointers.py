@@ -307,18 +307,6 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     # -- for code outside ------------------------------------------------------------------------------------
 
     @property
-    def address(self) -> int:
-        """The true device address, for code outside: what it does there is not checked.
-
-        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array
-        counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.
-
-        Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed
-        call left it undefined, an Out too.
-        """
-        return _core.address(self)
-
-    @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._need_gpu("__cuda_array_interface__")
         writable = _core.query(self).writable
@@ -445,13 +433,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         ]
         return html_table("DevicePtr", (), rows)
 
-    if not TYPE_CHECKING:  # static checkers see none of these
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or not hasattr(np.ndarray, name):
-                raise AttributeError(f"DevicePtr has no attribute {name!r}")
-            remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
-            raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
+    def _missing(self, name: str) -> NoReturn:
+        """Refuse an attribute that is not there; the core asks."""
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"DevicePtr has no attribute {name!r}")
+        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
+        raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 
 
 _SUM: Final = "to_host().{} works on a NumPy array of what is there now; blas has asum, nrm2, iamax and dot"

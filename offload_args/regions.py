@@ -6,11 +6,12 @@ import atexit
 import math
 import operator
 import os
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from . import _core, errors
+from ._core import call
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
@@ -88,26 +89,6 @@ class Update:
                 self._opened.pop().setflags(write=False)
 
 
-def call(
-    function: Any,
-    /,
-    *arguments: Any,
-    device: Device | str | None = None,
-    stream: object = None,
-    on_error: Literal["discard", "keep"] = "discard",
-    **keywords: Any,
-) -> Any:
-    """Lend every array among the arguments, call function with pointers in their place, copy back, return its value.
-
-    Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error
-    are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, which is
-    faster for a function that uses each once, and slower for one that does so again and again: open a region for that.
-    Raises what the region and the function raise.
-    """
-    region = offload_args(device=device, stream=stream, on_error=on_error)
-    return region._call(function, arguments, keywords)
-
-
 class offload_args(_core.Region):
     """Lend arrays to a device for the duration of a block.
 
@@ -139,20 +120,6 @@ class offload_args(_core.Region):
     trace = staticmethod(trace)
     empty = staticmethod(empty)
     update = staticmethod(update)
-
-    def __init__(
-        self,
-        *arrays: Any,
-        device: Device | str | None = None,
-        stream: object = None,
-        on_error: Literal["discard", "keep"] = "discard",
-        resident: bool = False,
-    ) -> None:
-        if on_error not in ("discard", "keep"):
-            raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
-        number = -1 if device is None else as_device(device).number
-        handle = None if stream is None else _stream_handle(stream)
-        self._prepare(arrays, number, handle, on_error == "keep", bool(resident))
 
     @property
     def stream(self) -> Stream:
@@ -245,6 +212,14 @@ def _described(argument: Any) -> tuple[str, str, str, str]:
     return str(dtype), str(tuple(shape)), size, direction
 
 
+def _read_options(device: Device | str | None, stream: object, on_error: str) -> tuple[int, int | None, bool]:
+    """Return the device number or -1, the stream handle or None, and whether on_error is "keep"."""
+    if on_error not in ("discard", "keep"):
+        raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
+    number = -1 if device is None else as_device(device).number
+    return number, None if stream is None else _stream_handle(stream), on_error == "keep"
+
+
 def _stream_handle(stream: object) -> int:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
@@ -279,6 +254,9 @@ _core.setup(
     is_array=is_array,
     load=_load,
     default_device=default_number,
+    region=offload_args,
+    device=Device,
+    read_options=_read_options,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
 atexit.register(_core.at_exit)

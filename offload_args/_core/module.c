@@ -95,10 +95,11 @@ static int read_module(const char *name, const Attribute *attributes) {
   return status;
 }
 
-/* (pointer, declared, errors, resolve, refuse, is_array, load, default_device): struct python says what each is. */
+/* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options): struct
+ * python says what each is. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"pointer",  "declared", "errors",         "resolve", "refuse",
-                          "is_array", "load",     "default_device", NULL};
+  static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
+                          "load",    "default_device", "region", "device",  "read_options", NULL};
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};
@@ -107,9 +108,9 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
       {"RegionError", &python.region_error},           {"PerformanceWarning", &python.packed_warning},
       {"UnwrittenWarning", &python.unwritten_warning}, {NULL, NULL}};
   PyObject *declared, *errors;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOO", names, &python.pointer, &PyTuple_Type, &declared,
-                                   &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
-                                   &python.default_device) ||
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
+                                   &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
+                                   &python.default_device, &python.region, &python.device, &python.read_options) ||
       read_module("numpy", (Attribute[]){{"ndarray", &python.ndarray}, {NULL, NULL}}) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
       read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0)
@@ -119,8 +120,8 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *held[] = {python.pointer,  python.resolve, python.refuse,
-                      python.is_array, python.load,    python.default_device};
+  PyObject *held[] = {python.pointer, python.resolve,        python.refuse, python.is_array,    python.load,
+                      python.region,  python.default_device, python.device, python.read_options};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_INCREF(held[i]); /* until the process ends */
   oa_library_set_loader(load_library);
   Py_RETURN_NONE;

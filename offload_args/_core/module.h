@@ -30,14 +30,17 @@ struct python {
   PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
   /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
   PyObject *resolve;
-  PyObject *is_array;          /* (argument) -> whether call() lends it */
-  PyObject *refuse;            /* (array, position; 0: of Device.keep): raises DTypeError */
-  PyObject *load;              /* (library's name) -> "", or why the library can't be loaded */
-  PyObject *default_device;    /* () -> device number */
-  PyObject *raise_status;      /* (status): raises */
-  PyObject *argument_error;    /* ArgumentError */
-  PyObject *region_error;      /* RegionError */
-  PyObject *packed_warning;    /* PerformanceWarning */
+  PyObject *is_array;       /* (argument) -> whether call() lends it */
+  PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
+  PyObject *region;         /* offload_args */
+  PyObject *device;         /* Device */
+  PyObject *read_options;   /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */
+  PyObject *load;           /* (library's name) -> "", or why the library can't be loaded */
+  PyObject *default_device; /* () -> device number */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *argument_error; /* ArgumentError */
+  PyObject *region_error;   /* RegionError */
+  PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning; /* UnwrittenWarning */
   PyObject *collect;           /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
