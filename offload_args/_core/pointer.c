@@ -8,7 +8,7 @@ static PyObject *name_as_array, *name_missing;
 static PyMemberDef pointer_members[] = {
     {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
     {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
-    {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
+    {"_dtype_code", T_OBJECT_EX, offsetof(Pointer, dtype_code), READONLY, NULL},
     {"_device", T_OBJECT_EX, offsetof(Pointer, device), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -23,7 +23,7 @@ static void pointer_dealloc(PyObject *object) {
   }
   Py_XDECREF(self->shape);
   Py_XDECREF(self->strides);
-  Py_XDECREF(self->code);
+  Py_XDECREF(self->dtype_code);
   Py_XDECREF(self->device);
   Py_XDECREF(atomic_load(&self->geometry));
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -38,7 +38,7 @@ static PyObject *key_of(const Pointer *self) {
   _Atomic(PyObject *) *place = device >= 0 && device < DEVICES ? &keys[device][self->dtype] : NULL;
   PyObject *key = place == NULL ? NULL : atomic_load(place), *none = NULL;
   if (key != NULL) return Py_NewRef(key);
-  key = PyTuple_Pack(2, self->device, self->code);
+  key = PyTuple_Pack(2, self->device, self->dtype_code);
   if (key == NULL || place == NULL) return key;
   if (atomic_compare_exchange_strong(place, &none, key)) return Py_NewRef(key); /* until the process ends */
   Py_DECREF(key);
@@ -162,9 +162,9 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   self->dtype = dtype;
   self->shape = shape;
   self->strides = strides;
-  self->code = PyLong_FromLong(dtype);
+  self->dtype_code = PyLong_FromLong(dtype);
   self->device = PyLong_FromLong(device);
-  if (self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  if (self->dtype_code == NULL || self->device == NULL) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -193,8 +193,8 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_any *handle = NULL;
   int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
   if (status != OA_OK) return fail(status);
-  return pointer_new(handle, (int)PyLong_AsLong(pointer->code), (int)PyLong_AsLong(pointer->device), Py_NewRef(shape),
-                     Py_NewRef(strides), 1);
+  return pointer_new(handle, pointer->dtype, (int)PyLong_AsLong(pointer->device), Py_NewRef(shape), Py_NewRef(strides),
+                     1);
 }
 
 /* (pointer) -> its handle, an `oa_f32 *` and the like, as an int */
