@@ -434,7 +434,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return html_table("DevicePtr", (), rows)
 
     def _missing(self, name: str) -> NoReturn:
-        """Refuse an attribute that is not there; the core asks."""
+        """Refuse an attribute that does not exist. The extension calls this."""
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
         remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
