@@ -114,9 +114,8 @@ static PyGetSetDef pointer_properties[] = {
     {"_geometry", pointer_geometry, NULL, NULL, NULL},
     {"address", pointer_address, NULL,
      "The true device address, for other code, whose accesses are not checked.\n\n"
-     "Reading it brings the data up, or sets the memory of an Out that nothing wrote yet to zero. From then on an "
-     "array\n"
-     "counts as written unless it was lent as In, and leaving the region waits for the whole device.\n\n"
+     "Reading it brings the data up, or sets the memory of an Out that nothing wrote yet to zero. From then on an\n"
+     "array counts as written unless it was lent as In, and leaving the region waits for the whole device.\n\n"
      "Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed\n"
      "call left it undefined, an Out too.",
      NULL},
