@@ -135,11 +135,10 @@ static PyMethodDef call_functions[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
      "call($module, function, /, *arguments, device=None, stream=None, on_error='discard', **keywords)\n--\n\n"
      "Lend every array among the arguments, call function with pointers in their place, and return its value.\n\n"
-     "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged. device, stream and "
-     "on_error\n"
-     "are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are used "
-     "there:\n"
-     "faster if the function uses each once, and slower if it uses them again and again; open a region for that.\n\n"
+     "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged. device, stream and\n"
+     "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
+     "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"
+     "for that.\n\n"
      "Raises the errors of the region and of the function."},
     {NULL, NULL, 0, NULL},
 };
