@@ -6,6 +6,7 @@ import atexit
 import math
 import operator
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -99,12 +100,18 @@ def call(
 ) -> Any:
     """Lend every array among the arguments, call function with pointers in their place, copy back, return its value.
 
-    Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error
-    are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, which is
-    faster for a function that uses each once, and slower for one that does so again and again: open a region for that.
+    function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the types
+    that it takes. Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream
+    and on_error are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device
+    can, which is faster for a function that uses each once, and slower for one that does so again and again: open a
+    region for that.
     Raises what the region and the function raise.
     """
     region = offload_args(device=device, stream=stream, on_error=on_error)
+    if "_cffi_backend" in sys.modules:  # else it can't be a function of a cffi library
+        from ._cffi import adapted
+
+        function = adapted(function)
     return region._call(function, arguments, keywords)
 
 

@@ -628,9 +628,18 @@ static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) 
   return names;
 }
 
+/* (library, name) -> that routine's record; "" if there is none */
+static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  if (!PyArg_ParseTuple(arguments, "ss", &library, &name)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  return PyUnicode_FromString(routine == NULL ? "" : routine->record);
+}
+
 static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
+    {"record", routine_record, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
