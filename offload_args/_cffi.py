@@ -50,7 +50,7 @@ def _takes(element: Any, dtype: str) -> bool:
 def _check(what: str, pointer: _core.Pointer, wanted: Any) -> None:
     """Raise the error of a DevicePtr that can't be an argument of the C type `wanted`."""
     dtype = DTYPE_NAMES[pointer._code]
-    needed = f"{what} needs a {wanted.cname}, got a DevicePtr[{dtype}]"
+    needed = f"{what} needs {wanted.cname}, got a DevicePtr[{dtype}]"
     if wanted.kind != "pointer":
         raise HostPointerError(f"{needed}; it is on the device")
     own = _own_type(wanted.item)
@@ -66,7 +66,7 @@ def _own_type(element: Any) -> str:
 
 
 def _converted(pointer: _core.Pointer, wanted: Any) -> Any:
-    return FFI.cast(wanted, _core.handle(pointer) if _own_type(wanted.item) else _core.address(pointer))
+    return FFI.cast(wanted, _core.handle(pointer) if _own_type(wanted.item) else pointer.address)
 
 
 def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the extension offers to the package; nothing of it is public."""
+"""Types of the extension module; none of it is public."""
 
 from collections.abc import Callable
 from types import ModuleType, TracebackType
@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .devices import Device
 from .pointers import DevicePtr
 
 VERSION: str
@@ -162,13 +163,20 @@ class Pointer:
     _code: int
     _geometry: tuple[Any, ...]
     _device: int
+    @property
+    def address(self) -> int: ...
 
 class Region:
+    def __init__(
+        self,
+        *arrays: Any,
+        device: Device | str | None = None,
+        stream: object = None,
+        on_error: Literal["discard", "keep"] = "discard",
+        resident: bool = False,
+    ) -> None: ...
     @property
     def _arguments(self) -> tuple[Any, ...]: ...
-    def _prepare(
-        self, arguments: tuple[Any, ...], device: int, stream: int | None, keep_on_error: bool, resident: bool, /
-    ) -> None: ...
     @property
     def _device(self) -> int: ...
     def __enter__(self) -> tuple[DevicePtr[Any], ...]: ...
@@ -184,8 +192,16 @@ class Region:
     def discard(self) -> None: ...
     def _pointers(self) -> tuple[DevicePtr[Any], ...] | None: ...
     def _calls_to(self) -> int: ...
-    def _call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], /) -> Any: ...
 
+def call(
+    function: Any,
+    /,
+    *arguments: Any,
+    device: Device | str | None = None,
+    stream: object = None,
+    on_error: Literal["discard", "keep"] = "discard",
+    **keywords: Any,
+) -> Any: ...
 def setup(
     *,
     pointer: type[Pointer],
@@ -196,11 +212,13 @@ def setup(
     is_array: Callable[[Any], bool],
     load: Callable[[str], str],
     default_device: Callable[[], int],
+    region: type[Region],
+    device: type[Device],
+    read_options: Callable[[Device | str | None, object, str], tuple[int, int | None, bool]],
 ) -> None: ...
 def view(pointer: Pointer, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], /) -> Any: ...
 def alive(pointer: Pointer, /) -> bool: ...
 def query(pointer: Pointer, /) -> PointerInfo: ...
-def address(pointer: Pointer, /) -> int: ...
 def export(pointer: Pointer, /) -> int: ...
 def assign(pointer: Pointer, values: NDArray[Any], /) -> None: ...
 def fill(pointer: Pointer, value: NDArray[Any], /) -> None: ...
@@ -244,6 +262,7 @@ def device_trim(device: int, /) -> None: ...
 def sim_configure(device: int, capacity: int, fail_after: int, delay_us: int, /) -> None: ...
 def sim_backend_calls(device: int, /) -> int: ...
 def trace_set(
+    listening: bool,
     flags: int,
     entering: Callable[[Region], tuple[int, tuple[bytes, ...]]],
     left: Callable[[int], object],

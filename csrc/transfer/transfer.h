@@ -60,6 +60,8 @@ extern struct oa_tuning {
 
 /* The host bytes were read when it returns. The order of moves may be changed. */
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count);
+/* And the device has them: the stream was waited for. */
+int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count);
 /* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or abandon must follow, once the stream was
  * synchronized; the order of moves may be changed. */
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count);

@@ -1,10 +1,11 @@
-/* Libraries: the core asks Python to find one, when it is first needed. */
+/* Libraries: asks Python to find one when the core first needs it. */
 #include "module.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What was raised where the core had called back: raised on the same thread by what reports the failed call. */
+/* An exception that was raised in a callback of the core. errors.raise_status() raises it on the same thread, when it
+ * reports the failed call. */
 static _Thread_local PyObject *postponed;
 
 static PyObject *take_postponed(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
@@ -13,7 +14,7 @@ static PyObject *take_postponed(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
   return error != NULL ? error : Py_NewRef(Py_None);
 }
 
-/* Puts the current exception aside, if it is none of Exception, such as Ctrl-C; else *text becomes what it says. */
+/* Postpones the current exception if it is not an Exception, such as Ctrl-C. Otherwise writes its message to text. */
 static void postpone_exception(char *text, size_t size) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -37,8 +38,6 @@ static void postpone_exception(char *text, size_t size) {
   Py_XDECREF(traceback);
 }
 
-/* What the core calls when a library is first needed: an oa_library_loader. In C, so that whatever is raised anywhere in
- * the search is caught here. */
 int load_library(const char *name, char *text, size_t size) {
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject *failure = PyObject_CallFunction(python.load, "s", name);

@@ -3,7 +3,7 @@
 
 PyTypeObject *pointer_type;
 
-static PyObject *name_as_array;
+static PyObject *name_as_array, *name_missing;
 
 static PyMemberDef pointer_members[] = {
     {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
@@ -28,6 +28,21 @@ static void pointer_dealloc(PyObject *object) {
   Py_XDECREF(atomic_load(&self->geometry));
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
+}
+
+static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
+  uint64_t value = 0;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_address(((Pointer *)object)->handle, &value);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
+}
+
+/* Asks _missing of what is not there, as __getattr__ would be asked, which costs time for what is there. */
+static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
+  PyObject *found = PyObject_GenericGetAttr(object, name);
+  if (found != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
 }
 
 /* The tuple (device, dtype), the same object for all pointers alike; NULL with an exception. */
@@ -94,7 +109,14 @@ static PyObject *pointer_geometry(PyObject *object, void *Py_UNUSED(closure)) {
   return Py_NewRef(none);
 }
 
-static PyGetSetDef pointer_getset[] = {
+static PyGetSetDef pointer_properties[] = {
+    {"address", pointer_address, NULL,
+     "The true device address, for code outside: what it does there is not checked.\n\n"
+     "Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array\n"
+     "counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.\n\n"
+     "Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed\n"
+     "call left it undefined, an Out too.",
+     NULL},
     {"_geometry", pointer_geometry, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -111,7 +133,8 @@ static PyType_Slot pointer_slots[] = {
     {Py_bf_getbuffer, pointer_getbuffer},
     {Py_tp_dealloc, pointer_dealloc},
     {Py_tp_members, pointer_members},
-    {Py_tp_getset, pointer_getset},
+    {Py_tp_getset, pointer_properties},
+    {Py_tp_getattro, pointer_attribute},
     {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
     {0, NULL},
 };
@@ -145,7 +168,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   return (PyObject *)self;
 }
 
-/* -- functions on pointers -------------------------------------------------------------------------------------------- */
+/* -- functions on pointers ----------------------------------------------------------------------------------------- */
 Pointer *as_pointer(PyObject *object) {
   if (PyObject_TypeCheck(object, pointer_type)) return (Pointer *)object;
   PyErr_SetString(PyExc_TypeError, "offload_args: not a DevicePtr");
@@ -193,15 +216,6 @@ static PyObject *query(PyObject *Py_UNUSED(module), PyObject *object) {
   if (pointer == NULL) return NULL;
   int status = oa_pointer_query(pointer->handle, &info);
   return status == OA_OK ? record_new(RECORD_POINTER_INFO, &info) : fail(status);
-}
-
-static PyObject *address(PyObject *Py_UNUSED(module), PyObject *object) {
-  Pointer *pointer = as_pointer(object);
-  uint64_t value = 0;
-  int status;
-  if (pointer == NULL) return NULL;
-  Py_BEGIN_ALLOW_THREADS status = oa_address(pointer->handle, &value);
-  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
 }
 
 int export_memory(Pointer *pointer, uint64_t *value, void **keep) {
@@ -309,7 +323,6 @@ static PyMethodDef pointer_functions[] = {
     {"handle", handle, METH_O, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
-    {"address", address, METH_O, NULL},
     {"export", export, METH_O, NULL},
     {"assign", assign, METH_VARARGS, NULL},
     {"fill", pointer_fill, METH_VARARGS, NULL},
@@ -320,8 +333,9 @@ static PyMethodDef pointer_functions[] = {
 
 int add_pointer(PyObject *module) {
   name_as_array = PyUnicode_InternFromString("__array__");
+  name_missing = PyUnicode_InternFromString("_missing");
   pointer_type = (PyTypeObject *)PyType_FromSpec(&pointer_spec);
-  if (name_as_array == NULL || pointer_type == NULL ||
+  if (name_as_array == NULL || name_missing == NULL || pointer_type == NULL ||
       PyModule_AddObjectRef(module, "Pointer", (PyObject *)pointer_type) < 0)
     return -1;
   return PyModule_AddFunctions(module, pointer_functions);
