@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -61,7 +63,8 @@ def raw_file(library: Library, path: Path) -> None:
     ffi.cdef(declarations(library))
     ffi.set_source(f"offload_args._{library.name}_raw", None)
     path.unlink(missing_ok=True)
-    ffi.emit_python_code(str(path))
+    with contextlib.redirect_stdout(io.StringIO()):
+        ffi.emit_python_code(str(path))
     routines: dict[str, str] = {}
     for function in library.functions:
         routines |= dict.fromkeys(filter(None, (function.symbol, function.wide_symbol)), function.name)
