@@ -484,11 +484,11 @@ static void libraries(void) {
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
     REFUSES(OA_ERROR_ARGUMENT, oa_use_handle(names[i], host));
-    function = "oa_library_version";
-    REFUSES(OA_ERROR_ARGUMENT, oa_library_version(names[i], text, sizeof text));
     function = "oa_library_address";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_address(names[i], "answer", &address));
     CHECK(oa_library_integer_bits(names[i]) == 0);
+    function = "oa_library_version";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_version(names[i], text, sizeof text));
     CHECK(strcmp(oa_library_path(names[i]), "") == 0);
     CHECK(!oa_library_has_symbol(names[i], "answer"));
   }
