@@ -30,6 +30,9 @@ into those stored.
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
 
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
+`a if test else b`.
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -46,7 +49,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .lines import with_line
 from .parameters import (
+    C_NUMBER,
     EXTENTS,
     NUMBERS,
     SIZE_TYPES,
@@ -77,6 +82,7 @@ SCALARS = ("pointer mode", "host", "by value")
 REQUIRED = ("name", "title")
 SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
 SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
+MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -269,6 +275,8 @@ class _Reader:
             right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
             if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            elif dtype not in C_NUMBER:
+                self.faults.append(f"{where}: labelled {label}, and there are no numbers of {dtype} yet")
             if role in ("result", "returned"):
                 return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
             return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
@@ -318,6 +326,9 @@ class _Reader:
             for expression in [*one.extent.arguments, *([one.overwrites] if one.overwrites else [])]:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        passed = sum(one.in_record for one in parameters)
+        if passed > MOST_PARAMETERS:
+            self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
@@ -497,7 +508,9 @@ def load(folder: Path = HERE) -> list[Library]:
         try:
             libraries.append(join(path.stem, json.loads(source.read_text()), read_roles(path.stem, folder)))
         except RolesError as error:
-            faults += error.faults
+            faults += [with_line(fault, path.read_text()) for fault in error.faults]
+        except tomllib.TOMLDecodeError as error:
+            faults.append(f"{path.name}: {error}")
     if faults:
         raise RolesError(faults)
     return libraries
