@@ -6,8 +6,8 @@ The roles file says, for families of functions, what a header can't:
     "{t}gemv" = ["sdcz", "Multiplies a matrix by a vector: y = alpha op(A) x + beta y."]
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
-    m = "size"                                                   or "ld", "inc"; "length": a size that may be negative,
-                                                                 which is none, as in level 1
+    m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
+                                                                 negative, which is none, as in level 1
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -29,9 +29,14 @@ into those stored.
     band(rows, columns, below, above, ld)                        the diagonals of a band matrix, one a row
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
+    strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
 `a if test else b`.
+
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise;
+`pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is
+whole: so it is with extensions of one vendor.
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -106,6 +111,7 @@ class Function:
     arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
+    optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
 
     @cached_property
@@ -218,7 +224,11 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             self.faults.append(f"{where}: {extent_text!r} is no extent")
             return None
-        kind = call.func.id
+        batch = None
+        if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+            batch = (call.args[1], call.args[2])
+            call = call.args[0]
+        kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {extent_text!r} is no extent; there are {', '.join(EXTENTS)}")
             return None
@@ -242,7 +252,7 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        extent = Extent(kind, tuple(call.args))
+        extent = Extent(kind, tuple(call.args), batch)
         return Array(
             name=name,
             c_type=c_type,
@@ -256,7 +266,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc"):
+        if label in ("size", "length", "ld", "inc", "stride"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -289,6 +299,9 @@ class _Reader:
 
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
         family = self.roles["family"][key]
+        unknown = family.keys() - {"bind", "parameters", "also", "pointer_mode", "optional"}
+        if unknown:
+            self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
@@ -323,7 +336,7 @@ class _Reader:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
                 continue
-            for expression in [*one.extent.arguments, *([one.overwrites] if one.overwrites else [])]:
+            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
         passed = sum(one.in_record for one in parameters)
@@ -334,7 +347,15 @@ class _Reader:
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
         device_only = family.get("pointer_mode") == "device"
         return Function(
-            name, symbol, self.wide(symbol, where), entry["returns"], tuple(parameters), summary, key, device_only
+            name=name,
+            symbol=symbol,
+            wide_symbol=self.wide(symbol, where),
+            returns=entry["returns"],
+            arguments=tuple(parameters),
+            summary=summary,
+            family=key,
+            optional=bool(family.get("optional", False)),
+            device_only=device_only,
         )
 
     def wide(self, symbol: str, where: str) -> str | None:
@@ -360,7 +381,8 @@ class _Reader:
                 letters, summary = ([""], bound) if isinstance(bound, str) else bound
                 for letter in letters:
                     name = template.format(t=letter, r=REAL.get(letter, ""))
-                    spelled = {"name": name, "Name": name[0].upper() + name[1:]}
+                    camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+                    spelled = {"name": name, "Name": camel}
                     candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
                     symbol = next((one for one in candidates if one in self.api["functions"]), None)
                     if symbol is None:

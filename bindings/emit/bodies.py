@@ -13,7 +13,20 @@ from __future__ import annotations
 
 import ast
 
-from ..parameters import C_NUMBER, MEMBER, Array, EnumValue, Extent, Handle, Number, Parameter, Result, Size, Stream
+from ..parameters import (
+    C_NUMBER,
+    EXTENTS,
+    MEMBER,
+    Array,
+    EnumValue,
+    Extent,
+    Handle,
+    Number,
+    Parameter,
+    Result,
+    Size,
+    Stream,
+)
 from ..roles import Function, Library
 from .c_text import to_c, to_name, wrapped
 
@@ -95,7 +108,7 @@ class Body:
     def expressions(self) -> None:
         """Raises ValueError, with the parameter, for an expression that C can't be written for."""
         for one in self.function.arrays:
-            for expression in [*one.extent.arguments, *([one.overwrites] if one.overwrites else [])]:
+            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
                 try:
                     to_c(expression, self.library.constants)
                 except ValueError as error:
@@ -187,6 +200,14 @@ class Body:
 
     def extent(self, one: Array) -> str:
         """Writes the extent of an array."""
+        if not one.extent.batch:
+            return self.extent_of_one(one)
+        constants = self.library.constants
+        stride, count = (to_c(expression, constants) for expression in one.extent.batch)
+        stride_name, count_name = (to_name(expression, constants) for expression in one.extent.batch)
+        return f"oa_strided({self.extent_of_one(one)}, {count}, {stride}, {count_name}, {stride_name})"
+
+    def extent_of_one(self, one: Array) -> str:
         kind = one.extent.kind
         values, names = self.as_stored(one.extent)
         if kind == "elements":
@@ -194,7 +215,7 @@ class Body:
                 return f"OA_ELEMENTS({values[0]})"
             return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
         if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
-            names = [*names[: len(one.extent.sizes)], names[-1]]
+            names = [*names[: len(EXTENTS[kind][1])], names[-1]]
         kind = "repeatable" if one.repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 

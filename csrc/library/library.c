@@ -64,12 +64,13 @@ static bool has_64_bit_integers(void *search) {
   return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
 }
 
-/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there. */
+/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there, but for
+ * optional ones. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
   if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0];
-  for (int i = 0; whole && !missing && i < library->symbol_count; i++)
+  for (int i = 0; whole && !missing && i < library->symbol_count - library->optional_count; i++)
     if (!look_up(loaded, prefix, library->symbols[i], suffix)) missing = library->symbols[i];
   if (missing) {
     oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s%s%s: it is another library, or another version of it",
