@@ -1,7 +1,7 @@
 """Writes what the build compiles and installs, each kind of output in a file of its own.
 
 tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs, cffi_source and docs: the Python side. report: what is bound.
+python_modules, stubs and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ..roles import Library, RolesError
 from .bodies import Body
-from .cffi_source import cffi_source
 from .docs import record
 from .python_modules import python_module, python_table
 from .report import report
@@ -53,4 +52,3 @@ def emit(libraries: list[Library], out: Path) -> None:
         }
     for name, text in texts.items():
         (out / name).write_text(text)
-    cffi_source(out)

@@ -509,8 +509,11 @@ static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_a
                                      .m_size = sizeof(Function *), .m_free = function_free};
 
 static int dtype_named(const char *name, size_t length) {
-  static const char *const names[] = {"any", "bool", "i8",  "i16",  "i32", "i64", "u8",  "u16",
-                                      "u32", "u64",  "f16", "bf16", "f32", "f64", "c64", "c128"};
+  static const char *const names[] = {
+#define OA_DTYPE(name, type, nbytes, kind, text) #type,
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+  };
   for (int i = 0; i < OA_DTYPE_COUNT; i++)
     if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0) return i;
   return -1;
