@@ -255,7 +255,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return "int"
     if c_type == "blasint":
         return blasint
-    return c_type
+    return "int64_t" if c_type == "long long" else c_type
 
 
 @pytest.mark.parametrize("name", NAMES)
