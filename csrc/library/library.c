@@ -40,13 +40,16 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
   return dlsym(loaded, symbol);
 }
 
-/* Finds how this build spells its symbols: by the first of them that it has, whose address is returned. */
+/* Finds how this build spells its symbols: by the first of them that it has in any way, whose address is returned.
+ * Optional ones don't count: builds have been seen that spell them otherwise than the rest. */
 static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
   const char *const given[] = {*prefix, NULL};
-  for (const char *const *p = *prefix ? given : library->prefixes ? library->prefixes : plain; *p; p++)
-    for (const char *const *s = library->suffixes ? library->suffixes : plain; *s; s++)
-      for (int i = 0; i < library->symbol_count; i++) {
+  const char *const *prefixes = *prefix ? given : library->prefixes ? library->prefixes : plain;
+  const char *const *suffixes = library->suffixes ? library->suffixes : plain;
+  for (int i = 0; i < library->symbol_count - library->optional_count; i++)
+    for (const char *const *p = prefixes; *p; p++)
+      for (const char *const *s = suffixes; *s; s++) {
         void *found = look_up(loaded, *p, library->symbols[i], *s);
         if (!found) continue;
         *prefix = *p;

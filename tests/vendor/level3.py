@@ -27,7 +27,6 @@ def gemm(r: Routine) -> None:
 
 
 @CASES.of("{t}gemm_strided_batched")
-@CASES.of("{t}gemm_batch_strided", letters="sd")
 @CASES.of("{t}gemm3m_strided_batched", letters="c")
 def gemm_strided(r: Routine) -> None:
     shapes = [(3, *shape) for shape in SHAPES] + [(1, 4, 3, 5), (0, 4, 3, 5), (7, 2, 2, 2)]
