@@ -1,4 +1,4 @@
-"""What the workshop promises: labels are complete and right; what it emits compiles and calls as it should."""
+"""The workshop: labels are complete and right; the code that it emits compiles and makes the right calls."""
 
 from __future__ import annotations
 
