@@ -4,11 +4,11 @@
  *
  * Memory is this process's. Around each allocation lies a red zone. Fresh memory is filled, in stream order, with bytes
  * that are NaN in each floating type, freed memory with others; so is memory in the core's pool. Freed memory stays in
- * quarantine for a while, and is checked for late writes when it leaves. The workers report such faults through the next
- * synchronization.
+ * quarantine for a while, and is checked for late writes when it leaves. The workers report such faults through the
+ * next synchronization.
  *
- * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
- * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
+ * is held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -122,7 +122,7 @@ static int no_host_memory(oa_device *device, const char *what) {
   return oa_fail(OA_ERROR_MEMORY, "%s: %s: out of host memory", device->name, what);
 }
 
-/* -- faults found by workers: kept until the next synchronization. Under sim->mutex. -------------------------------- */
+/* -- faults found by workers: kept until the next synchronization. Under sim->mutex. ------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void report(struct sim *sim, const char *format, ...) {
   if (sim->error[0]) return;
@@ -156,7 +156,8 @@ static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   return i;
 }
 
-/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around it. */
+/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around
+ * it. */
 static int compare(const void *left, const void *right) {
   const struct block *a = left, *b = right;
   if (a->address + a->nbytes <= b->address) return -1;

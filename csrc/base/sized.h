@@ -1,7 +1,7 @@
 /* Public structs that may grow: each begins with the size that its user was compiled with.
  *
- * A new field goes to the end of its struct. When a struct grows for the first time, its size until then is written down
- * here as the first version's. No version ends in padding, as a field that filled it would not change the size. */
+ * A new field goes to the end of its struct. When a struct grows for the first time, its size until then is written
+ * down here as the first version's. No version ends in padding, as a field that filled it would not change the size. */
 #ifndef OA_SIZED_H
 #define OA_SIZED_H
 

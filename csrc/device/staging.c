@@ -120,7 +120,7 @@ static oa_block *get(struct shelf *shelf) {
 
 /* Returns how many large blocks the traffic so far pays for. */
 static int large_blocks(const struct oa_staging *staging) {
-  enum { WORTH = 16 << 20 }; /* bytes that pay for one */
+  enum { WORTH = 16 << 20 }; /* bytes of traffic that pay for one block */
   const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
   const int most = 2 * oa_threads_count();
   return paid >= most ? most : paid < 2 ? 2 : (int)paid;
@@ -179,11 +179,14 @@ static oa_block *find_block(oa_device *device, struct oa_staging *staging, int k
   }
 }
 
+enum { SMALL_MOST = 64 }; /* blocks */
+
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   struct oa_staging *staging = staging_of(device);
   if (!staging) return NULL;
   pthread_mutex_lock(&staging->mutex);
-  oa_block *block = find_block(device, staging, kind, kind == OA_BLOCK_SMALL ? 64 : large_blocks(staging), wait);
+  oa_block *block =
+      find_block(device, staging, kind, kind == OA_BLOCK_SMALL ? SMALL_MOST : large_blocks(staging), wait);
   pthread_mutex_unlock(&staging->mutex);
   if (!block || !block->busy) return block;
   oa_saved_error before;
@@ -194,7 +197,8 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   return NULL;
 }
 
-/* Takes all blocks of a shelf, and unpins those that no copy uses and no thread waits for. Returns the first failure. */
+/* Takes all blocks of a shelf, and unpins those that no copy uses and no thread waits for. Returns the first
+ * failure. */
 static int trim_shelf(oa_device *device, struct oa_staging *staging, struct shelf *shelf) {
   int status = OA_OK;
   pthread_mutex_lock(&staging->mutex);
@@ -251,7 +255,7 @@ int oa_block_await(oa_device *device, oa_block *block) {
 
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   const int status = oa_block_mark(device, block, stream);
-  if (status) { /* afterwards nothing touches it any more, whatever is returned */
+  if (status) { /* after this wait no copy touches the block, whatever the status */
     oa_saved_error first;
     oa_error_save(&first);
     device->backend->stream_synchronize(device, stream);

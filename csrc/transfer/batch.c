@@ -28,24 +28,24 @@ void oa_transfer_quiesce(oa_device *device, void *stream) {
 static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-int64_t oa_pieces_of(const oa_move *move, int64_t chunk) {
+int64_t oa_section_count(const oa_move *move, int64_t chunk) {
   const oa_lines *l = &move->lines;
   if (l->width > chunk) return l->count * ((l->width + chunk - 1) / chunk);
   const int64_t each = chunk / l->width;
   return (l->count + each - 1) / each;
 }
 
-oa_piece oa_piece_of(oa_move *move, int64_t chunk, int64_t number) {
+oa_section oa_section_at(oa_move *move, int64_t chunk, int64_t number) {
   const oa_lines *l = &move->lines;
   if (l->width > chunk) {
     const int64_t parts = (l->width + chunk - 1) / chunk, offset = number % parts * chunk;
-    return (oa_piece){move, number / parts, offset, least(l->width - offset, chunk), 1};
+    return (oa_section){move, number / parts, offset, least(l->width - offset, chunk), 1};
   }
   const int64_t each = chunk / l->width, line = number * each;
-  return (oa_piece){move, line, 0, l->width, least(l->count - line, each)};
+  return (oa_section){move, line, 0, l->width, least(l->count - line, each)};
 }
 
-bool oa_piece_part(const oa_piece *p, int k, int of, oa_piece *part, int64_t *at) {
+bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64_t *at) {
   enum { GRAIN = 512 }; /* a multiple of every itemsize */
   *part = *p;
   if (p->lines == 1) {
@@ -62,8 +62,8 @@ bool oa_piece_part(const oa_piece *p, int k, int of, oa_piece *part, int64_t *at
   return part->lines > 0;
 }
 
-/* Copies bytes and leaves the written ones out of the caches. The device reads a chunk next: it would have to fetch cached
- * bytes from this core, and this core would have to ask for them the next time. */
+/* Copies bytes and leaves the written ones out of the caches. The device reads a chunk next: it would have to fetch
+ * cached bytes from this core, and this core would have to ask for them the next time. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;
@@ -85,29 +85,29 @@ static void copy_past(char *to, const char *from, size_t nbytes) {
   memcpy(to, from, nbytes);
 }
 
-void oa_piece_fill(const oa_piece *p, void *to) {
+void oa_section_fill(const oa_section *p, void *to) {
   const oa_shape *s = p->move->irregular;
   if (s)
     oa_gather(to, p->move->host, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
               p->width / s->itemsize);
   else
-    oa_copy_lines(to, (size_t)p->width, oa_piece_host(p), (size_t)p->move->lines.pitch, (size_t)p->width,
+    oa_copy_lines(to, (size_t)p->width, oa_section_host(p), (size_t)p->move->lines.pitch, (size_t)p->width,
                   (size_t)p->lines);
 }
 
-void oa_piece_fill_block(const oa_piece *p, void *to, bool past) {
+void oa_section_fill_block(const oa_section *p, void *to, bool past) {
   if (past && p->lines == 1 && !p->move->irregular)
-    copy_past(to, oa_piece_host(p), (size_t)p->width);
+    copy_past(to, oa_section_host(p), (size_t)p->width);
   else
-    oa_piece_fill(p, to);
+    oa_section_fill(p, to);
 }
 
-void oa_piece_drain(const oa_piece *p, const void *from) {
+void oa_section_drain(const oa_section *p, const void *from) {
   const oa_shape *s = p->move->irregular;
   if (s)
     oa_scatter(p->move->host, from, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
                p->width / s->itemsize);
   else
-    oa_copy_lines(oa_piece_host(p), (size_t)p->move->lines.pitch, from, (size_t)p->width, (size_t)p->width,
+    oa_copy_lines(oa_section_host(p), (size_t)p->move->lines.pitch, from, (size_t)p->width, (size_t)p->width,
                   (size_t)p->lines);
 }

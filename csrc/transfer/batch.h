@@ -1,43 +1,43 @@
-/* One batch of moves in one direction, as the files of this folder work on it; and its pieces: some lines of a move, or a
- * part of one line. */
+/* One batch of moves in one direction, as the files of this folder work on it. A section of it is some lines of a move,
+ * or a part of one line: a whole move, a chunk, or a part of a chunk. */
 #ifndef OA_BATCH_H
 #define OA_BATCH_H
 
 #include "device/device.h"
 #include "transfer/move.h"
 
-/* -- pieces -- */
+/* -- sections -- */
 
-typedef struct oa_piece {
+typedef struct oa_section {
   oa_move *move;
   int64_t line, offset; /* the first line; from its start. Irregular: line 0, offset from the packed array's start */
   int64_t width, lines;
-} oa_piece;
+} oa_section;
 
-/* All of a move as one piece. */
-static inline oa_piece oa_piece_whole(oa_move *move) {
-  return (oa_piece){move, 0, 0, move->lines.width, move->lines.count};
+/* All of a move as one section. */
+static inline oa_section oa_section_whole(oa_move *move) {
+  return (oa_section){move, 0, 0, move->lines.width, move->lines.count};
 }
-static inline int64_t oa_piece_bytes(const oa_piece *p) { return p->width * p->lines; }
-static inline uint64_t oa_piece_address(const oa_piece *p) {
+static inline int64_t oa_section_bytes(const oa_section *p) { return p->width * p->lines; }
+static inline uint64_t oa_section_address(const oa_section *p) {
   return p->move->address + (uint64_t)(p->line * p->move->lines.pitch + p->offset);
 }
-/* Returns the piece's first byte on the host; regular moves only. */
-static inline char *oa_piece_host(const oa_piece *p) {
+/* Returns the section's first byte on the host; regular moves only. */
+static inline char *oa_section_host(const oa_section *p) {
   return (char *)p->move->host + p->line * p->move->lines.pitch + p->offset;
 }
-/* Returns into how many pieces of at most `chunk` bytes a move is cut: whole lines, or parts of lines that are longer. */
-int64_t oa_pieces_of(const oa_move *move, int64_t chunk);
-/* Returns the piece of that number. */
-oa_piece oa_piece_of(oa_move *move, int64_t chunk, int64_t number);
-/* Sets *part to the k-th of so many parts of a piece, which lies *at bytes behind its start when packed. Returns false if
- * that part is empty. */
-bool oa_piece_part(const oa_piece *p, int k, int of, oa_piece *part, int64_t *at);
-/* Copies a piece from the host array to packed memory, and back. */
-void oa_piece_fill(const oa_piece *p, void *to);
-void oa_piece_drain(const oa_piece *p, const void *from);
+/* Returns into how many sections of at most `chunk` bytes a move is cut: whole lines, or parts of longer lines. */
+int64_t oa_section_count(const oa_move *move, int64_t chunk);
+/* Returns the section of that number. */
+oa_section oa_section_at(oa_move *move, int64_t chunk, int64_t number);
+/* Sets *part to the k-th of so many parts of a section, which lies *at bytes behind its start when packed. Returns
+ * false if that part is empty. */
+bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64_t *at);
+/* Copies a section from the host array to packed memory, and back. */
+void oa_section_fill(const oa_section *p, void *to);
+void oa_section_drain(const oa_section *p, const void *from);
 /* Fills pinned memory; past: past the caches. */
-void oa_piece_fill_block(const oa_piece *p, void *to, bool past);
+void oa_section_fill_block(const oa_section *p, void *to, bool past);
 
 /* -- batches -- */
 
@@ -65,7 +65,8 @@ typedef struct oa_batch {
   _Atomic int64_t issued;
 } oa_batch;
 
-/* Copies lines between the device and the host in the batch's direction; pinned: up, the host's lines may be read later. */
+/* Copies lines between the device and the host in the batch's direction; pinned: up, the host's lines may be read
+ * later. */
 static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pitch, void *host, int64_t host_pitch,
                                 int64_t width, int64_t lines, bool pinned) {
   const oa_backend *backend = b->device->backend;
@@ -88,12 +89,12 @@ static inline bool oa_move_is_large(const oa_move *move) { return !move->staged 
 /* Works off the large moves, `bytes` in all, on several threads where that pays; batch->status says what failed
  * (chunks.c). */
 void oa_chunks_work_off(oa_batch *batch, int64_t bytes);
-/* Copies a piece down again, in the plain way, after a failure with that status; marks the move as torn if that fails too,
- * and as drained if it succeeds. A lost device is not tried again (chunks.c). */
-void oa_chunks_retry_plain(oa_batch *batch, const oa_piece *piece, int status);
-/* Notes that a piece reached its array. */
-static inline void oa_piece_drained(const oa_piece *p) {
-  __atomic_fetch_add(&p->move->drained, oa_piece_bytes(p), __ATOMIC_RELAXED);
+/* Copies a section down again, in the plain way, after a failure with that status; marks the move as torn if that fails
+ * too, and as drained if it succeeds. A lost device is not tried again (chunks.c). */
+void oa_chunks_retry_plain(oa_batch *batch, const oa_section *section, int status);
+/* Notes that a section reached its array. */
+static inline void oa_section_drained(const oa_section *p) {
+  __atomic_fetch_add(&p->move->drained, oa_section_bytes(p), __ATOMIC_RELAXED);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* Large arrays: chunks through pinned blocks, filled and drained by several threads.
  *
- * A chunk is a piece that passes through one block, as one copy of the device's. Its parts, `split` of them, are filled or
- * drained by whichever thread is free, so that the first chunk is soon on its way; then come those of the next. Chunk n has
- * entry n % RING. */
+ * A chunk is a section that passes through one block, as one copy of the device's. Its parts, `split` of them, are
+ * filled or drained by whichever thread is free, so that the first chunk is soon on its way; then come those of the
+ * next. Chunk n has entry n % RING. */
 #include "base/threads.h"
 #include "device/staging.h"
 #include "transfer/batch.h"
@@ -41,27 +41,27 @@ static bool stopped(const oa_batch *b) { return atomic_load_explicit(&b->stop, m
 
 /* -- the plain way: from and to memory that the backend does not know -- */
 
-/* The part of an irregular piece that begins `at` bytes behind its start and goes over the stack. */
-static oa_piece little_part(const oa_piece *p, int64_t at) {
-  return (oa_piece){p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
+/* The part of an irregular section that begins `at` bytes behind its start and goes over the stack. */
+static oa_section little_part(const oa_section *p, int64_t at) {
+  return (oa_section){p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
 }
 
-static int copy_regular(const oa_batch *b, const oa_piece *p) {
+static int copy_regular(const oa_batch *b, const oa_section *p) {
   const int64_t pitch = p->move->lines.pitch;
-  return oa_batch_copy(b, oa_piece_address(p), pitch, oa_piece_host(p), pitch, p->width, p->lines, false);
+  return oa_batch_copy(b, oa_section_address(p), pitch, oa_section_host(p), pitch, p->width, p->lines, false);
 }
 
-static int copy_little(const oa_batch *b, const oa_piece *part, void *little) {
-  return oa_batch_copy(b, oa_piece_address(part), part->width, little, part->width, part->width, 1, false);
+static int copy_little(const oa_batch *b, const oa_section *part, void *little) {
+  return oa_batch_copy(b, oa_section_address(part), part->width, little, part->width, part->width, 1, false);
 }
 
-static int plain_up(const oa_batch *b, const oa_piece *p) {
+static int plain_up(const oa_batch *b, const oa_section *p) {
   if (!p->move->irregular) return copy_regular(b, p);
   _Alignas(16) char little[LITTLE];
   int status = OA_OK;
   for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
-    const oa_piece part = little_part(p, at);
-    oa_piece_fill(&part, little);
+    const oa_section part = little_part(p, at);
+    oa_section_fill(&part, little);
     status = copy_little(b, &part, little);
   }
   return status;
@@ -73,26 +73,26 @@ static int wait_after(const oa_batch *b, int status) {
   return status ? status : waited;
 }
 
-static int plain_down(const oa_batch *b, const oa_piece *p) {
+static int plain_down(const oa_batch *b, const oa_section *p) {
   if (!p->move->irregular) return wait_after(b, copy_regular(b, p));
   _Alignas(16) char little[LITTLE];
   int status = OA_OK;
   for (int64_t at = 0; at < p->width && !status; at += LITTLE) {
-    const oa_piece part = little_part(p, at);
+    const oa_section part = little_part(p, at);
     status = wait_after(b, copy_little(b, &part, little));
-    if (!status) oa_piece_drain(&part, little);
+    if (!status) oa_section_drain(&part, little);
   }
   return status;
 }
 
-/* Once some bytes of an array are new the others should be too: a failed piece is retried in the plain way before it is
- * given up, and the other pieces go on unless the device is lost. */
-void oa_chunks_retry_plain(oa_batch *b, const oa_piece *p, int status) {
+/* Once some bytes of an array are new the others should be too: a failed section is retried in the plain way before it
+ * is given up, and the other sections go on unless the device is lost. */
+void oa_chunks_retry_plain(oa_batch *b, const oa_section *p, int status) {
   if (status != OA_ERROR_LOST && (status = plain_down(b, p))) __atomic_store_n(&p->move->torn, true, __ATOMIC_RELAXED);
   if (status)
     note_failure(b, status, status == OA_ERROR_LOST);
   else
-    oa_piece_drained(p);
+    oa_section_drained(p);
 }
 
 /* -- chunks -- */
@@ -103,7 +103,7 @@ static bool next_number(oa_batch *b, int64_t most, int64_t *number) {
   return *number < most;
 }
 
-static oa_piece chunk_at(const oa_batch *b, int64_t number) {
+static oa_section chunk_at(const oa_batch *b, int64_t number) {
   int low = 0, high = b->count; /* the last move that starts no later: a move without chunks starts with the next */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -112,7 +112,7 @@ static oa_piece chunk_at(const oa_batch *b, int64_t number) {
     else
       high = middle;
   }
-  return oa_piece_of(&b->moves[low], b->bytes, number - b->moves[low].first);
+  return oa_section_at(&b->moves[low], b->bytes, number - b->moves[low].first);
 }
 
 static void pause_cpu(void) {
@@ -136,15 +136,15 @@ static void await_turn(const oa_chunk *c, int64_t turn) {
   for (int i = 0; atomic_load_explicit(&c->turn, memory_order_acquire) != turn; i++) pause_a_while(i);
 }
 
-/* Copies a piece between the device and the chunk's block. */
-static int copy_chunk(const oa_batch *b, const oa_chunk *c, const oa_piece *p) {
-  return oa_batch_copy(b, oa_piece_address(p), p->move->lines.pitch, c->block->memory, p->width, p->width, p->lines,
+/* Copies a section between the device and the chunk's block. */
+static int copy_chunk(const oa_batch *b, const oa_chunk *c, const oa_section *p) {
+  return oa_batch_copy(b, oa_section_address(p), p->move->lines.pitch, c->block->memory, p->width, p->width, p->lines,
                        true);
 }
 
 /* Sends chunk n down into a block of its own. */
 static void issue(oa_batch *b, int64_t n, enum oa_block_wait wait) {
-  const oa_piece p = chunk_at(b, n);
+  const oa_section p = chunk_at(b, n);
   oa_chunk *c = entry_of(b, n);
   c->status = OA_OK;
   c->block = stopped(b) ? NULL : oa_block_take(b->device, OA_BLOCK_LARGE, wait);
@@ -158,8 +158,8 @@ static void issue(oa_batch *b, int64_t n, enum oa_block_wait wait) {
   c->block = NULL;
 }
 
-/* Returns once chunk n is on its way down, and some more behind it where blocks are free. One thread issues at a time; a
- * thread whose chunk is under way does not wait for it. */
+/* Returns once chunk n is on its way down, and some more behind it where blocks are free. One thread issues at a time;
+ * a thread whose chunk is under way does not wait for it. */
 static void issue_to(oa_batch *b, int64_t n) {
   for (int spins = 0; atomic_exchange(&b->issuing, true); spins++) {
     if (atomic_load(&b->issued) > n) return;
@@ -194,7 +194,7 @@ static void open_chunk(oa_batch *b, int64_t n) {
 }
 
 /* Sends a chunk up, or returns its block: done by the thread that ends its last part. */
-static void close_chunk(oa_batch *b, int64_t n, const oa_piece *p) {
+static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
   oa_chunk *c = entry_of(b, n);
   if (b->up && c->block && !stopped(b)) {
     int status = copy_chunk(b, c, p);
@@ -208,19 +208,19 @@ static void close_chunk(oa_batch *b, int64_t n, const oa_piece *p) {
   atomic_store_explicit(&c->turn, 2 * (n + RING), memory_order_release);
 }
 
-static void work_part(oa_batch *b, const oa_chunk *c, const oa_piece *p, int64_t at) {
+static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64_t at) {
   char *memory = c->block ? (char *)c->block->memory + at : NULL;
   int status;
   if (stopped(b)) return; /* but every chunk is opened and closed: others may be waiting for its block */
   if (!b->up && (!memory || c->status)) {
     oa_chunks_retry_plain(b, p, c->status);
   } else if (!b->up) {
-    oa_piece_drain(p, memory);
-    oa_piece_drained(p);
+    oa_section_drain(p, memory);
+    oa_section_drained(p);
   } else if (!memory) {
     if ((status = plain_up(b, p))) note_failure(b, status, true);
   } else {
-    oa_piece_fill_block(p, memory, b->past);
+    oa_section_fill_block(p, memory, b->past);
   }
 }
 
@@ -240,9 +240,9 @@ static void work(void *data) {
       await_turn(c, 2 * n + 1);
     else
       open_chunk(b, n);
-    const oa_piece p = chunk_at(b, n);
-    oa_piece part;
-    if (oa_piece_part(&p, k, b->split, &part, &at)) work_part(b, c, &part, at);
+    const oa_section p = chunk_at(b, n);
+    oa_section part;
+    if (oa_section_part(&p, k, b->split, &part, &at)) work_part(b, c, &part, at);
     if (atomic_fetch_sub_explicit(&c->left, 1, memory_order_acq_rel) == 1) close_chunk(b, n, &p);
   }
   if (entered) backend->leave(b->device, saved);
@@ -253,19 +253,19 @@ static void work_here(void *data) {
   oa_batch *b = data;
   int64_t number;
   while (!stopped(b) && next_number(b, b->chunks, &number)) {
-    const oa_piece p = chunk_at(b, number);
-    void *there = (void *)(uintptr_t)oa_piece_address(&p);
+    const oa_section p = chunk_at(b, number);
+    void *there = (void *)(uintptr_t)oa_section_address(&p);
     int status = OA_OK;
     if (!p.move->irregular)
       status = copy_regular(b, &p);
     else if (b->up)
-      oa_piece_fill(&p, there);
+      oa_section_fill(&p, there);
     else
-      oa_piece_drain(&p, there);
+      oa_section_drain(&p, there);
     if (status)
       note_failure(b, status, b->up);
     else
-      oa_piece_drained(&p);
+      oa_section_drained(&p);
   }
 }
 
@@ -280,7 +280,7 @@ static void cut(oa_batch *b, int64_t chunk_bytes) {
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
     move->first = b->chunks;
-    if (oa_move_is_large(move) && oa_lines_bytes(move->lines)) b->chunks += oa_pieces_of(move, chunk_bytes);
+    if (oa_move_is_large(move) && oa_lines_bytes(move->lines)) b->chunks += oa_section_count(move, chunk_bytes);
   }
 }
 

@@ -41,8 +41,8 @@ static bool joins_run(const packing *k, const oa_move *move) {
          k->at + behind + oa_lines_bytes(move->lines) <= (int64_t)k->block->nbytes;
 }
 
-/* Begins a run with the move, in a new block if this one is full. Sets *at to its place; k->block is NULL if there is no
- * pinned memory. */
+/* Begins a run with the move, in a new block if this one is full. Sets *at to its place; k->block is NULL if there is
+ * no pinned memory. */
 static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   int status = end_run(b, k);
@@ -64,7 +64,8 @@ static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) 
   return OA_OK;
 }
 
-/* Finds room for a move and fills it, or has the device fill it; leaves move->staged NULL if there is no pinned memory. */
+/* Finds room for a move and fills it, or has the device fill it; leaves move->staged NULL if there is no pinned
+ * memory. */
 static int pack(const oa_batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   int64_t at;
@@ -80,8 +81,8 @@ static int pack(const oa_batch *b, packing *k, oa_move *move) {
   k->used = at + bytes;
   move->staged = place;
   if (b->up) {
-    const oa_piece p = oa_piece_whole(move);
-    oa_piece_fill_block(&p, place, bytes >= oa_tuning.past_least);
+    const oa_section p = oa_section_whole(move);
+    oa_section_fill_block(&p, place, bytes >= oa_tuning.past_least);
   }
   return move->lines.count == 1 ? OA_OK : copy_packed(b, k, move->address, at, move->lines);
 }

@@ -30,16 +30,16 @@ static void sort(oa_move *moves, int count) {
 
 /* Copies an array that the device uses where it lies in pinned memory. */
 static void copy_in_place(oa_move *move, bool up) {
-  const oa_piece p = oa_piece_whole(move);
+  const oa_section p = oa_section_whole(move);
   const oa_lines *l = &move->lines;
   void *there = (void *)(uintptr_t)move->address;
   void *to = up ? there : move->host, *from = up ? move->host : there;
   if (!move->irregular)
     oa_copy_lines(to, (size_t)l->pitch, from, (size_t)l->pitch, (size_t)l->width, (size_t)l->count);
   else if (up)
-    oa_piece_fill(&p, there);
+    oa_section_fill(&p, there);
   else
-    oa_piece_drain(&p, there);
+    oa_section_drain(&p, there);
 }
 
 static bool is_pinned(oa_device *device, const oa_move *move) {
@@ -47,8 +47,8 @@ static bool is_pinned(oa_device *device, const oa_move *move) {
          device->backend->pinned(device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
-/* Issues the copy of an array whose host memory is pinned. Returns whether all of it was issued; if not, the move goes in
- * chunks. */
+/* Issues the copy of an array whose host memory is pinned. Returns whether all of it was issued; if not, the move goes
+ * in chunks. */
 static bool copy_direct(const oa_batch *b, const oa_move *move) {
   const oa_lines l = move->lines;
   return oa_batch_copy(b, move->address, l.pitch, move->host, l.pitch, l.width, l.count, true) == OA_OK;
@@ -156,8 +156,8 @@ static bool receive_small(const oa_batch *b) {
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
     if (move->staged) {
-      const oa_piece p = oa_piece_whole(move);
-      oa_piece_drain(&p, move->staged);
+      const oa_section p = oa_section_whole(move);
+      oa_section_drain(&p, move->staged);
     } else if (move->in_place) {
       copy_in_place(move, false);
     } else if (!synchronous && is_pinned(b->device, move) && copy_direct(b, move)) {
@@ -173,12 +173,12 @@ static void settle_direct(oa_batch *b) {
   for (int i = 0; i < b->count; i++) {
     oa_move *move = &b->moves[i];
     if (!move->direct) continue;
-    const oa_piece p = oa_piece_whole(move);
+    const oa_section p = oa_section_whole(move);
     if (status) {
       move->torn = status == OA_ERROR_LOST;
       oa_chunks_retry_plain(b, &p, status);
     } else {
-      oa_piece_drained(&p);
+      oa_section_drained(&p);
     }
   }
 }

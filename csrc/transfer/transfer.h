@@ -1,10 +1,10 @@
-/* Copies between host arrays and a device, in batches: all that a region has to move at one moment comes as one call, so
- * that this folder alone decides how it travels. Called without the core's lock; the caller holds the mappings.
+/* Copies between host arrays and a device, in batches: all that a region has to move at one moment comes as one call,
+ * so that this folder alone decides how it travels. Called without the core's lock; the caller holds the mappings.
  *
- * Three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy. Large arrays travel in
- * chunks through pinned blocks, which the core's threads fill and drain. Memory that is pinned already goes directly.
- * Without pinned memory a piece goes the backend's own way. Backends whose operations are complete when they return copy
- * directly, on several threads where that pays. */
+ * Three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy. Large arrays travel
+ * in chunks through pinned blocks, which the core's threads fill and drain. Memory that is pinned already goes
+ * directly. Without pinned memory a section goes the backend's own way. Backends whose operations are complete when
+ * they return copy directly, on several threads where that pays. */
 #ifndef OA_TRANSFER_H
 #define OA_TRANSFER_H
 
@@ -16,8 +16,8 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 
 /* Copies the moves up. The host bytes were read when it returns. The order of moves may be changed. */
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count);
-/* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or cancel must follow, once the stream was
- * synchronized. The order of moves may be changed. */
+/* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or cancel must follow, once the stream
+ * was synchronized. The order of moves may be changed. */
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count);
 /* Brings the bytes into the arrays and waits for that. Fails if the device does: each array then is old or new, or the
  * status is OA_ERROR_TORN and the text says which are old, new, torn. */
