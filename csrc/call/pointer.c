@@ -144,17 +144,19 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   const bool over = oa_uses_over(&mapping->uses, stream) && !((const oa_state *)call.region)->foreign;
   const int group = mapping->parts[slot->part].group;
   const bool fill = blank && !(mapping->zeros && !mapping->groups[group].written);
-  mapping->cleared |= blank;
-  oa_unlock();
-  if (fill) status = clear(mapping, group, stream->native);
   const bool wait = !over || (fill && !in_place);
-  if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
-  if (status) {
-    oa_call_abandon(&call);
-    return status;
+  mapping->cleared |= blank;
+  if (fill || wait) {
+    oa_unlock();
+    if (fill) status = clear(mapping, group, stream->native);
+    if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
+    if (status) {
+      oa_call_abandon(&call);
+      return status;
+    }
+    oa_lock();
   }
   call.open = OA_CALL_UNNOTED; /* what it issued was waited for */
-  oa_lock();
   if (wait) oa_stream_waited(stream, ticket);
   oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
   if (share) {

@@ -314,12 +314,17 @@ static bool is_small(const oa_state *region, const oa_entrant *e) {
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* Device memory for the region: what was kept for another time, else an allocation on its stream. Without the lock. */
+/* Device memory for the region: what was kept for another time, else an allocation on its stream, for which it frees the
+ * lock. */
 static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
   if (!reused || *zeros) region->allocated = true;
-  return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
+  if (reused) return OA_OK;
+  oa_unlock();
+  const int status = oa_device_allocate(region->device, stream, nbytes, address);
+  oa_lock();
+  return status;
 }
 
 /* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
@@ -342,14 +347,17 @@ static int allocate_small(oa_state *region, oa_entrant *entrants, int count, boo
   oa_arena *arena = calloc(1, sizeof *arena);
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = nbytes;
-  oa_unlock();
   int status = OA_OK;
   bool zeros = false;
-  if (in_place && (arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW)))
+  if (in_place) {
+    oa_unlock();
+    arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
+    oa_lock();
+  }
+  if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
     status = take_memory(region, nbytes, &arena->address, &zeros);
-  oa_lock();
   if (status) {
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
@@ -366,7 +374,7 @@ static int allocate_small(oa_state *region, oa_entrant *entrants, int count, boo
   return OA_OK;
 }
 
-/* The memory of the mappings this enter made; the lock is free while the backend is asked. */
+/* The memory of the mappings this enter made; the lock is free while the backend is asked for it. */
 static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, bool once) {
   const int small = allocate_small(region, entrants, count, once);
   if (small) return small;
@@ -375,9 +383,7 @@ static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, 
     if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
     bool zeros = false;
-    oa_unlock();
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
-    oa_lock();
     mapping->zeros = zeros;
     if (status)
       return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->parts[0].name, (long long)mapping->nbytes);

@@ -54,7 +54,8 @@ int oa_region_destroy(oa_state *region) {
 static void remember(oa_state *region, int status) {
   if (!status || region->status) return;
   region->status = status;
-  oa_error_save(&region->error);
+  region->error = malloc(sizeof *region->error);
+  if (region->error) oa_error_save(region->error);
 }
 
 /* Appends ", name" to text: whole names; "..." stands for those that there is no room for. */
@@ -240,7 +241,7 @@ static void collect_moves(oa_state *region, int outcome) {
   int parts = 0;
   for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
   if (parts) {
-    region->moves = calloc((size_t)parts, sizeof *region->moves);
+    region->moves = malloc((size_t)parts * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
   for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
@@ -256,9 +257,11 @@ static void collect_moves(oa_state *region, int outcome) {
 static void issue_moves(oa_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
-  oa_unlock();
-  if (down) status = issue_down(region);
-  oa_lock();
+  if (down) {
+    oa_unlock();
+    status = issue_down(region);
+    oa_lock();
+  }
   if (down && !status)
     note_down(region);
   else
@@ -349,6 +352,11 @@ static void complete(oa_state *region) {
   int status = OA_OK;
   region->completing = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
+  if (!wait && !region->move_count) {
+    come_down(region, OA_OK);
+    region->completing = false;
+    return;
+  }
   oa_unlock();
   if (wait)
     status = region->copying /* then this is a part of copying down */
@@ -393,7 +401,8 @@ int oa_region_wait(oa_region *handle) {
   region->phase = OA_WAITING;
   complete(region);
   const int first = region->status;
-  const oa_saved_error text = region->error;
+  oa_saved_error *text = region->error;
+  region->error = NULL;
   oa_device *device = region->device;
   const int64_t leaving = region->leaving;
   const uint64_t serial = region->serial;
@@ -404,7 +413,9 @@ int oa_region_wait(oa_region *handle) {
   oa_kept_tidy();
   if (leaving)
     oa_trace_note(OA_TRACE_LEAVE, leaving, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
-  if (first) oa_error_restore(&text);
+  if (text) oa_error_restore(text);
+  if (first && !text) oa_fail(first, "leaving the region failed, and there was no host memory to note how");
+  free(text);
   return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
 }
 

@@ -10,18 +10,19 @@ oa_present_table oa_table;
 oa_mapping *oa_mappings;
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
-  oa_mapping *mapping = calloc(1, sizeof *mapping);
+  oa_mapping *mapping = malloc(sizeof *mapping); /* as a region */
   if (!mapping) {
     oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
     return NULL;
   }
-  mapping->kind = kind;
-  mapping->device = device;
-  mapping->nbytes = nbytes;
-  mapping->parts = &mapping->one_part;
-  mapping->groups = &mapping->one_group;
-  mapping->part_count = mapping->group_count = 1;
-  mapping->next = oa_mappings;
+  *mapping = (oa_mapping){.kind = kind,
+                          .device = device,
+                          .nbytes = nbytes,
+                          .parts = &mapping->one_part,
+                          .groups = &mapping->one_group,
+                          .part_count = 1,
+                          .group_count = 1,
+                          .next = oa_mappings};
   if (mapping->next) mapping->next->previous = mapping;
   oa_mappings = mapping;
   device->counts.mappings++;

@@ -24,8 +24,8 @@ struct oa_state {
   bool completing; /* somebody brings its moves down */
   oa_move *moves;  /* on their way down */
   int move_count;
-  int status; /* of what failed in finishing, told by wait */
-  oa_saved_error error;
+  int status;            /* of what failed in finishing, told by wait */
+  oa_saved_error *error; /* the text of that; NULL: there was no host memory for it */
   oa_mapping *few[4];
   int64_t leaving, copying;         /* of the trace: since when */
   struct oa_state *older, *younger; /* all regions of the core */

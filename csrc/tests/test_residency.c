@@ -71,6 +71,31 @@ static void test_a_watch_finds_what_was_written(void) {
   munmap(memory, BYTES);
 }
 
+/* What holes leave no table of pages behind, and what has no mapping at all: no scan names either by itself. */
+static void test_large_holes_are_found(void) {
+  enum { HUGE = 2 << 20, IN_HUGE = HUGE / PAGE };
+  char *all = mmap(NULL, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *memory = (char *)(((uintptr_t)all + HUGE - 1) & -(uintptr_t)HUGE);
+  madvise(memory, 4 * HUGE, MADV_HUGEPAGE);
+  memset(memory, 1, 4 * HUGE);
+  oa_watch *watch = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + 4 * HUGE, 0);
+  if (!CHECK(watch)) return;
+  CHECK(taken(watch) == 4 * IN_HUGE);
+  CHECK(taken(watch) == 0);
+  madvise(memory + HUGE, HUGE, MADV_DONTNEED);
+  memory[3 * HUGE] = 2;
+  oa_run runs[2];
+  int64_t pages;
+  CHECK(oa_watch_take(watch, runs, 2, &pages) == 2 && pages == IN_HUGE + 1);
+  CHECK(runs[0].low == (uintptr_t)memory + HUGE && runs[0].high == (uintptr_t)memory + 2 * HUGE);
+  CHECK(runs[1].low == (uintptr_t)memory + 3 * HUGE && runs[1].high == (uintptr_t)memory + 3 * HUGE + PAGE);
+  CHECK(taken(watch) == 0);
+  munmap(memory + HUGE, 2 * HUGE);
+  CHECK(taken(watch) == 4 * IN_HUGE);
+  oa_watch_free(watch);
+  munmap(all, 5 * HUGE);
+}
+
 static void test_watches_share_pages(void) {
   char *memory = pages_new(BYTES, MAP_PRIVATE);
   oa_watch *all = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + BYTES, 0);
@@ -597,6 +622,7 @@ static void test_device(const char *name) {
 int main(void) {
   if (oa_pages_work()) {
     test_a_watch_finds_what_was_written();
+    test_large_holes_are_found();
     test_watches_share_pages();
     test_several_are_looked_at_together();
     test_who_writes_does_not_matter();

@@ -49,10 +49,11 @@ typedef struct oa_batch {
   oa_move *moves;
   int count;
   bool up;
+  bool now; /* up: the copies are waited for */
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;
-  oa_saved_error error;
+  oa_saved_error *error; /* the caller's */
   /* chunks.c's own */
   bool past;     /* chunks are written past the caches */
   int split;     /* of a chunk, into parts */

@@ -31,7 +31,7 @@ static void note_failure(oa_batch *b, int status, bool stop) {
   pthread_mutex_lock(&b->mutex);
   if (!b->status) {
     b->status = status;
-    oa_error_save(&b->error);
+    oa_error_save(b->error);
   }
   pthread_mutex_unlock(&b->mutex);
   if (stop) atomic_store(&b->stop, true);

@@ -23,12 +23,16 @@ static int end_run(const oa_batch *b, packing *k) {
   return bytes ? copy_packed(b, k, k->address, k->at, (oa_lines){0, bytes, bytes, 1}) : OA_OK;
 }
 
-/* Ends the block's last run. Up, the block is free again after its copies; down, the moves own it. */
+/* Ends the block's last run. Up, the block is returned, to be free again after its copies; down, the moves own it. */
 static int end_block(const oa_batch *b, packing *k) {
-  const int status = end_run(b, k);
+  int status = end_run(b, k);
   oa_block *block = k->block;
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
+  if (b->now && !status && !(status = b->device->backend->stream_synchronize(b->device, b->stream))) {
+    oa_block_return(b->device, block);
+    return OA_OK;
+  }
   const int returned = oa_block_return_after(b->device, block, b->stream);
   return status ? status : returned;
 }

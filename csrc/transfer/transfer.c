@@ -9,9 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static oa_batch batch_of(oa_device *device, void *stream, oa_move *moves, int count, bool up) {
-  return (oa_batch){
-      .device = device, .stream = stream, .moves = moves, .count = count, .up = up, .mutex = PTHREAD_MUTEX_INITIALIZER};
+/* A batch is on the stack of the function that works it off, and so is its error's text, which is set only if it
+ * fails. */
+static oa_batch batch_of(oa_device *device, void *stream, oa_move *moves, int count, bool up, oa_saved_error *error) {
+  return (oa_batch){.device = device,
+                    .stream = stream,
+                    .moves = moves,
+                    .count = count,
+                    .up = up,
+                    .mutex = PTHREAD_MUTEX_INITIALIZER,
+                    .error = error};
 }
 
 static int by_address(const void *a, const void *b) {
@@ -84,26 +91,37 @@ static int send_small(oa_batch *b, bool *direct) {
   return oa_pack_small(b);
 }
 
-int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
-  oa_batch b = batch_of(device, stream, moves, count, true);
+static int transfer_up(oa_device *device, void *stream, oa_move *moves, int count, bool now) {
+  oa_saved_error error;
+  oa_batch b = batch_of(device, stream, moves, count, true, &error);
+  b.now = now;
   bool direct = false;
   int status = device->backend->flags & OA_SYNCHRONOUS ? OA_OK : send_small(&b, &direct);
   const int64_t large = status ? 0 : large_bytes(&b);
   if (large) {
     oa_chunks_work_off(&b, large);
-    if ((status = b.status)) oa_error_restore(&b.error);
+    if ((status = b.status)) oa_error_restore(&error);
   }
   if (status) /* the caller may free the memory on another stream, or change the host's bytes */
     oa_transfer_quiesce(device, stream);
-  else if (direct)
+  else if (direct || (large && now))
     status = device->backend->stream_synchronize(device, stream);
   if (!status) count_moves(&b);
   return status;
 }
 
+int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
+  return transfer_up(device, stream, moves, count, false);
+}
+
+int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count) {
+  return transfer_up(device, stream, moves, count, true);
+}
+
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {
   if (device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
-  oa_batch b = batch_of(device, stream, moves, count, false);
+  oa_saved_error error;
+  oa_batch b = batch_of(device, stream, moves, count, false, &error);
   sort(moves, count);
   const int status = oa_pack_small(&b);
   if (status) {
@@ -184,14 +202,15 @@ static void settle_direct(oa_batch *b) {
 }
 
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
-  oa_batch b = batch_of(device, stream, moves, count, false);
+  oa_saved_error error;
+  oa_batch b = batch_of(device, stream, moves, count, false, &error);
   const bool direct = receive_small(&b);
   const int64_t large = large_bytes(&b);
   if (large) oa_chunks_work_off(&b, large);
   if (direct) settle_direct(&b);
   int status = b.status;
   if (status) {
-    oa_error_restore(&b.error);
+    oa_error_restore(&error);
     status = report_torn(&b, status);
   } else {
     count_moves(&b);

@@ -16,6 +16,8 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 
 /* Copies the moves up. The host bytes were read when it returns. The order of moves may be changed. */
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count);
+/* Copies the moves up and waits for the stream: the device has the bytes when it returns. */
+int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count);
 /* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or cancel must follow, once the stream
  * was synchronized. The order of moves may be changed. */
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count);
