@@ -21,15 +21,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Makes a struct that knows its size, all other fields 0 but those given (in C++ none can be given):
+ *   oa_counters counters = OA_SIZED(oa_counters);
+ *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
+#ifdef __cplusplus
+template <class T>
+inline T oa_sized() {
+  T made = T();
+  made.size = sizeof made;
+  return made;
+}
+#define OA_SIZED(type) oa_sized<type>()
+#else
+#define OA_SIZED(...) OA_SIZED_WITH(__VA_ARGS__, )
+#define OA_SIZED_WITH(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
-
-/* A struct that knows its size, all other fields 0 but those given:
- *   oa_counters counters = OA_SIZED(oa_counters);
- *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
-#define OA_SIZED(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
 
 /* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
  * file, as bindings/declarations.py expands them. */
