@@ -1,4 +1,5 @@
-/* The way of one call: everything is checked, then moved, then called, then marked. */
+/* One call: oa_begin checks all operands, then moves what is missing; the caller makes the vendor's call; oa_end marks
+ * what was written. */
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
@@ -29,7 +30,7 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
                  (long long)(slot->inside.pitch / itemsize));
 }
 
-/* Of lines that go beyond the pointer's own: what is touched of them may not. */
+/* Checks lines that go beyond the pointer's own: the elements that are touched may not. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, oa_itemsize(slot->dtype)};
@@ -39,7 +40,7 @@ static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, con
 
 /* -- checks -- */
 
-/* What a call reaches through one operand. */
+/* The bytes that a call reaches through one operand. */
 typedef struct reach {
   oa_lines lines; /* from the mapping's address; no lines if the call touches nothing */
   uintptr_t end;  /* behind the last byte; the address itself if the call touches nothing */
@@ -89,7 +90,7 @@ static int note_other(oa_present *element, void *data) {
   return 0;
 }
 
-/* An array may be on several devices for reading, or on one for writing. */
+/* Checks that the array is on several devices for reading only, or on one. */
 static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping *mapping, bool writes) {
   other_device other = {.mapping = mapping};
   if (!mapping->listed) return OA_OK;
@@ -104,34 +105,35 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* of an operand between oa_begin and oa_end */
+enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* oa_operand.touched, from oa_begin to oa_end */
 
 static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
   return a->start == b->start && a->width == b->width && a->count == b->count &&
          (a->count == 1 || a->pitch == b->pitch);
 }
 
-/* Whether a call on another thread may be the first to give the pointer's group its bytes: what this one reads, sends or clears
- * would not be ordered with it. */
+/* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
+ * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   return !mapping->groups[mapping->views[slot->view].group].valid && mapping->writing &&
          !pthread_equal(mapping->writer, pthread_self());
 }
 
-/* Rights and state. Sets *up if the group has to be brought up first, and what oa_end needs: whether all of it is
- * overwritten. */
+/* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
+ * o->touched for oa_end. */
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
                                bool *up) {
   oa_mapping *mapping = slot->mapping;
   const oa_view *view = &mapping->views[slot->view];
   const oa_group *group = &mapping->groups[view->group];
   const bool address_only = o->access & OA_ADDRESS_ONLY;
-  if (__builtin_expect(address_only, 0)) /* where nothing may go up: zeros, so that no other array's bytes are seen */
+  if (__builtin_expect(address_only,
+                       0)) /* an Out without bytes gets zeros, so that bytes of other arrays are never seen */
     o->access =
         OA_ADDRESS_ONLY | (slot->out && !view->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
   const bool writes = oa_writes(o->access);
-  bool whole = false, own = false; /* all of the group is overwritten; all that was lent, and the rest goes up */
+  bool whole = false, own = false; /* the call overwrites the whole group; or all that was lent, and the rest goes up */
   if (writes) {
     if (__builtin_expect(!slot->writes, 0))
       return oa_fail(OA_ERROR_DIRECTION,
@@ -142,7 +144,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
       own = view->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
       whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     }
-    whole |= address_only; /* oa_address fills the group with zeros */
+    whole |= address_only; /* the caller fills the group with zeros */
   }
   o->touched = whole ? OVERWRITTEN : TOUCHED;
   *up = !whole && !group->valid;
@@ -169,12 +171,12 @@ static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const
                  written->name, other->name);
 }
 
-/* Whether two operands with the same lines have the same element at each place. */
+/* Returns whether two operands with the same lines have the same element at each place. */
 static bool same_elements(const oa_extent *a, const oa_extent *b) {
   return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
-/* Checks two operands whose hulls meet. */
+/* Checks two operands whose intervals overlap, one of which is written. */
 static __attribute__((noinline)) int check_overlap(const oa_call *call, const reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
   const oa_slot *slot_a = a->slot, *slot_b = b->slot;
@@ -205,13 +207,13 @@ static inline int check_alias(const oa_call *call, const reach *reaches) {
 
 /* -- bringing up -- */
 
-/* A group to bring up: which, and whose. */
+/* A group to bring up. */
 typedef struct arrival {
   oa_mapping *mapping;
   int group;
 } arrival;
 
-/* Why the group goes up: an operand reads it, or writes a part of it. */
+/* Returns why the group goes up: an operand reads it, or writes some of it. */
 static const char *reason(const oa_call *call, const arrival *a) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
@@ -222,7 +224,7 @@ static const char *reason(const oa_call *call, const arrival *a) {
   return "written in part by";
 }
 
-/* Notes the reason with what brings the group up, if somebody wants to know; returns count. */
+/* Notes the reason in the moves that bring the group up, while the trace is on. Returns count. */
 static int with_reason(const oa_call *call, const arrival *a, oa_move *moves, int count) {
   if (call->begun)
     for (int m = 0; m < count; m++) moves[m].trace.why = reason(call, a);
@@ -235,8 +237,8 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
   return false;
 }
 
-/* The region's mappings whose pages are to be looked at, all of them at the first call that needs one; marks them as moving,
- * as those that arrive are. */
+/* Collects the region's mappings whose pages have to be looked at, all of them at the first call that needs one, and
+ * marks them as moving, as the arrivals are. Returns how many. */
 static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int found = 0;
   for (int i = 0; i < region->mapping_count && found < OA_RESIDENT_LOOKS; i++) {
@@ -249,7 +251,7 @@ static int gather_unseen(const oa_region_state *region, const arrival *arrivals,
   return found;
 }
 
-/* The groups that the operands need, each once, in the operands' order. Returns how many. */
+/* Collects the groups to bring up, each once, in the operands' order. Returns how many. */
 static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *arrivals) {
   int count = 0;
   for (int i = 0; i < call->count; i++) {
@@ -264,8 +266,8 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
   return count;
 }
 
-/* Fills moves with what brings the groups up, and marks their mappings as moving. Returns how many moves. Frees the lock
- * meanwhile, to look at pages of what is kept. */
+/* Fills moves with the copies that bring the groups up, and marks their mappings as moving. Returns how many moves.
+ * Frees the lock meanwhile, to look at the pages of resident mappings. */
 static int gather_moves(const oa_call *call, const oa_region_state *region, const arrival *arrivals, int count,
                         oa_move *moves) {
   int total = 0;
@@ -292,7 +294,7 @@ static int gather_moves(const oa_call *call, const oa_region_state *region, cons
   return total;
 }
 
-/* Copies the moves up on *stream, or on one of the region's own when they are large; *stream is then that one. Frees the
+/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then. Frees the
  * lock meanwhile. */
 static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count) {
@@ -303,7 +305,7 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   for (int m = 0; m < move_count; m++) bytes += oa_lines_bytes(moves[m].lines);
   if (bytes >= OA_OVERLAP_BYTES && !synchronous) {
     if (!region->copies) status = oa_stream_borrow(device, &region->copies);
-    if (!status) *stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+    if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
   oa_unlock();
@@ -316,8 +318,8 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   return status || synchronous ? status : oa_stream_advance(*stream);
 }
 
-/* Brings up the groups that the operands need; ups: how many operands need theirs. The mappings are pinned. Frees the lock
- * meanwhile. */
+/* Brings up the groups that the operands need; ups: how many operands need theirs. The call holds the mappings. Frees
+ * the lock meanwhile. */
 static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream,
                                               const reach *reaches, int ups) {
   const bool synchronous = region->device->backend->flags & OA_SYNCHRONOUS;
@@ -344,7 +346,7 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_sta
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 
-/* A stream of the caller's own as one of the region's foreign streams. */
+/* Finds the region's record of a stream of the caller's, or makes it. */
 static int foreign_stream(oa_region_state *region, void *native, oa_stream **stream) {
   oa_stream *s = region->foreign;
   while (s && s->native != native) s = s->next;
@@ -358,6 +360,7 @@ static int foreign_stream(oa_region_state *region, void *native, oa_stream **str
   return OA_OK;
 }
 
+/* Ends the call's hold of its operands. */
 static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
@@ -433,7 +436,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 
 enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
 
-/* Returns the operand's slot, of the right dtype; NULL with *status and the text set. */
+/* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
 static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
   const int known = OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY;
   if (__builtin_expect(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE), 0)) {
@@ -453,7 +456,7 @@ static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *
   return NULL;
 }
 
-/* Checks that the operand is on the call's device. *region is the youngest of the regions of the operands so far; NULL at
+/* Checks that the operand is on the call's device. *region is the youngest region of the operands so far, NULL before
  * the first. */
 static inline int join_region(const oa_call *call, const oa_operand *o, oa_region_state *its,
                               oa_region_state **region) {
@@ -472,7 +475,7 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_regio
   return OA_OK;
 }
 
-/* Finds the lines that the operand touches, and checks that they are the pointer's own. */
+/* Finds the lines that the operand touches, and checks that they belong to the pointer. */
 static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines) {
   if (o->extent.kind == OA_EXTENT_ALL) {
     *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
@@ -489,7 +492,7 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
   return beyond ? check_bounds(call, o, slot, lines) : OA_OK;
 }
 
-/* Waits for those who use the operand's mapping in a way that this call has to wait for. Returns true if it freed the lock
+/* Waits for other threads whose work on the operand's mapping comes before this call. Returns true if it freed the lock
  * meanwhile. */
 static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
@@ -529,16 +532,16 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
   }
   if (wait_for_others(o, slot)) return LOOK_AGAIN;
   if (__builtin_expect(mapping->failed, 0))
-    return oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
-                   call->function, o->name);
+    return oa_fail(OA_ERROR_MEMORY, "%s: the region that lent %s first could not allocate its memory", call->function,
+                   o->name);
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
   r->end = address + (uintptr_t)oa_lines_span(r->lines);
   return check_access(call, o, slot, &r->lines, &r->up);
 }
 
-/* Looks all operands up and checks them: what each reaches, the region that the call belongs to, and how many operands have
- * to be brought up. Under the lock, which it may free meanwhile. */
+/* Looks all operands up and checks them. Finds the bytes that each reaches, the region that the call belongs to, and
+ * how many operands have to be brought up. Called with the lock, which it may free meanwhile. */
 static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_state **region, int *arriving) {
   int status;
   do {
@@ -556,8 +559,8 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
 
 /* -- beginning -- */
 
-/* Chooses the stream that the call goes to: the region's, or that of a handle of the caller's. *capturing: it is being
- * captured into a graph. */
+/* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
+ * being captured into a graph. */
 static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
@@ -574,6 +577,7 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
                  call->function);
 }
 
+/* Lets the call hold its operands. */
 static inline void hold(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
@@ -581,7 +585,7 @@ static inline void hold(const oa_call *call) {
   }
 }
 
-/* Makes the stream run after those whose work the operands have to wait for. */
+/* Makes the stream run after the uses that the operands have to wait for. */
 static inline int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
   int status = OA_OK;
   for (int i = 0; i < call->count && !status; i++) {
@@ -594,7 +598,7 @@ static inline int order(const oa_call *call, const reach *reaches, oa_stream *st
   return status;
 }
 
-/* Brings up what is missing, once the stream is known and the operands are pinned, and orders the stream. */
+/* Brings up the missing groups of operands that the call holds, and orders the stream after their users. */
 static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region,
                                      oa_stream *stream, int arriving, bool capturing) {
   int status = OA_OK;
@@ -603,7 +607,7 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
   return order(call, reaches, stream);
 }
 
-/* oa_begin, with room for what each operand reaches. handle: the caller's own for the library, or NULL. */
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
 static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
   oa_region_state *region;
   oa_stream *stream;
@@ -633,7 +637,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
-/* Calls of more operands than most have: their room is host memory. */
+/* Begins a call with more operands than the stack has room for. */
 static __attribute__((noinline)) int begin_many(oa_call *call, void *handle, void *handle_stream) {
   reach *reaches = malloc((size_t)call->count * sizeof *reaches);
   if (!reaches) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
@@ -662,7 +666,7 @@ int oa_begin(oa_call *call) {
 
 /* -- ending -- */
 
-/* Gives back what prepare_library took. */
+/* Undoes prepare_library: the device is no longer current, and the caller's handle has its pointer mode again. */
 static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
@@ -687,6 +691,7 @@ void oa_call_cancel(oa_call *call) {
   oa_unlock();
 }
 
+/* Notes the stream's last operation as a use of the mapping. */
 static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) {
   oa_use *use = &mapping->uses.first;
   if (mapping->uses.count != 1 || use->stream != stream) return oa_uses_add(&mapping->uses, stream, writes);
@@ -694,13 +699,15 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
   return OA_OK;
 }
 
-/* The graph may run at any time: leaving waits for the device. */
+/* Marks an operand of a captured call as escaped: the graph may run at any time, so that leaving waits for the
+ * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
   oa_mapping *mapping = slot->mapping;
   mapping->escaped = true;
   mapping->groups[mapping->views[slot->view].group].escaped |= writes;
 }
 
+/* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
   const oa_mapping *mapping = slot->mapping;
   oa_group *group = &mapping->groups[mapping->views[slot->view].group];
@@ -708,7 +715,7 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
     group->invalid = true;
-  } else if (o->touched == OVERWRITTEN) { /* nothing else: another region's failure may have come since oa_begin */
+  } else if (o->touched == OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
     group->valid = true;
     group->invalid = false;
   }
@@ -720,7 +727,7 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
   const bool failed = vendor_status != (call->library ? call->library->success : 0);
-  const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
+  const bool capturing = call->open == OA_CALL_UNNOTED; /* or an address was taken, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
   int status = release_library(call);
@@ -748,7 +755,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (failed && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
                    call->function, text);
   }
   return status;

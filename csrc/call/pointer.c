@@ -1,4 +1,4 @@
-/* Pointers: slices of them, addresses for code outside, values from the host. */
+/* Pointers: making slices, giving addresses to code outside, assigning values of the host. */
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -60,7 +60,7 @@ int oa_pointer_release(oa_any *view) {
   oa_slot *slot = oa_slot_of(view, OA_SLOT_POINTER, &status);
   if (!slot) {
     if (status == OA_ERROR_STALE)
-      status = OA_OK; /* its region released it */
+      status = OA_OK; /* it ended with its region */
     else
       oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
   } else if (oa_slot_root(slot) == slot && !oa_slot_is_scalar(slot)) {
@@ -100,13 +100,13 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   return OA_OK;
 }
 
-/* Fills a group's bytes with zeros, before its first use. */
+/* Fills a group with zeros, before its first use. */
 static int clear(const oa_mapping *mapping, int group, void *stream) {
   int status = OA_OK;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_lines lines = mapping->views[i].lines;
     if (mapping->views[i].group != group) continue;
-    if (mapping->arena && mapping->arena->block) { /* memory of this process */
+    if (mapping->arena && mapping->arena->block) { /* a block is memory of this process */
       for (int64_t line = 0; line < lines.count; line++)
         memset((char *)(uintptr_t)mapping->address + lines.start + line * lines.pitch, 0, (size_t)lines.width);
       continue;
@@ -118,7 +118,8 @@ static int clear(const oa_mapping *mapping, int group, void *stream) {
   return status;
 }
 
-/* Brings up what may be read and marks the mapping escaped; with keep, takes a share of the memory. */
+/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. keep: NULL, or where to put a
+ * share of the memory. */
 static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
   int status;
   if (!address) return oa_fail_null(function, "address");
@@ -137,7 +138,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   slot = operand.slot;
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
-  const bool blank = oa_writes(operand.access); /* oa_begin found that nothing may go up */
+  const bool blank = oa_writes(operand.access); /* oa_begin found an Out without bytes */
   const bool in_place = mapping->arena && mapping->arena->block;
   oa_lock();
   const uint64_t ticket = stream->ticket;
@@ -153,7 +154,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     oa_call_cancel(&call);
     return status;
   }
-  call.open = OA_CALL_UNNOTED; /* what it issued was waited for */
+  call.open = OA_CALL_UNNOTED; /* its work was waited for */
   oa_lock();
   if (wait) oa_stream_waited(stream, ticket);
   oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
@@ -204,7 +205,7 @@ int oa_export_release(void *keep) {
   return status;
 }
 
-/* Sends an image of an array, laid out as on the device, from which the elements are copied and no gap. */
+/* Copies the elements of an array up, and none of its gaps, from an image of it that is laid out as on the device. */
 static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   enum { AT_ONCE = 64 };
   oa_move moves[AT_ONCE];
@@ -227,7 +228,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* Whether every piece is within the bytes of the array that the pointer is a part of. */
+/* Returns whether every piece lies within the pointer's own bytes. */
 static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
   oa_lines lines;
   while (oa_pieces_next(&pieces, &lines, NULL)) {
@@ -248,7 +249,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   oa_unlock();
   oa_layout layout;
   if ((status = oa_layout_of(ndim, shape, strides, itemsize, &layout)))
-    return oa_fail(status, "%s: shape and strides are no array's", function);
+    return oa_fail(status, "%s: shape and strides are not those of an array", function);
   if (layout.span > nbytes)
     return oa_fail(OA_ERROR_EXTENT, "%s: the values need %lld bytes, the pointer has %lld", function,
                    (long long)layout.span, (long long)nbytes);
@@ -311,7 +312,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   const char *const function = "oa_stage";
   const int64_t nbytes = oa_itemsize(dtype);
   int status;
-  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is no oa_dtype", function, dtype);
+  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is not an oa_dtype", function, dtype);
   if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
   oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
@@ -336,7 +337,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   mapping->views[0].lines = made->inside;
   mapping->holders = mapping->references = 1;
   *staged = oa_slot_handle(made);
-  oa_slot_hold(made, true); /* the region stays open until the value is on its way */
+  oa_slot_hold(made, true); /* the region can't end until the value is on its way */
   oa_unlock();
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);

@@ -1,4 +1,5 @@
-/* Entering a region: which mapping each array has, new or shared; its memory; its pointers. */
+/* Entering a region: each array gets its place in a mapping, new or shared; new mappings get memory; each array gets a
+ * pointer. */
 #include "base/sized.h"
 #include "base/trace.h"
 #include "device/memory.h"
@@ -13,16 +14,19 @@
 
 /* -- places: the mapping of each array -- */
 
-/* Device memory begins at a multiple of every itemsize: an array has to begin at one of its own within a mapping. */
+/* Checks that the array begins at a multiple of its itemsize in the mapping, whose memory begins at a multiple of every
+ * itemsize. */
 static int check_start(const oa_lent_array *e, const char *other) {
   const int64_t itemsize = oa_itemsize(e->array->dtype);
   if (e->lines.start % itemsize == 0) return OA_OK;
-  return oa_fail(OA_ERROR_PRESENT,
-                 "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is no multiple of its "
-                 "itemsize, %lld: devices can't read it there; lend a copy of it",
-                 e->name, (long long)e->lines.start, other, (long long)itemsize);
+  return oa_fail(
+      OA_ERROR_PRESENT,
+      "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is not a multiple of its "
+      "itemsize, %lld: devices can't read it there; lend a copy of it",
+      e->name, (long long)e->lines.start, other, (long long)itemsize);
 }
 
+/* Notes the shape and strides of a packed array in its view. */
 static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   const size_t bytes = (size_t)a->ndim * sizeof(int64_t);
   oa_shape *s = malloc(sizeof *s + 2 * bytes);
@@ -37,7 +41,7 @@ static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   return OA_OK;
 }
 
-/* Finds what is present on one device in an interval, and whether others have some of it. */
+/* The mapping of an interval on one device, and whether other devices have some of the interval. */
 typedef struct overlap {
   oa_device *device;
   oa_mapping *here;
@@ -57,7 +61,8 @@ static int note_overlap(oa_present *element, void *data) {
   return 0;
 }
 
-/* Returns the part of a mapping that has the array, the one with the most rights; NULL with *status and the text set. */
+/* Returns the view of a mapping that has the array's bytes, and of several the one with the most rights; NULL with
+ * *status and the text set. */
 static const oa_view *find_view(oa_lent_array *e, const oa_mapping *mapping, int *status) {
   const oa_view *first = &mapping->views[0], *covering = NULL;
   if (first->shape) {
@@ -100,7 +105,7 @@ static const oa_view *find_view(oa_lent_array *e, const oa_mapping *mapping, int
   return NULL;
 }
 
-/* Gives an array its place in a mapping that is present, with no more rights than the mapping has. */
+/* Gives an array its place in a mapping that is present, with no more rights than its view there has. */
 static int share(oa_lent_array *e, oa_mapping *mapping) {
   const int direction = e->array->direction;
   int status;
@@ -124,7 +129,7 @@ static int share(oa_lent_array *e, oa_mapping *mapping) {
   return OA_OK;
 }
 
-/* A new mapping that the region holds and is making: it is moving until it is allocated. NULL with the text set. */
+/* Returns a new mapping that the region holds and makes: it is moving until it is allocated. NULL with the text set. */
 static oa_mapping *make_mapping(oa_region_state *region, int kind, int64_t nbytes) {
   oa_mapping *mapping = oa_mapping_new(region->device, kind, nbytes);
   if (!mapping) return NULL;
@@ -139,7 +144,7 @@ static oa_mapping *make_mapping(oa_region_state *region, int kind, int64_t nbyte
   return mapping;
 }
 
-/* Makes room for parts and groups of as many arrays. */
+/* Makes room for the views and groups of that many arrays. */
 static int make_room(oa_mapping *mapping, int count) {
   oa_view *views = calloc((size_t)count, sizeof *views);
   oa_group *groups = calloc((size_t)count, sizeof *groups);
@@ -153,7 +158,8 @@ static int make_room(oa_mapping *mapping, int count) {
   return OA_OK;
 }
 
-/* Gives the array its part of the mapping; the same bytes again are one part. first: the cluster's first array. */
+/* Gives the array its view of the mapping; arrays of the same bytes share one. first: the first array of the
+ * cluster. */
 static int add_view(oa_mapping *mapping, oa_lent_array *e, const oa_lent_array *first) {
   const oa_array *a = e->array;
   if (check_start(e, first->name)) return OA_ERROR_PRESENT;
@@ -173,7 +179,7 @@ static int add_view(oa_mapping *mapping, oa_lent_array *e, const oa_lent_array *
   return OA_OK;
 }
 
-/* A new mapping over the hull of arrays [0, count), which are sorted by address. */
+/* Makes a mapping over the interval [low, high) of a cluster's arrays, which are sorted by address. */
 static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high,
                        bool elsewhere) {
   oa_lent_array *first = cluster[0];
@@ -210,6 +216,7 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   return OA_OK;
 }
 
+/* Gives the arrays of a cluster their place: in the mapping that is present, else in a new one. */
 static int place_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
   overlap found = {.device = region->device};
   oa_present_visit(&oa_table, low, high, note_overlap, &found);
@@ -260,17 +267,18 @@ static bool is_on_the_host(const oa_lent_array *e) {
   return e->array->direction != OA_SCRATCH && !(e->array->flags & OA_BORROWED) && e->layout.size;
 }
 
-/* Gives every host array its mapping: arrays whose hulls overlap form a cluster. */
+/* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
+ * count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool again = true; again;) { /* before anything is placed, for the lock may be freed */
+  for (bool again = true; again;) { /* this comes before anything is placed, because it may free the lock */
     again = false;
     for (int i = 0; i < count; i++)
       if (is_on_the_host(&lent[i])) again |= oa_complete_overlapping(lent[i].low, lent[i].high);
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
-    int at = hosts++; /* insertion keeps a few arrays cheap; many are sorted below */
+    int at = hosts++; /* insertion sorts a few arrays fast; many are sorted below */
     for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_lent_array *){&lent[i]}) > 0; at--)
       sorted[at] = sorted[at - 1];
     sorted[at] = &lent[i];
@@ -288,7 +296,7 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
   return OA_OK;
 }
 
-/* A mapping of its own for scratch and borrowed memory. */
+/* Gives scratch or borrowed memory a mapping of its own. */
 static int place_apart(oa_region_state *region, oa_lent_array *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
@@ -309,12 +317,13 @@ static int place_apart(oa_region_state *region, oa_lent_array *e) {
 
 /* -- memory -- */
 
+/* Returns whether the array's mapping is new and belongs into an arena. */
 static bool is_small(const oa_region_state *region, const oa_lent_array *e) {
   const oa_mapping *mapping = e->mapping;
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* Device memory for the region: what was kept for another time, else an allocation on its stream. Without the lock. */
+/* Takes device memory for the region: a spare, else an allocation on its stream. Without the lock. */
 static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
@@ -322,15 +331,17 @@ static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address
   return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
 }
 
-/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
- * one call uses `once` it may use in a block of pinned memory, with nothing copied to the device. */
+/* Makes one allocation for all small mappings, in the order of the arguments, so that mappings used together are
+ * neighbours. Arrays of a single use may lie in a block of pinned memory instead, so that nothing is copied to the
+ * device. */
 static int allocate_small(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   oa_device *device = region->device;
   size_t nbytes = 0;
   int mappings = 0;
   const oa_mapping *last = NULL;
   bool in_place = single_use && device->backend->flags & OA_PINNED_IN_PLACE;
-  for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
+  for (int i = 0; i < count;
+       i++) { /* a mapping of several arguments that don't follow each other is counted more than once */
     if (!is_small(region, &lent[i]) || lent[i].mapping == last) continue;
     last = lent[i].mapping;
     nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
@@ -366,7 +377,7 @@ static int allocate_small(oa_region_state *region, oa_lent_array *lent, int coun
   return OA_OK;
 }
 
-/* The memory of the mappings this enter made; the lock is free while the backend is asked. */
+/* Allocates the mappings that this region makes. Frees the lock meanwhile. */
 static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   const int small = allocate_small(region, lent, count, single_use);
   if (small) return small;
@@ -386,7 +397,7 @@ static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int c
   return OA_OK;
 }
 
-/* Notes that what the region allocated can be used elsewhere only after that. */
+/* Notes the allocations as uses of the new mappings, so that other streams use the memory only after them. */
 static int note_allocations(oa_region_state *region) {
   if (!region->allocated || region->device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
   int status = oa_stream_advance(region->stream);
@@ -397,13 +408,15 @@ static int note_allocations(oa_region_state *region) {
     status = oa_uses_add(&mapping->uses, region->stream, true);
     large |= mapping->nbytes >= OA_OVERLAP_BYTES;
   }
-  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
+  if (large && !status)
+    status = oa_stream_mark(region->stream); /* large copies up wait for this event, and not for later calls */
   return status;
 }
 
 /* -- entering -- */
 
-/* From the last to the first: each goes before the others in the region's list, which is in the arguments' order then. */
+/* Makes a pointer for each array. Begins with the last, because each goes to the head of the region's list: the list is
+ * then in the order of the arguments. */
 static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   for (int i = count - 1; i >= 0; i--) {
     oa_lent_array *e = &lent[i];
@@ -427,7 +440,7 @@ static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   return OA_OK;
 }
 
-/* Borrows the region's stream, and takes in those of the caller. */
+/* Takes a stream for the region, and notes those of the caller. */
 static int find_streams(oa_region_state *region, const oa_region_options *options) {
   oa_device *device = region->device;
   int status = oa_stream_borrow(device, &region->stream);
@@ -448,7 +461,8 @@ static int find_streams(oa_region_state *region, const oa_region_options *option
   return status;
 }
 
-/* Fills an empty region: streams, mappings with their memory, and slots. Whatever was made stays with the region. */
+/* Fills an empty region with streams, mappings, their memory, and slots. If it fails, the region has what was made so
+ * far. */
 static int fill_region(oa_region_state *region, const oa_region_options *options, oa_lent_array *lent,
                        oa_lent_array **sorted, int count) {
   int status = find_streams(region, options);
@@ -464,14 +478,14 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   return make_slots(region, lent, count);
 }
 
-/* Lets others use the mappings that the region made, with the memory they have or without. */
+/* Lets other regions use the mappings that this one made. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region) continue;
     mapping->maker = NULL;
     mapping->moving = false;
-    mapping->failed = !mapping->address; /* others may share it already */
+    mapping->failed = !mapping->address; /* other regions may share it already */
     if (!entered) oa_resident_unused(mapping);
   }
 }
@@ -483,8 +497,8 @@ static void trace_enter(const oa_region_state *region, int64_t begun, int64_t ta
   oa_trace_note(OA_TRACE_ENTER, begun, region->device->number, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
-/* Leaves a region that could not be entered. Others that shared its mappings may have left meanwhile: what they wrote comes
- * down. Returns why it could not be entered, or how leaving it failed. */
+/* Leaves a region that could not be entered. Regions that shared its mappings may have been left meanwhile, and their
+ * results then come down. Returns why it could not be entered, or how leaving it failed. */
 static int leave_again(oa_region *handle, int status, const oa_saved_error *why) {
   oa_region_finish(handle, OA_DISCARD, NULL);
   const int left = oa_region_wait(handle);
@@ -493,7 +507,7 @@ static int leave_again(oa_region *handle, int status, const oa_saved_error *why)
   return status;
 }
 
-/* Enters a region with arrays that were checked. sorted: room for as many. */
+/* Enters a region with arrays that were checked. sorted: room for count arrays. */
 static int enter(oa_device *device, const oa_region_options *options, oa_lent_array *lent, oa_lent_array **sorted,
                  int count, int64_t begun, oa_region **handle) {
   oa_region_state *region = oa_region_new(device);
@@ -509,7 +523,7 @@ static int enter(oa_device *device, const oa_region_options *options, oa_lent_ar
   const bool holds = region->mapping_count;
   oa_saved_error why;
   if (status) oa_error_save(&why);
-  if (status && !holds) oa_region_destroy(region); /* it may have no stream */
+  if (status && !holds) oa_region_destroy(region); /* it may have no stream, which finishing needs */
   oa_announce_change();
   oa_unlock();
   if (!status)

@@ -16,14 +16,14 @@
 int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
   while (region->slots) oa_slot_free(region->slots);
-  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays good when its owner is gone */
+  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays valid when its owner destroys the stream */
     if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
     oa_stream_advance(region->stream);
     for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
   }
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving) oa_wait_change(); /* an update on another thread */
+    while (mapping->moving) oa_wait_change(); /* an update on another thread moves it */
     if (--mapping->references > 0) continue;
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
@@ -51,13 +51,14 @@ int oa_region_destroy(oa_region_state *region) {
 
 /* -- finishing: everything that has to come down is enqueued -- */
 
+/* Notes the first failure of leaving, with its text, for oa_region_wait. */
 static void remember(oa_region_state *region, int status) {
   if (!status || region->status) return;
   region->status = status;
   oa_error_save(&region->error);
 }
 
-/* Appends ", name" to text: whole names; "..." stands for those that there is no room for. */
+/* Appends ", name" to text, or ", ..." where there is no room for the whole name. */
 static void append_name(char *text, size_t size, const char *name) {
   static const char more[] = ", ...";
   const size_t used = strlen(text), room = size - used;
@@ -65,14 +66,14 @@ static void append_name(char *text, size_t size, const char *name) {
   snprintf(text + used, room, used && strlen(name) + 2 + sizeof more > room ? more : used ? ", %s" : "%s", name);
 }
 
-/* Whether the group comes down at the end of its mapping's last region, which has that outcome. */
+/* Returns whether the group comes down when the last region that holds its mapping is left with that outcome. */
 static bool comes_down(const oa_group *group, int outcome) {
   if (group->invalid) return false;
   if (outcome == OA_DISCARD) return group->dirty && group->committed;
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Fills moves with what brings the mapping's parts down; returns how many. */
+/* Fills moves with the copies that bring the mapping's views down. Returns how many. */
 static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
@@ -89,7 +90,7 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   return count;
 }
 
-/* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
+/* Notes that the region's copies down are over, with that status. Under the lock. */
 static void end_moves(oa_region_state *region, int status) {
   remember(region, status);
   region->move_count = 0;
@@ -97,14 +98,15 @@ static void end_moves(oa_region_state *region, int status) {
     if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
-/* A failure on the way down, with the names of what was to come down. */
+/* Adds the names of the arrays to a failure on the way down. Returns the status. */
 static int fail_coming_down(const oa_region_state *region, int status) {
   char names[256] = "";
-  if (!status || status == OA_ERROR_TORN) return status; /* that one says it */
+  if (!status || status == OA_ERROR_TORN) return status; /* the text of that one has names */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
+/* Returns whether a call holds one of the region's pointers. */
 static bool is_in_a_call(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
@@ -115,8 +117,8 @@ static oa_group *group_of(const oa_slot *slot) {
   return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
 
-/* The pointer to the slot's group of the region that the slot's is nested in: the youngest older one of its thread that is
- * open and lends some of the group. NULL: it is in none. */
+/* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
+ * the same thread that is open and lends some of the group. NULL: it is nested in none. */
 static oa_slot *enclosing(const oa_slot *slot) {
   const oa_region_state *region = slot->region;
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
@@ -127,7 +129,7 @@ static oa_slot *enclosing(const oa_slot *slot) {
   return NULL;
 }
 
-/* Arrays to be named when their region is left. */
+/* Names of arrays, for a warning or an error. */
 typedef struct names {
   char text[256];
   int count;
@@ -138,14 +140,15 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
-/* Hands on what the region wrote: to the region around it, else to the host; what is discarded is undefined for others.
- * Adds the arrays lent as Out that nothing wrote, or those whose results are lost. */
+/* Decides the fate of the region's results: they pass to the region around it, are committed if there is none, or
+ * become invalid if they are discarded. Adds to `told` the arrays lent as Out that no call wrote, or those whose
+ * results are lost. */
 static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = group_of(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
-      if (!group->dirty || group->invalid) continue; /* an update has brought it down, or it was lost before */
+      if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
       if (slot->mapping->kind == OA_MAPS_HOST) add_name(told, slot);
     } else if (slot->wrote) {
@@ -157,13 +160,12 @@ static void account_writes(oa_region_state *region, int outcome, names *told) {
   }
 }
 
-/* Notes what has to come down of a mapping that the region was the last to hold. The mapping is seized; frees the lock
- * meanwhile. */
+/* Collects the copies down of a seized mapping that the region was the last to hold. Frees the lock meanwhile. */
 static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
-  if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
+  if (mapping->escaped) { /* whatever the outcome: code that has its address may still be using it */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
-    const int status = oa_device_wait(mapping->device, region->serial, "whoever has an array's address");
+    const int status = oa_device_wait(mapping->device, region->serial, "code that has an array's address");
     oa_lock();
     remember(region, status);
     if (!status) oa_stream_waited(region->stream, ticket);
@@ -183,8 +185,8 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
   for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
-/* Waits until the mapping is neither being moved nor on its way down, then marks it as moving and waits for the calls
- * that use it. Frees the lock meanwhile; the caller sees to it that the mapping lives. */
+/* Waits until the mapping is neither moving nor leaving, then marks it as moving and waits for the calls that hold it.
+ * Frees the lock meanwhile; the caller's hold keeps the mapping alive. */
 static void seize(oa_mapping *mapping) {
   while (mapping->moving || mapping->leaving) {
     if (mapping->leaving)
@@ -192,22 +194,23 @@ static void seize(oa_mapping *mapping) {
     else
       oa_wait_change();
   }
-  mapping->moving = true; /* no call begins any more, and those under way need nothing of it to end */
+  mapping->moving = true; /* no call begins any more, and calls under way need nothing more of it to end */
   while (mapping->calls) oa_wait_change();
 }
 
-/* The region holds the mapping no more. Frees the lock meanwhile. */
+/* Ends the region's hold of a mapping, and collects its copies down if no other region holds it. Frees the lock
+ * meanwhile. */
 static void leave_mapping(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->holders > 1) {
     mapping->holders--;
     return;
   }
-  seize(mapping); /* others may share it meanwhile */
+  seize(mapping); /* other regions may have come to share it meanwhile */
   if (--mapping->holders == 0) bring_down(region, mapping, outcome, invalid);
   oa_mapping_yield(mapping);
 }
 
-/* Enqueues the copies down that were noted; without the lock. */
+/* Enqueues the copies down that were collected. Without the lock. */
 static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   int status = OA_OK;
@@ -223,9 +226,9 @@ static int issue_down(oa_region_state *region) {
   return status;
 }
 
-/* Notes the copies that are on their way; until they have arrived nobody writes what they read. */
+/* Notes the copies on their way as uses of their mappings, so that later writers wait for them. */
 static void note_down(oa_region_state *region) {
-  bool issued = false; /* else all is left to be copied when the region is waited for */
+  bool issued = false; /* else everything is copied in oa_region_wait */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
   remember(region, oa_stream_advance(region->stream));
@@ -234,7 +237,8 @@ static void note_down(oa_region_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Lets go of every mapping, and collects the copies down of those that nobody else holds. Frees the lock meanwhile. */
+/* Ends the region's hold of every mapping, and collects the copies down of those that no other region holds. Frees the
+ * lock meanwhile. */
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;
@@ -252,7 +256,7 @@ static void collect_moves(oa_region_state *region, int outcome) {
                      invalid.text));
 }
 
-/* Enqueues what was collected, unless something failed that makes it worthless. Frees the lock meanwhile. */
+/* Enqueues the collected copies, unless a failure made them worthless. Frees the lock meanwhile. */
 static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
@@ -265,6 +269,7 @@ static void issue_moves(oa_region_state *region) {
     end_moves(region, OA_OK);
 }
 
+/* Warns of arrays that no call wrote, or whose results are lost. */
 static void warn_of(const names *told, int outcome) {
   if (told->count && outcome == OA_COMMIT)
     oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
@@ -279,7 +284,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   int status = oa_core_start();
   if (status) return status;
   if (outcome < OA_COMMIT || outcome > OA_KEEP)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is not an oa_outcome", outcome);
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
   if (!own || own->region->phase != OA_OPEN) {
@@ -307,7 +312,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
 
 /* -- waiting: what was enqueued arrives -- */
 
-/* The state of a live region, under the lock it takes; NULL with the lock free. */
+/* Takes the lock and returns the state of a live region. Returns NULL with the text set and the lock free, if there is
+ * none. */
 static oa_region_state *find(const char *function, oa_region *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
@@ -321,14 +327,14 @@ static oa_region_state *find(const char *function, oa_region *handle, int *statu
   return NULL;
 }
 
-/* Makes the region's stream run after all that has to be waited for; false if there is nothing. */
+/* Makes the region's stream run after all work that leaving has to wait for. Returns false if there is none. */
 static bool order_all(oa_region_state *region) {
   oa_stream *stream = region->stream;
   bool wait = stream->waited != stream->ticket;
   for (int i = 0; i < region->mapping_count; i++) {
     const oa_mapping *mapping = region->mappings[i];
     if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
-      continue; /* but a block goes back in no stream's order: each waits, whoever is last */
+      continue; /* a block is not returned in a stream's order, so that every region of it waits */
     if (oa_uses_over(&mapping->uses, stream)) continue;
     remember(region, oa_uses_order(&mapping->uses, stream, true));
     wait = true;
@@ -341,8 +347,8 @@ static bool order_all(oa_region_state *region) {
   return wait;
 }
 
-/* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
- * which it frees meanwhile. */
+/* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
+ * Called with the lock, which it frees meanwhile. */
 static void complete(oa_region_state *region) {
   oa_device *device = region->device;
   const uint64_t ticket = region->stream->ticket;
@@ -351,7 +357,7 @@ static void complete(oa_region_state *region) {
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   oa_unlock();
   if (wait)
-    status = region->copying /* then this is a part of copying down */
+    status = region->copying /* the wait is part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   if (!status)
@@ -380,7 +386,7 @@ int oa_region_wait(oa_region *handle) {
   int status;
   oa_region_state *region = find("oa_region_wait", handle, &status);
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
+    oa_wait_change(); /* another thread may wait for it too, and be the one that destroys it */
     oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();
@@ -438,7 +444,7 @@ int oa_region_stream(oa_region *handle, void **stream) {
   return status;
 }
 
-/* -- the way of others -- */
+/* -- what stands in the way of others -- */
 
 static int note_unheld(oa_present *element, void *found) {
   oa_mapping *mapping = (oa_mapping *)element;
@@ -457,7 +463,7 @@ bool oa_complete_overlapping(uintptr_t low, uintptr_t high) {
         oa_wait_change();
       return true;
     }
-    oa_mapping_unlist(found); /* its region frees it */
+    oa_mapping_unlist(found); /* its region frees the mapping */
   }
   return false;
 }

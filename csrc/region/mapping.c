@@ -47,7 +47,8 @@ bool oa_mapping_is_newer(const oa_mapping *mapping) {
 
 /* -- the end of a mapping -- */
 
-/* Gives back a mapping's part, whose users stream runs after, or whose uses are over; with the last one, the memory. */
+/* Takes a mapping out of its arena, and frees the arena with its last one. The stream already runs after the users of
+ * the mapping; over: all of them were waited for. */
 static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bool over) {
   int status = OA_OK;
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
@@ -57,7 +58,7 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
     return status ? status : oa_uses_add(&arena->uses, stream, true);
   }
   int released = OA_OK;
-  if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
+  if (arena->block) { /* it is returned in the host's order: each region that used it has waited for its calls */
     oa_block_give(device, arena->block);
   } else {
     over &= oa_uses_over(&arena->uses, stream);
@@ -70,8 +71,8 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   return status ? status : released;
 }
 
-/* Gives its memory back in stream's order; it stays for another time if nobody uses it any more. */
-static int give_memory(oa_mapping *mapping, oa_stream *stream) {
+/* Frees the mapping's memory in the stream's order, or makes it a spare of the device if all uses are over. */
+static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   oa_device *device = mapping->device;
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
@@ -85,7 +86,7 @@ static int give_memory(oa_mapping *mapping, oa_stream *stream) {
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   int status = OA_OK;
   oa_mapping_unlist(mapping);
-  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !memory_stays) status = give_memory(mapping, stream);
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !memory_stays) status = free_memory(mapping, stream);
   if (mapping->previous)
     mapping->previous->next = mapping->next;
   else
@@ -100,7 +101,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   return status;
 }
 
-/* -- parts and groups -- */
+/* -- views and groups -- */
 
 bool oa_view_is(const oa_view *view, const oa_array *a) {
   const oa_shape *s = view->shape;
@@ -124,11 +125,12 @@ void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move)
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
-  if (mapping->kind != OA_MAPS_HOST || mapping->resident) return 0; /* what is kept is looked at without the lock */
+  if (mapping->kind != OA_MAPS_HOST || mapping->resident)
+    return 0; /* pages of a resident mapping are looked at without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
-    const bool whole = cover >= 0 && mapping->views[cover].goes_up; /* then it says it all */
+    const bool whole = cover >= 0 && mapping->views[cover].goes_up; /* then it has the bytes of the others too */
     if (view->group == group && view->goes_up && (!whole || i == cover)) oa_view_move(mapping, view, &moves[count++]);
   }
   return count;
@@ -145,11 +147,11 @@ void oa_mapping_form_groups(oa_mapping *mapping) {
       for (int k = 0; k < count; k++)
         if (views[k].group == from) views[k].group = to;
     }
-  /* What is valid or written is known of the group as a whole: if some of it goes up, all of it does. */
+  /* Validity is known of the group as a whole: if some of it goes up, all of it does. */
   for (int i = 0; i < count; i++)
     for (int j = 0; j < count; j++)
       if (views[i].group == views[j].group && views[j].goes_up) views[i].goes_up = true;
-  mapping->group_count = count; /* some may be unused */
+  mapping->group_count = count; /* some groups may have no views */
   for (int g = 0; g < count; g++) {
     mapping->groups[g] = (oa_group){.cover = -1};
     for (int i = 0; i < count && mapping->groups[g].cover < 0; i++) {

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* -- the kernel's interface, as its documentation gives it: system headers older than Linux 6.7 lack the newer half -- */
+/* -- the kernel's interface, after its documentation: system headers older than Linux 6.7 lack the newer half -- */
 
 struct range {
   uint64_t start, length;
@@ -54,25 +54,25 @@ enum { CHECK_WPASYNC = 2 };
 enum { IS_WPALLOWED = 1, IS_WRITTEN = 2, IS_PRESENT = 8, IS_SWAPPED = 16 };
 enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 
-/* -- state: under `watching` ---------------------------------------------------------------------------------------- */
+/* -- state: under `watching` -- */
 
 enum {
-  MOST_WATCHES = 8192, /* each may cut the process's mappings in three, of which the kernel allows some 65,000 */
-  NEAR = 8,            /* pages: it is cheaper to send so many than to begin anew */
-  /* A sample's pages are armed alone, which splits the huge pages they lie in, and those are slow to look at afterwards: so
-   * they lie in few groups. */
+  MOST_WATCHES = 8192, /* each may cut one of the process's mappings in three; the kernel allows some 65,000 */
+  NEAR = 8,            /* pages: sending so many is cheaper than beginning another run */
+  /* The pages of a sample lie in few groups: arming single pages splits the huge pages they lie in, which are slow to
+   * look at afterwards. */
   GROUPS = 4,
-  APART = 8 /* pages, within a group, where the array is large enough */
+  APART = 8 /* pages from one of a group to the next, where the array is large enough */
 };
 
 struct oa_watch {
-  oa_present at;          /* first: whole pages */
-  int64_t count;          /* pages watched: all, or */
-  int64_t group, between; /* of a sample: so many together, */
-  int64_t step;           /* so many pages apart; the next group begins `between` pages behind. 0: all */
-  bool lost;              /* the kernel no longer watches some of it */
-  bool proven;            /* at the last look a claim could be made */
-  uint64_t *bits;         /* by page: it was written, or is not known */
+  oa_present at;          /* stays first: whole pages */
+  int64_t count;          /* pages watched: all, or those of the sample */
+  int64_t group, between; /* of a sample: pages in a group, and pages from one group to the next */
+  int64_t step;           /* pages from one page of a group to the next; 0: all pages are watched */
+  bool lost;              /* the kernel no longer watches some of the pages */
+  bool proven;            /* at the last look, the kernel could vouch for pages */
+  uint64_t *bits;         /* one a page: it was written, or is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -108,8 +108,9 @@ bool oa_pages_work(void) {
 
 void oa_pages_allow(int allow) { atomic_store(&allowed, allow); }
 
-/* Memory that is pinned for writing (io_uring's fixed buffers, RDMA) changes with no page being marked. Pinning marks, so
- * that only what is pinned while pages are armed matters. */
+/* Returns whether this process has no pinned memory. Memory that is pinned for writing (io_uring's fixed buffers, RDMA)
+ * changes without marking a page; pinning itself marks, so that only memory that is pinned while pages are armed
+ * matters. */
 static bool nothing_pinned(void) {
   char text[4096];
   const ssize_t length = pread(status, text, sizeof text - 1, 0);
@@ -119,7 +120,8 @@ static bool nothing_pinned(void) {
   return line && strtol(line + 7, NULL, 10) == 0;
 }
 
-/* Private and anonymous: what this process alone writes, through page tables that are watched. */
+/* Returns whether the memory is private and anonymous: this process alone writes it, through page tables that are
+ * watched. */
 static bool is_own_memory(uintptr_t low, uintptr_t high) {
   uintptr_t at = low;
   while (at < high) {
@@ -148,7 +150,7 @@ static uintptr_t page_at(const oa_watch *watch, int64_t i) {
   return watch->at.low + (uintptr_t)i * page;
 }
 
-/* -- bits ----------------------------------------------------------------------------------------------------------- */
+/* -- bits -- */
 
 static int64_t words_of(const oa_watch *watch) { return (watch->count + 63) / 64; }
 
@@ -163,7 +165,7 @@ static void set_bits(oa_watch *watch, int64_t from, int64_t to) {
 
 static void clear_bits(oa_watch *watch) { memset(watch->bits, 0, (size_t)words_of(watch) * sizeof *watch->bits); }
 
-/* The first page from `at` on whose bit is as asked, or count. */
+/* Returns the first page from `at` on whose bit is as asked; the watch's count if there is none. */
 static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
   while (at < watch->count) {
     const uint64_t word = (set ? watch->bits[at / 64] : ~watch->bits[at / 64]) >> (at % 64);
@@ -176,7 +178,7 @@ static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
   return at < watch->count ? at : watch->count;
 }
 
-/* -- asking the kernel: under the lock ------------------------------------------------------------------------------ */
+/* -- asking the kernel: under the lock -- */
 
 static int note_written(oa_present *element, void *data) {
   oa_watch *watch = (oa_watch *)element;
@@ -207,10 +209,10 @@ static void found(oa_watch *watch, uintptr_t low, uintptr_t high) {
   if (!watch->lost && !protect(low, high, PROTECT_WP)) watch->lost = true;
 }
 
-/* Finds what of [low, high) is not provably unchanged: a page is clean when it is there (in memory or swapped out) and not
- * written; holes are not, nor is what can't be scanned. A mapping that was replaced or moved is not scanned any more, so
- * that its kind need not be asked again. (Asking for written pages only is ten times faster, but before Linux 6.15 it
- * takes some pages that are swapped out for clean.) */
+/* Finds what of [low, high) is not provably unchanged: a page is clean when it is there (in memory or swapped out) and
+ * not written; holes are not, nor is what can't be scanned. A mapping that was replaced or moved is not scanned any
+ * more, so that its kind need not be asked again. (Asking for written pages only is ten times faster, but before Linux
+ * 6.15 it takes some pages that are swapped out for clean.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
   enum { MOST = 256 };
   struct region clean[MOST];
@@ -245,10 +247,10 @@ static bool enlist(const oa_watch *watch) {
   return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
 }
 
-/* Brings the bits up to date and arms the pages; what is pinned has to be asked afterwards. */
+/* Brings the bits up to date and arms the pages. Afterwards the caller asks for pinned memory. */
 static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
-    watch->lost = false; /* it was mapped anew; nothing there is protected */
+    watch->lost = false; /* it was mapped anew, and no page is protected */
     set_bits(watch, 0, watch->count);
   }
   if (watch->step)
@@ -267,7 +269,7 @@ static void look_at(oa_watch *const *these, int count) {
   }
 }
 
-/* -- watches -------------------------------------------------------------------------------------------------------- */
+/* -- watches -- */
 
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   if (!oa_pages_work()) return NULL;
@@ -301,7 +303,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
 
 static void delist(uintptr_t low, uintptr_t high) {
   struct range range = {low, high - low};
-  if (low < high) ioctl(userfault, USERFAULT_UNREGISTER, &range); /* fails where the memory is gone: fine */
+  if (low < high)
+    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails where the memory was unmapped, which is fine */
 }
 
 static int keep_others(oa_present *element, void *data) {
@@ -330,7 +333,7 @@ void oa_watches_look(oa_watch *const *these, int count) {
   pthread_mutex_unlock(&watching);
 }
 
-/* Under the lock. */
+/* oa_watch_take_seen, under the lock. */
 static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   int count = 0;
   *pages = 0;

@@ -11,44 +11,44 @@
 #include <string.h>
 
 enum {
-  LEAST = 128 << 10,    /* bytes: less is sent, with others in one copy, as fast as its pages are looked at */
-  LEAST_AUTO = 1 << 20, /* bytes: less is not worth the risk of slower writes */
-  READS_TO_KEEP = 3,    /* from the same unchanged memory */
-  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all */
-  WRITTEN_LIMIT = 20,   /* one page in so many written: keeping costs more than sending */
+  LEAST = 128 << 10, /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages are looked at */
+  LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
+  READS_TO_KEEP = 3,    /* of the same unchanged memory, before automatic residency makes it resident */
+  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all of them */
+  WRITTEN_LIMIT = 20,   /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
 };
 
-/* One array on one device whose memory stays, or may soon. It is in `table` from its making to its end; its memory is its
- * own while it has no mapping. */
+/* An entry: one array on one device whose memory is resident, or may become so. It is in `table` until it is destroyed.
+ * It has the memory to itself while it has no mapping. */
 struct oa_resident {
-  oa_present at; /* first: the host's bytes */
+  oa_present at; /* stays first: the host's bytes */
   oa_device *device;
   const void *owner;
   oa_lines lines;
-  bool owned;       /* its pages may be watched */
-  bool wanted;      /* it stays; else it is a candidate of automatic residency */
-  bool automatic;   /* nobody asked for it */
-  bool announced;   /* or nobody needs to know: oa_owner_kept told of it */
-  bool outdated;    /* none of the device's bytes can be relied on */
-  bool broken;      /* a region that had it failed: the memory does not stay */
-  bool waited;      /* for everything that its mapping's regions issued */
-  bool promoted;    /* as of the moves under way */
-  bool coming;      /* on its way down */
-  bool seen;        /* its pages were looked at for this mapping, and what was found is not sent yet */
-  uint64_t address; /* 0: none */
+  bool owned;       /* its pages may be watched: the owner has the memory to itself */
+  bool wanted;      /* it is to be resident; else it is a candidate of automatic residency */
+  bool automatic;   /* automatic residency chose it, and not the caller */
+  bool announced;   /* oa_owner_kept reported it, or need not */
+  bool outdated;    /* all bytes have to be sent: none of the device's can be relied on */
+  bool broken;      /* a region that used it failed, so that the memory does not stay */
+  bool waited;      /* all work that its mapping's regions issued was waited for */
+  bool promoted;    /* the moves under way promote it, if they succeed */
+  bool coming;      /* its copies down are under way */
+  bool seen;        /* its pages were looked at for this mapping, and the written ones not sent yet */
+  uint64_t address; /* 0: it has no memory */
   int64_t nbytes;
   oa_mapping *mapping;
-  oa_watch *watch;  /* NULL: sent again always */
+  oa_watch *watch;  /* NULL: all of it is sent each time */
   oa_watch *sample; /* of a candidate */
   int reads, strikes;
-  int64_t skip;                    /* reads to let pass before it is tried again */
-  int64_t armed;                   /* pages, as counted in the device's figures */
-  int64_t spared, resent, written; /* by the moves under way */
+  int64_t skip;                    /* reads that pass before it is tried again */
+  int64_t armed;                   /* its pages in the device's figures */
+  int64_t spared, resent, written; /* bytes and pages of the moves under way */
   struct oa_resident *next,
-      *previous; /* of the list it is in: idle ones in the order of their last use, or candidates */
+      *previous; /* in its list: the idle entries in the order of their last use, or the candidates */
   struct list *in;
   struct oa_resident *next_of_owner, *next_news;
 };
@@ -61,14 +61,14 @@ struct list {
 static oa_present_table table;
 static struct list idle, candidates;
 static oa_resident *owners[OWNERS];
-static oa_resident *news; /* not announced */
+static oa_resident *news; /* not reported yet */
 static _Atomic int news_count, entry_count;
-static _Atomic(oa_resident *) ended; /* still to be freed; put there under the lock */
+static _Atomic(oa_resident *) ended; /* entries to be freed; added under the lock */
 static atomic_int mode = -1;
 
 static int64_t evict_idle(oa_device *device, size_t nbytes);
 
-/* -- lists ---------------------------------------------------------------------------------------------------------- */
+/* -- lists -- */
 
 static void leave_list(oa_resident *entry) {
   struct list *list = entry->in;
@@ -127,7 +127,7 @@ static void count_idle(oa_resident *entry, int sign) {
   entry->device->residency.kept_bytes += sign * entry->nbytes;
 }
 
-/* -- the mode ------------------------------------------------------------------------------------------------------- */
+/* -- the mode -- */
 
 int oa_residency_start(void) {
   if (__builtin_expect(atomic_load_explicit(&mode, memory_order_relaxed) >= 0, 1)) return OA_OK;
@@ -146,9 +146,10 @@ int oa_residency_start(void) {
   return OA_OK;
 }
 
-/* -- making and ending ---------------------------------------------------------------------------------------------- */
+/* -- making and ending -- */
 
-/* Takes it out of everything, under the lock; nobody finds it any more. A mapping keeps the memory it has. */
+/* Takes the entry out of the table and of its lists. A mapping that has its memory has it to itself now. Under the
+ * lock. */
 static void remove_entry(oa_resident *entry) {
   if (entry->mapping) {
     entry->mapping->resident = NULL;
@@ -165,7 +166,7 @@ static void remove_entry(oa_resident *entry) {
   entry_count--;
 }
 
-/* Gives device memory back that no region has. */
+/* Frees device memory that no region uses. */
 static int free_memory(oa_device *device, uint64_t address, int64_t nbytes) {
   oa_stream *stream;
   int status = oa_stream_borrow(device, &stream);
@@ -175,7 +176,7 @@ static int free_memory(oa_device *device, uint64_t address, int64_t nbytes) {
   return status;
 }
 
-/* Forgets it, and gives its device memory back. The rest is for oa_resident_free_ended, which needs no lock for it. */
+/* Destroys the entry and frees its device memory. oa_resident_free_ended frees the rest, for which it needs no lock. */
 static int destroy(oa_resident *entry) {
   remove_entry(entry);
   const int status = entry->address ? free_memory(entry->device, entry->address, entry->nbytes) : OA_OK;
@@ -196,10 +197,11 @@ void oa_resident_free_ended(void) {
   }
 }
 
+/* Returns a new entry; NULL, with no text, if there is no host memory. */
 static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines,
                                const oa_array *array) {
   oa_resident *entry = calloc(1, sizeof *entry);
-  if (!entry) return NULL; /* then it does not stay: that is all */
+  if (!entry) return NULL; /* then the array is not resident, which is fine */
   entry->at.low = low;
   entry->at.high = high;
   entry->device = device;
@@ -216,7 +218,7 @@ static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high,
   return entry;
 }
 
-/* Its memory has another owner than when it was last seen: arrays of one address follow each other. */
+/* Notes that the host memory has another owner now: arrays of one address follow each other. */
 static void change_owner(oa_resident *entry, const oa_array *array) {
   if (!array->owner || array->owner == entry->owner) return;
   leave_news(entry);
@@ -229,6 +231,7 @@ static void change_owner(oa_resident *entry, const oa_array *array) {
   if (entry->wanted) become_news(entry);
 }
 
+/* Makes a candidate resident. */
 static void want(oa_resident *entry) {
   if (entry->wanted) return;
   entry->wanted = true;
@@ -259,7 +262,7 @@ static oa_resident *find(const oa_device *device, uintptr_t low, uintptr_t high,
   return s.found;
 }
 
-/* -- lending again -------------------------------------------------------------------------------------------------- */
+/* -- lending again -- */
 
 static bool can_stay(const oa_mapping *mapping) {
   return mapping->kind == OA_MAPS_HOST && mapping->nbytes >= LEAST && mapping->view_count == 1 &&
@@ -273,12 +276,12 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool made) {
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->resident || !(asked || candidate || entry_count) || !can_stay(mapping))
     return;
-  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or may yet get none */
+  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
   const oa_lines lines = mapping->views[0].lines;
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!entry && !asked && !candidate) return;
   if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
-  if (entry->mapping || (entry->address && !made)) return; /* its last mapping is not over yet */
+  if (entry->mapping || (entry->address && !made)) return; /* another mapping has its memory still */
   change_owner(entry, array);
   if (asked) {
     entry->automatic = false;
@@ -303,7 +306,7 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool made) {
 
 void oa_resident_unused(oa_mapping *mapping) {
   oa_resident *entry = mapping->resident;
-  if (entry && entry->address) entry->waited = true; /* there was nothing to wait for */
+  if (entry && entry->address) entry->waited = true; /* there is nothing to wait for */
 }
 
 void oa_resident_separate(oa_mapping *mapping) {
@@ -326,7 +329,7 @@ bool oa_resident_return(oa_mapping *mapping) {
     return false;
   }
   const oa_group *group = &mapping->groups[0];
-  if (group->dirty || group->invalid) entry->outdated = true; /* the device has what the host never got */
+  if (group->dirty || group->invalid) entry->outdated = true; /* the device has bytes that never reached the host */
   entry->address = mapping->address;
   entry->mapping = NULL;
   entry->coming = false;
@@ -336,9 +339,9 @@ bool oa_resident_return(oa_mapping *mapping) {
   return true;
 }
 
-/* -- giving up ------------------------------------------------------------------------------------------------------ */
+/* -- giving up -- */
 
-/* Automatic residency was wrong about this array. Without the lock. */
+/* Stops watching an array that automatic residency misjudged, for ever more reads each time. Without the lock. */
 static void give_up(oa_resident *entry) {
   oa_watch_free(entry->watch);
   oa_watch_free(entry->sample);
@@ -356,9 +359,10 @@ static void become_candidate(oa_resident *entry) {
   entry->device->residency.demoted++;
 }
 
-/* -- bringing up ---------------------------------------------------------------------------------------------------- */
+/* -- bringing up -- */
 
-/* A candidate is read: whether to begin to keep it, seen from a sample of its pages. Without the lock. */
+/* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Without the
+ * lock. */
 static bool promote(oa_resident *entry) {
   oa_run runs[1];
   int64_t written = 0;
@@ -366,7 +370,7 @@ static bool promote(oa_resident *entry) {
     entry->skip--;
     return false;
   }
-  if (++entry->reads == 1) return false; /* most arrays are read once: nothing is armed for them */
+  if (++entry->reads == 1) return false; /* most arrays are read once, and not worth arming */
   if (!entry->sample) {
     entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
     if (entry->sample)
@@ -382,8 +386,8 @@ static bool promote(oa_resident *entry) {
   return false;
 }
 
-/* The part of the array between two addresses, as a move: whole lines where it has several. *next: the first line that no
- * move has yet. */
+/* Fills *move with the bytes of the array in a run of pages: whole lines where it has several. *next: the first line
+ * that no move has yet. Returns false if there are none. */
 static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, oa_move *move) {
   const oa_view *view = &mapping->views[0];
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
@@ -394,7 +398,7 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
   if (view->lines.count > 1) {
     const oa_lines all = view->lines;
     int64_t first = from / all.pitch, end = (to + all.pitch - 1) / all.pitch;
-    if (from - first * all.pitch >= all.width) first++; /* it begins in a gap */
+    if (from - first * all.pitch >= all.width) first++; /* the run begins in a gap */
     if (first < *next) first = *next;
     if (end > all.count) end = all.count;
     if (first >= end) return false;
@@ -467,7 +471,7 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
   for (int i = 0; i < run_count; i++) count += move_between(mapping, runs[i], &next, &moves[count]);
   int64_t sent = 0;
   for (int i = 0; i < count; i++) sent += oa_lines_bytes(moves[i].lines);
-  if (entry->address) { /* it was here before */
+  if (entry->address) { /* it was resident before */
     entry->resent = sent;
     entry->spared = oa_lines_bytes(view->lines) - sent;
   }
@@ -495,7 +499,7 @@ void oa_resident_arrived(oa_mapping *mapping, bool well) {
   count_armed(entry);
 }
 
-/* -- bringing down -------------------------------------------------------------------------------------------------- */
+/* -- bringing down -- */
 
 void oa_resident_before_down(oa_mapping *mapping) {
   oa_resident *entry = mapping->resident;
@@ -504,7 +508,7 @@ void oa_resident_before_down(oa_mapping *mapping) {
   entry->coming = true;
   oa_unlock();
   if (entry->automatic)
-    give_up(entry); /* writing armed pages is slow, and it will happen again */
+    give_up(entry); /* writing armed pages is slow, and will happen again */
   else if (entry->watch)
     oa_watch_lift(entry->watch);
   oa_lock();
@@ -531,10 +535,11 @@ void oa_resident_after_down(oa_mapping *mapping, bool well) {
   oa_mapping_yield(mapping);
 }
 
-/* -- want of memory ------------------------------------------------------------------------------------------------- */
+/* -- memory pressure -- */
 
-/* Gives idle memory back until there is nbytes of it: what can't spare a copy first, then what was unused longest. What
- * is idle is never newer than the host's, so that nothing need be saved. Answers how much it was. */
+/* Evicts idle memory of the device until at least nbytes are free: first entries that can't spare a copy, then those
+ * unused longest. Idle memory is never newer than the host's, so that nothing has to be saved. Returns how many bytes
+ * were freed. */
 static int64_t evict_idle(oa_device *device, size_t nbytes) {
   enum { AT_ONCE = 64 };
   oa_watch *unused[AT_ONCE];
@@ -551,7 +556,7 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
         destroy(entry);
         continue;
       }
-      leave_list(entry); /* it may be lent and kept again */
+      leave_list(entry); /* the entry stays: the array may be lent again */
       count_idle(entry, -1);
       if (free_memory(device, entry->address, entry->nbytes)) freed -= entry->nbytes;
       entry->address = 0;
@@ -566,7 +571,7 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
   return freed;
 }
 
-/* -- public --------------------------------------------------------------------------------------------------------- */
+/* -- public -- */
 
 int oa_keep(const oa_array *array, int number) {
   uintptr_t low, high;
@@ -672,7 +677,7 @@ int oa_residency_configure(int wanted, int tracking) {
   int status = oa_core_start();
   if (status) return status;
   if (wanted < -1 || wanted > OA_RESIDENCY_AUTO)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is no oa_residency_mode", wanted);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is not an oa_residency_mode", wanted);
   oa_lock();
   for (int i = 0; i < OWNERS; i++)
     while (owners[i]) {

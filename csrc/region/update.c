@@ -1,4 +1,5 @@
-/* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
+/* Update: moves exactly an array's bytes between the host and every device that has some of them, while regions are
+ * open. */
 #include "base/trace.h"
 #include "device/memory.h"
 #include "region/array.h"
@@ -9,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One mapping that has some of the array's bytes, and what moves between it and the host. */
+/* One mapping that has some of the array's bytes, and the moves between it and the host. */
 typedef struct holder {
   oa_mapping *mapping;
-  int first, count; /* of its moves */
-  int status;       /* of moving them */
+  int first, count; /* its moves among the plan's */
+  int status;       /* the outcome of moving them */
 } holder;
 
 typedef struct plan {
@@ -29,7 +30,7 @@ typedef struct plan {
 
 enum { MOST_PIECES = 1 << 16 };
 
-/* Makes room for one more item; NULL with the text set. */
+/* Returns items with room for one more; NULL with the text set. */
 static void *grown(void *items, int count, int *capacity, size_t size) {
   if (count < *capacity) return items;
   const int wanted = *capacity ? 2 * *capacity : 8;
@@ -42,7 +43,7 @@ static void *grown(void *items, int count, int *capacity, size_t size) {
   return more;
 }
 
-/* -- finding --------------------------------------------------------------------------------------------------------- */
+/* -- finding -- */
 
 static int note_holder(oa_present *element, void *data) {
   plan *p = data;
@@ -55,8 +56,8 @@ static int note_holder(oa_present *element, void *data) {
   return OA_OK;
 }
 
-/* Finds the mappings and takes them all at once, when none is being moved or on its way down; then waits
- * for the calls that use them. Frees the lock meanwhile. */
+/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving, marks them as moving, and
+ * waits for the calls that hold them. Frees the lock meanwhile. */
 static int seize_holders(plan *p) {
   const oa_lent_array *e = p->array;
   for (bool retry = true; retry;) {
@@ -86,7 +87,7 @@ static void yield_holders(plan *p) {
   }
 }
 
-/* -- planning -------------------------------------------------------------------------------------------------------- */
+/* -- planning -- */
 
 static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines) {
   oa_move *more = grown(p->moves, p->move_count, &p->move_capacity, sizeof *more);
@@ -100,21 +101,21 @@ static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_
     move->lines = lines;
   }
   move->padding = 0;
-  move->in_place = false; /* others may be using it: in the stream's order, then */
+  move->in_place = false; /* calls may use it, so that the copy has to be in the stream's order */
   move->trace.why = "update";
   return OA_OK;
 }
 
-/* Adds the bytes of lines that are in [low, high). */
+/* Adds the bytes of the lines that lie in [low, high). */
 static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines, int64_t low,
                        int64_t high) {
   lines = oa_lines_simplest(lines);
-  int64_t first = 0, end = lines.count; /* whole lines within */
+  int64_t first = 0, end = lines.count; /* the lines that lie within as a whole */
   int status = OA_OK;
   if (low > lines.start) first = (low - lines.start + lines.pitch - 1) / lines.pitch;
   if (high < lines.start + oa_lines_span(lines)) end = (high - lines.start - lines.width) / lines.pitch + 1;
   if (high - lines.start < lines.width) end = 0;
-  const int64_t cut[] = {first - 1, end}; /* lines that may be within in part */
+  const int64_t cut[] = {first - 1, end}; /* lines of which some may lie within */
   for (int i = 0; i < 2 && !status; i++) {
     if (cut[i] < 0 || cut[i] >= lines.count || (i && cut[1] == cut[0])) continue;
     int64_t from = lines.start + cut[i] * lines.pitch, to = from + lines.width;
@@ -128,10 +129,11 @@ static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, 
   return status;
 }
 
-/* Adds the bytes that two arrays of many lines, all as far apart, have in common: each line of b meets at most two of a's. */
+/* Adds the bytes that two arrays of lines with one pitch have in common: each line of b meets at most two lines of
+ * a. */
 static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines a, oa_lines b) {
   const int64_t pitch = a.pitch, behind = ((b.start - a.start) % pitch + pitch) % pitch;
-  const int64_t line = (b.start - a.start - behind) / pitch; /* of a's, that b's first begins in */
+  const int64_t line = (b.start - a.start - behind) / pitch; /* the line of a in which the first line of b begins */
   const int64_t cuts[2][2] = {{behind, behind + b.width}, {0, behind + b.width - pitch}};
   int status = OA_OK;
   for (int i = 0; i < 2 && !status; i++) {
@@ -149,7 +151,7 @@ static int fail_unnamed(const plan *p, const oa_view *view) {
                  p->function, p->array->name, view->name);
 }
 
-/* Adds what the part and one piece of the array have in common. */
+/* Adds the bytes that the view and one piece of the array have in common. */
 static int add_common(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines piece) {
   const oa_lines lines = view->lines;
   if (oa_lines_disjoint(lines, piece)) return OA_OK;
@@ -161,14 +163,14 @@ static int add_common(plan *p, const oa_mapping *mapping, const oa_view *view, o
   return one.pitch == other.pitch ? add_met(p, mapping, view, other, one) : fail_unnamed(p, view);
 }
 
-/* Whether the group has something to move: down, what the device wrote; up, what it has a copy of. */
+/* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes that it has a copy of. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
-  if (!p->from) return group->valid; /* else it will fetch the host's bytes when it needs them */
+  if (!p->from) return group->valid; /* else the host's bytes go up when a call needs them */
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Whether the array has every byte of the part. */
+/* Returns whether the array has every byte of the view. */
 static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_lent_array *e = p->array;
   if (view->shape && oa_view_is(view, e->array)) return true;
@@ -179,6 +181,7 @@ static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view
   return oa_lines_contain(lines, view->shape ? (oa_lines){0, hull, hull, 1} : view->lines);
 }
 
+/* Adds the moves of one view, and refuses to bring invalid bytes down. */
 static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_lent_array *e = p->array;
   const int before = p->move_count;
@@ -203,7 +206,7 @@ static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
   return status;
 }
 
-/* Adds the moves of one mapping: of each group the part that has all of it, else every part. */
+/* Adds the moves of one mapping: of each group those of the view that has all of it, else those of every view. */
 static int plan_holder(plan *p, holder *h) {
   const oa_mapping *mapping = h->mapping;
   int status = OA_OK;
@@ -218,12 +221,12 @@ static int plan_holder(plan *p, holder *h) {
   return status;
 }
 
-/* Whether the mapping spans the whole array. */
+/* Returns whether the mapping spans the whole array. */
 static bool has_all(const plan *p, const oa_mapping *mapping) {
   return mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
 }
 
-/* Finds what has to move, everywhere; refuses before anything does. The holders are seized if it succeeds. */
+/* Plans all moves before the first is made. If it succeeds, the holders are seized. */
 static int make_plan(plan *p) {
   int status = seize_holders(p);
   if (status) return status;
@@ -246,9 +249,9 @@ static void free_plan(plan *p) {
   free(p->moves);
 }
 
-/* -- moving ---------------------------------------------------------------------------------------------------------- */
+/* -- moving -- */
 
-/* Moves what was planned of one mapping, and waits for it. Without the lock. */
+/* Makes the planned moves of one mapping, and waits for them. Without the lock. */
 static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped) {
   oa_mapping *mapping = h->mapping;
   oa_device *device = mapping->device;
@@ -256,7 +259,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   void *native = stream->native;
   int status = OA_OK;
-  if (escaped) status = oa_device_wait(device, mapping->serial, "whoever has an array's address");
+  if (escaped) status = oa_device_wait(device, mapping->serial, "code that has an array's address");
   if (status) return status;
   int64_t begun = p->from ? oa_trace_begin() : oa_trace_begin_up(moves, h->count);
   if (begun && order) {
@@ -274,7 +277,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   return status;
 }
 
-/* Moves with the lock, which it frees meanwhile. */
+/* Makes the planned moves of one mapping, in the order of its users. Called with the lock, which it frees meanwhile. */
 static int move_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   oa_stream *stream;
@@ -289,14 +292,14 @@ static int move_holder(const plan *p, const holder *h) {
   return status;
 }
 
-/* Whether the array has every byte of the group. */
+/* Returns whether the array has every byte of the group. */
 static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
   for (int i = 0; i < mapping->view_count; i++)
     if (mapping->views[i].group == group && !covers(p, mapping, &mapping->views[i])) return false;
   return true;
 }
 
-/* Marks what the host and the device have now. */
+/* Notes which bytes the host and the device have now. */
 static void mark_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   if (p->from && h->status) return;
@@ -327,7 +330,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
   status = make_plan(&p);
   if (!status) {
     oa_saved_error first;
-    for (int i = 0; i < p.holder_count && !only_check; i++) { /* each is tried; the first failure is told */
+    for (int i = 0; i < p.holder_count && !only_check;
+         i++) { /* each is tried, and the first failure reported; from a failure on nothing more comes down */
       holder *h = &p.holders[i];
       if (!h->count || (from && status)) continue;
       h->status = move_holder(&p, h);
@@ -346,7 +350,7 @@ static int update(const char *function, const oa_array *array, int device, bool 
   return status;
 }
 
-/* -- public ---------------------------------------------------------------------------------------------------------- */
+/* -- public -- */
 
 int oa_update_from(const oa_array *array, int device) { return update("update", array, device, true, false); }
 
