@@ -33,7 +33,7 @@ def check(folder: Path = roles.HERE) -> list[str]:
     faults: list[str] = []
     for library in libraries:
         try:
-            emit.shims(library)
+            emit.library_file(library)
         except ValueError as error:
             faults.append(f"{library.name}.toml: {error}")
     path = folder / "report.md"

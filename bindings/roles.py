@@ -42,13 +42,30 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from .parameters import (
+    EXTENTS,
+    NUMBERS,
+    SIZE_TYPES,
+    Array,
+    Enum,
+    EnumValue,
+    Extent,
+    Handle,
+    Number,
+    Parameter,
+    Result,
+    Size,
+    Stream,
+    name_fault,
+)
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
-SIZE_TYPES = {"int", "int64_t", "blasint"}
 # What [find] may say, and what stands where it does not: how a library is found and asked for its version.
 FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
 VERSION_GIVES = ("text", "parts", "number", "buffer")
@@ -59,16 +76,6 @@ STREAMS = ("handle", "argument", "none")
 SCALARS = ("pointer mode", "host", "by value")
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
-# How many arguments each extent takes, and which of them are the sizes of the operand.
-EXTENTS = {
-    "vector": ((2,), (0,)),
-    "elements": ((1,), (0,)),
-    "matrix": ((3,), (0, 1)),
-    "triangle": ((3, 4), (1,)),
-    "band": ((5,), (0, 1)),
-    "band_triangle": ((4, 5), (1,)),
-    "packed": ((2, 3), (1,)),
-}
 
 
 class RolesError(ValueError):
@@ -80,65 +87,44 @@ class RolesError(ValueError):
 
 
 @dataclass(frozen=True)
-class Enum:
-    """The values one parameter may take: (name without the vendor's prefix, value)."""
-
-    type: str
-    values: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class Extent:
-    """What a call touches behind a pointer; the expressions are over the function's sizes and enums."""
-
-    kind: str
-    arguments: tuple[ast.expr, ...]
-
-    @property
-    def sizes(self) -> list[ast.expr]:
-        """Returns the arguments that are dimensions: nothing is touched if one is 0."""
-        return [self.arguments[position] for position in EXTENTS[self.kind][1]]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter with its role: enum, size, ld, inc, scalar, array, result, returned, update or output."""
-
-    name: str
-    c_type: str
-    role: str
-    dtype: str = ""
-    direction: str = ""
-    extent: Extent | None = None
-    overwrites: ast.expr | None = None
-    in_place: str = ""  # the operand whose memory this may be
-    repeats: bool = False  # a vector whose increment may be 0
-    may_be_negative: bool = False  # a size: then it counts as 0
-    count: int = 1
-    enum: Enum | None = None
-
-
-@dataclass(frozen=True)
 class Function:
-    """One bound function. parameters are in the vendor's order, without the handle; a result is last."""
+    """One bound function."""
 
     name: str
     symbol: str
     wide_symbol: str | None
     returns: str
-    parameters: tuple[Parameter, ...]
+    arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
-    device_only: bool
+    device_only: bool  # its pointers are to the device whatever they are to
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Returns those that the caller passes: without the handle and the stream, and with the result last."""
+        passed = [one for one in self.arguments if one.in_record]
+        return tuple(sorted(passed, key=lambda one: isinstance(one, Result)))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Returns the parameters that have one of these roles."""
         return [one for one in self.parameters if one.role in roles]
 
     @property
-    def has_device_form(self) -> bool:
-        """Says whether there is a second form that takes scalars and results as device pointers."""
-        return bool(self.of("scalar", "result", "returned", "update", "output"))
+    def arrays(self) -> list[Array]:
+        return [one for one in self.parameters if isinstance(one, Array)]
+
+    @property
+    def sizes(self) -> list[Size]:
+        return [one for one in self.parameters if isinstance(one, Size)]
+
+    @property
+    def numbers(self) -> list[Number]:
+        return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def result(self) -> Result | None:
+        """Returns the parameter that is the function's value, if it has one."""
+        return next((one for one in self.parameters if isinstance(one, Result)), None)
 
 
 @dataclass
@@ -166,6 +152,10 @@ class Library:
     find: dict[str, Any]
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
+
+    def has_device_form(self, function: Function) -> bool:
+        """Returns whether the numbers of a function may be on the device."""
+        return bool(function.numbers) and self.scalars != "host"
 
 
 def _parse(text: str) -> ast.expr:
@@ -207,7 +197,7 @@ class _Reader:
         named = str(self.roles["types"].get(pointee, ""))
         return LETTERS[letter] if named == "letter" else named
 
-    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
+    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
         call = _parse(extent_text)
@@ -239,7 +229,16 @@ class _Reader:
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
         extent = Extent(kind, tuple(call.args))
-        return Parameter(name, c_type, "array", dtype, direction, extent, overwrites, in_place, repeats)
+        return Array(
+            name=name,
+            c_type=c_type,
+            dtype=dtype,
+            direction=direction,
+            extent=extent,
+            overwrites=overwrites,
+            in_place=in_place,
+            repeats=repeats,
+        )
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
@@ -247,12 +246,12 @@ class _Reader:
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
-            return Parameter(name, c_type, "size" if is_length else label, may_be_negative=is_length)
+            return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
         if label in self.roles["enums"]:
             enum = self.enum(label, letter)
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
-            return Parameter(name, c_type, "enum", enum=enum)
+            return EnumValue(name=name, c_type=c_type, enum=enum)
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
@@ -262,8 +261,11 @@ class _Reader:
             right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
             if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-            name = "result" if role in ("result", "returned") else name
-            return Parameter(name, c_type, role, dtype, count=count)
+            if role in ("result", "returned"):
+                return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
+            return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
+        if label == "stream":
+            return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is no role")
@@ -280,6 +282,7 @@ class _Reader:
         used: set[str] = set()
         for given, c_type in entry["parameters"]:
             if handle and c_type == handle:
+                parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
             if looked_up not in labels:
@@ -299,8 +302,12 @@ class _Reader:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
         known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
-            asked = list(one.extent.arguments) if one.extent else []
-            for expression in [*asked, *([one.overwrites] if one.overwrites else [])]:
+            wrong = name_fault(one.name) if one.in_record else ""
+            if wrong:
+                self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
+            if not isinstance(one, Array):
+                continue
+            for expression in [*one.extent.arguments, *([one.overwrites] if one.overwrites else [])]:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
         status = self.settings.get("status")

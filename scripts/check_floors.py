@@ -37,9 +37,8 @@ APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "te
 
 Edge = tuple[str, str]
 
-# TODO: known faults that are about to go, as (user, used). To be empty.
-KNOWN: set[Edge] = {
-}
+# Known faults that are about to go, as (user, used). To be empty.
+KNOWN: set[Edge] = set()
 
 
 def code_of(text: str) -> str:

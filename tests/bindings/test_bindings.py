@@ -192,11 +192,12 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_emitted_c_compiles_without_warnings(emitted: Path, name: str) -> None:
-    compile_c(emitted / "shims" / f"{name}.c", emitted, "-fsyntax-only")
+    for stem in (name, f"{name}_api"):
+        compile_c(emitted / "libraries" / f"{stem}.c", emitted, "-fsyntax-only")
 
 
 def test_table_of_libraries_compiles(emitted: Path) -> None:
-    compile_c(emitted / "shims" / "libraries.c", emitted, "-fsyntax-only")
+    compile_c(emitted / "libraries" / "libraries.c", emitted, "-fsyntax-only")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -221,18 +222,19 @@ def abi(c_type: str, blasint: str = "int") -> str:
 def test_vendor_functions_are_called_with_the_headers_types(
     emitted: Path, libraries: dict[str, roles.Library], name: str
 ) -> None:
-    text = re.sub(r"\s+", " ", (emitted / "shims" / f"{name}.c").read_text())
+    text = re.sub(r"\s+", " ", (emitted / "libraries" / f"{name}.c").read_text())
     api = given(name)[0]["functions"]
     for function in libraries[name].functions:
+        row = text.split(f'{{.function = "{name}.{function.name}", ')[1].split(".function =")[0]
         if name == "cublas":
-            body = text.split(f"int oa_cublas_{function.name}(")[1].split(" int oa_cublas_")[0]
-            casts = re.findall(r"\(\((int) \(\*\)\(([^)]*)\)\)symbol\)", body)
+            caller = re.findall(r"\.run = (\w+),", row)[0]
             called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
         else:  # one call with 64-bit integers and one with 32-bit ones
-            body = text.split(f"static void run_{function.name}(")[1].split("}")[0]
-            casts = re.findall(r"\(\(([\w ]+) \(\*\)\(([^)]*)\)\)a->function\)", body)
+            caller = re.findall(r"\.call = (\w+),", row)[0]
             has_sizes = bool(function.of("size", "ld", "inc"))
             called = [(function.symbol, one) for one in (["int64_t", "int"] if has_sizes else ["int"])]
+        body = text.split(f"static int {caller}(")[1].split(" static int ")[0]
+        casts = re.findall(r"\(\(([\w ]+) \(\*\)\(([^)]*)\)\)symbol\)", body)
         assert len(casts) == len(called), function.name
         for (returns, types), (symbol, blasint) in zip(casts, called, strict=True):
             declared = [abi(one[1], blasint) for one in api[symbol]["parameters"]]
@@ -240,12 +242,40 @@ def test_vendor_functions_are_called_with_the_headers_types(
             assert abi(returns.strip()) == abi(api[symbol]["returns"])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_name_the_symbols_and_dtypes_of_their_functions(
+    emitted: Path, libraries: dict[str, roles.Library], name: str
+) -> None:
+    text = (emitted / "libraries" / f"{name}.c").read_text()
+    symbols = re.findall(r'"(\w+)"', text.split("symbols[] = {")[1].split("};")[0])
+    codes = {one[1]: number for number, one in enumerate(entries("dtypes"))}
+    rows = {row.split('"')[0]: row for row in text.split(f'.function = "{name}.')[1:]}
+    assert list(rows) == sorted(one.name for one in libraries[name].functions)
+    for function in libraries[name].functions:
+        row = rows[function.name]
+        narrow, wide = map(int, re.findall(r"\.symbols = \{(-?\d+), (-?\d+)\}", row)[0])
+        assert symbols[narrow] == function.symbol
+        assert (symbols[wide] if wide >= 0 else None) == function.wide_symbol
+        dtypes = re.findall(r'\.dtypes = "([^"]*)"', row)[0].split("\\")[1:]
+        assert [int(one, 8) for one in dtypes] == [codes[one.dtype or "any"] for one in function.parameters]
+
+
+def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library]) -> None:
+    """Types, conjugation and the place of scalars are data; a body of its own has only what checks other things."""
+    for name, library in libraries.items():
+        text = (emitted / "libraries" / f"{name}.c").read_text()
+        bodies = len(re.findall(r"^static int run_\w+\(", text, re.MULTILINE))
+        families = len({one.family for one in library.functions})
+        assert families <= bodies <= families + 5
+
+
 @pytest.mark.promise("T30", "T32")
 def test_shims_declare_and_pass_on_what_they_should(emitted: Path, tmp_path: Path) -> None:
     """With a core and a vendor library of the test's own."""
     program = tmp_path / "shims_alone"
-    shims = emitted / "shims" / "cublas.c"
-    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, str(shims), "-o", str(program))
+    sources = [emitted / "libraries" / "cublas.c", emitted / "libraries" / "cublas_api.c"]
+    sources.append(ROOT / "csrc" / "call" / "routine.c")
+    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, *map(str, sources), "-o", str(program))
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -36,12 +36,12 @@ struct oa_routine {
    * undefined afterwards, but for result, update and output. device: 1 if every scalar, result, update and output is a
    * device pointer (only where has_device_form), 0 if each is a number. Numbers come back in their values. */
   int (*run)(const oa_routine *routine, oa_value *values, int device);
-  /* For bodies, which several routines share. */
-  void (*call)(void *symbol, oa_value *values,
-               int ilp64);     /* makes the vendor's call, of libraries that run on the CPU */
-  const unsigned char *dtypes; /* of each value; OA_ANY of enums and sizes */
-  int16_t symbols[2];          /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
-  unsigned char count;         /* of values */
+  /* What follows is for the body, which several routines share. call makes the vendor's call from values whose pointers
+   * are addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
+  int (*call)(void *symbol, oa_value *values, int ilp64);
+  const char *dtypes;  /* of each value; OA_ANY of enums and sizes */
+  int16_t symbols[2];  /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
+  unsigned char count; /* of values */
   unsigned char has_device_form;
 };
 

@@ -1,0 +1,38 @@
+"""Writes what the build compiles and installs, each kind of output in a file of its own.
+
+tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
+python_modules, stubs, cffi_sources and docs: the Python side. report: what is bound.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..roles import Library
+from .cffi_sources import cffi_sources
+from .docs import record
+from .python_modules import python_module, python_table
+from .report import report
+from .stubs import python_stub
+from .tables import libraries_file, library_file
+from .wrappers import header, wrappers_file
+
+__all__ = ["emit", "library_file", "record", "report"]
+
+
+def emit(libraries: list[Library], out: Path) -> None:
+    """Writes everything the build needs under `out`."""
+    for folder in ("libraries", "include"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
+    for one in libraries:
+        texts |= {
+            f"libraries/{one.name}.c": library_file(one),
+            f"libraries/{one.name}_api.c": wrappers_file(one),
+            f"include/offload_args_{one.name}.h": header(one),
+            f"{one.name}.py": python_module(one),
+            f"{one.name}.pyi": python_stub(one),
+        }
+    for name, text in texts.items():
+        (out / name).write_text(text)
+    cffi_sources(libraries, out)

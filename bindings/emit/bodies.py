@@ -1,0 +1,477 @@
+"""Writes the bodies of routines: the C function that checks, moves and calls, one for all routines that are alike.
+
+A body has nothing in it that differs between the types of a family: names, dtypes and symbols stand in the routine's
+row. Routines whose bodies come out the same share one. csrc/call/routine.h has what bodies use.
+
+The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it, with the library's
+handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its values,
+and one *caller* for each machine signature (`call_v_iillfrlrlfpl`) unpacks them. LETTERS and RETURNS explain the
+letters of a signature.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ..parameters import C_NUMBER, MEMBER, Array, EnumValue, Extent, Handle, Number, Parameter, Result, Size, Stream
+from ..roles import Function, Library
+from .c_text import to_c, to_name, wrapped
+
+# How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
+LETTERS = {
+    "i": ("int", "(int)values[{at}].integer"),
+    "l": ("{size}", "({size})values[{at}].integer"),  # int or int64_t, as the library has it
+    "L": ("int64_t", "values[{at}].integer"),
+    "p": ("void *", "(void *)values[{at}].pointer"),
+    "r": ("const void *", "values[{at}].pointer"),
+    "a": ("const void *", "&values[{at}]"),  # a number that stays in its slots
+    "f": ("float", "values[{at}].single"),
+    "d": ("double", "values[{at}].real"),
+}
+# How a caller stores the return value, by its letter: the C type, and the expression for {value}.
+RETURNS = {
+    "v": ("void", "{value}"),
+    "i": ("int", "return {value}"),
+    "f": ("float", "values[{at}].single = {value}"),
+    "d": ("double", "values[{at}].real = {value}"),
+    "z": ("size_t", "values[{at}].integer = (int64_t){value}"),
+}
+BY_VALUE = {"f32": "f", "f64": "d", "i32": "z"}
+
+
+def bare_sizes(function: Function) -> set[str]:
+    """Returns the sizes that are an extent's argument as they stand: oa_begin refuses them when negative."""
+
+    def bare(expression: ast.expr) -> set[str]:
+        if isinstance(expression, ast.IfExp):
+            return bare(expression.body) | bare(expression.orelse)
+        return {expression.id} if isinstance(expression, ast.Name) else set()
+
+    return {name for one in function.arrays for expression in one.extent.sizes for name in bare(expression)}
+
+
+class Body:
+    """Writes the body of one function, and says what it needs of the function's row."""
+
+    def __init__(self, library: Library, function: Function) -> None:
+        self.library = library
+        self.function = function
+        self.lines: list[str] = []
+        self.at = {one.name: position for position, one in enumerate(function.parameters)}
+        self.device_form = library.has_device_form(function)
+        self.is_late = library.backend is None
+        self.numbers = function.numbers if self.device_form else []
+        # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
+        self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
+        self.sizes = [one for one in function.sizes if one.is_narrow]
+        self.wide_symbol = function.wide_symbol if self.sizes else None
+        returned = function.result is not None and function.result.returned
+        self.has_status = function.returns != "void" and not returned
+        self.slots = len(function.parameters)  # and, of a late call, room for numbers that have a count
+        self.signature = ""
+
+    def add(self, text: str) -> None:
+        self.lines += wrapped(text)
+
+    def text(self, name: str) -> str:
+        """Returns the body, called `name`."""
+        self.lines = []
+        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        if not self.device_form:
+            self.add("  (void)device;")
+        self.locals()
+        self.checks()
+        self.leading_dimensions()
+        self.symbol()
+        if self.is_late:
+            self.late()
+        else:
+            self.begin()
+            self.call()
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+    # -- before the call --
+
+    def locals(self) -> None:
+        for one in self.function.parameters:
+            if isinstance(one, (EnumValue, Size)):
+                const = "const " if isinstance(one, EnumValue) else ""
+                self.add(f"  {const}int64_t {one.name} = values[{self.at[one.name]}].integer;")
+
+    def checks(self) -> None:
+        for one in self.function.parameters:
+            if isinstance(one, EnumValue):
+                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
+                failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
+                self.add(f"  if ({test}) return {failure};")
+        checked_by_core = bare_sizes(self.function)
+        for one in self.function.sizes:
+            if one.label != "size":
+                continue
+            if one.may_be_negative:
+                self.add(f"  if ({one.name} < 0) {one.name} = values[{self.at[one.name]}].integer = 0;")
+            elif one.name not in checked_by_core:
+                self.add(f'  if ({one.name} < 0) return oa_fail_negative(routine, "{one.name}", {one.name});')
+
+    def leading_dimensions(self) -> None:
+        """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
+        for one in self.function.arrays:
+            if one.extent.kind not in ("matrix", "band", "band_triangle"):
+                continue
+            values, _ = self.as_stored(one.extent)
+            ld = values[-1]
+            match one.extent.kind:
+                case "matrix":
+                    rows, columns = values[0], values[1]
+                case "band":
+                    rows, columns = f"oa_plus(oa_plus({values[2]}, {values[3]}), 1)", values[1]
+                case _:
+                    rows, columns = f"oa_plus({values[2]}, 1)", values[1]
+            self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
+
+    def symbol(self) -> None:
+        """Finds the vendor's function: the form with 64-bit sizes when one needs it."""
+        wide = " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+        failure = "oa_fail_symbol(routine, values, {wide}, device)"
+        if not self.sizes:
+            self.add("  void *symbol = oa_routine_symbol(routine, 0);")
+            self.add(f"  if (!symbol) return {failure.format(wide=0)};")
+            return
+        self.add(f"  const int wide = {wide};")
+        if self.wide_symbol:
+            found = "oa_routine_symbol(routine, wide)"
+            if self.index_on_device:
+                found = f"wide && device ? NULL : {found}"
+            self.add(f"  void *symbol = {found};")
+            self.add(f"  if (!symbol) return {failure.format(wide='wide')};")
+            return
+        refused = "wide"
+        if self.library.probe:  # a whole build of the library may have 64-bit sizes
+            refused = "wide && !oa_routine_is_ilp64(routine)"
+            if self.index_on_device:
+                refused = "wide && (device || !oa_routine_is_ilp64(routine))"
+        self.add("  void *symbol = oa_routine_symbol(routine, 0);")
+        self.add(f"  if (!symbol || ({refused})) return {failure.format(wide='wide')};")
+
+    # -- operands --
+
+    def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
+        """Returns the arguments of an extent's macro, and their names, of the matrix that lies there by columns."""
+        constants = self.library.constants
+        order = self.library.row_major
+        by_rows = f"{order[0]} == {order[1]}" if order and order[0] in self.at else ""
+        arguments, part = list(extent.arguments), []
+        if extent.kind in ("triangle", "band_triangle", "packed"):
+            upper = to_c(arguments.pop(0), constants)
+            part = [f"({f'({upper}) != ({by_rows})' if by_rows else upper} ? OA_UPPER : 0)"]
+            if extent.leaves_out_the_diagonal:
+                part[0] += f" | ({to_c(arguments.pop(), constants)} ? OA_UNIT : 0)"
+        values = [to_c(one, constants) for one in arguments]
+        names = [to_name(one, constants) for one in arguments]
+        if by_rows:
+            for a, b in {"matrix": [(0, 1)], "band": [(0, 1), (2, 3)]}.get(extent.kind, []):
+                for pair in (values, names):
+                    pair[a], pair[b] = f"({by_rows} ? {pair[b]} : {pair[a]})", f"({by_rows} ? {pair[a]} : {pair[b]})"
+        return [*part, *values], names
+
+    def extent(self, one: Array) -> str:
+        """Writes the extent of an array."""
+        kind = one.extent.kind
+        values, names = self.as_stored(one.extent)
+        if kind == "elements":
+            return f"OA_ELEMENTS({values[0]})"
+        if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
+            names = [*names[: len(one.extent.sizes)], names[-1]]
+        kind = "repeatable" if one.repeats else kind
+        return f"OA_{kind.upper()}({', '.join([*values, *names])})"
+
+    def access(self, one: Array) -> str:
+        """Writes what the call does to an array."""
+        if one.direction == "in":
+            access = "OA_READ"
+        elif one.direction == "out" or one.overwrites:
+            # With an empty dimension nothing may be written, whatever beta is.
+            tests = [self.overwrites(one.overwrites)] if one.overwrites else []
+            dimensions = bare_sizes(self.function)
+            tests += [f"{size.name} > 0" for size in self.function.of("size") if size.name in dimensions]
+            access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
+        else:
+            access = "OA_READ_WRITE"
+        if one.in_place:  # said of both operands
+            access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
+        return access
+
+    def overwrites(self, test: ast.expr) -> str:
+        """Writes when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
+        numbers = {one.name for one in self.function.numbers}
+        match test:
+            case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
+                scalar in numbers
+            ):
+                return f"oa_is_zero(routine, values, {self.at[scalar]}, {'device' if self.device_form else '0'})"
+        return to_c(test, self.library.constants)
+
+    def operand(self, one: Parameter, access: str, extent: str) -> str:
+        at = self.at[one.name]
+        return (
+            f'(oa_operand){{.name = "{one.name}", .pointer = values[{at}].pointer, .access = {access}, '
+            f".dtype = routine->dtypes[{at}], .extent = {extent}}}"
+        )
+
+    def begin(self) -> None:
+        """Declares the operands and opens the call. Numbers are operands where they are on the device."""
+        arrays = self.function.arrays
+        count = len(arrays) + len(self.numbers)
+        self.add(f"  oa_operand operands[{count}];")
+        for position, one in enumerate(arrays):
+            self.add(f"  operands[{position}] = {self.operand(one, self.access(one), self.extent(one))};")
+        if self.numbers and arrays:
+            self.add("  if (device) {")
+        indent = "    " if arrays else "  "
+        for position, number in enumerate(self.numbers, len(arrays)):
+            access = "OA_READ" if number.is_read_only else "OA_READ_WRITE"
+            if number.role in ("result", "returned") or (number.role == "output" and number.count == 1):
+                access = "OA_OVERWRITE"
+            operand = self.operand(number, access, f"OA_ELEMENTS({number.count})")
+            self.add(f"{indent}operands[{position}] = {operand};")
+        if self.numbers and arrays:
+            self.add("  }")
+        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
+        some = f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count)
+        fields.append(f".count = {some}")
+        if self.function.device_only:
+            fields.append(".device_scalars = 1")
+        elif self.numbers:
+            fields.append(".device_scalars = device")
+        if self.is_late and self.has_status:
+            fields.append(".blocking = 1")
+        elif self.is_late and self.function.result:
+            fields.append(".blocking = !device")
+        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.add("  const int failed = oa_begin(&call);")
+        self.add("  if (failed) return failed;")
+
+    def position(self, one: Parameter) -> int:
+        """Returns an operand's place among the operands."""
+        return [*self.function.arrays, *self.numbers].index(one)  # type: ignore[list-item]
+
+    # -- on a GPU: called at once
+
+    def call(self) -> None:
+        for one in self.function.numbers:
+            if not one.is_pointer and one in self.numbers:
+                raise ValueError(f"{self.function.symbol}: {one.name} is passed by value, and may be on the device")
+            if not one.is_pointer:
+                continue
+            const = "const " if one.is_read_only else ""
+            at = self.at[one.name]
+            own = f"values[{at}].pointer" if one.count > 1 else f"&values[{at}]"
+            there = f"operands[{self.position(one)}].address" if one in self.numbers else ""
+            chosen = f"device ? {there} : {own}" if there else own
+            cast = "" if one.is_read_only else "(void *)"
+            self.add(
+                f"  {const}void *{one.name} = {cast}({chosen});" if cast else f"  {const}void *{one.name} = {chosen};"
+            )
+        if self.wide_symbol:
+            self.add("  int status;")
+            self.add("  if (wide)")
+            self.add(f"    status = {self.vendor_call(True)};")
+            self.add("  else")
+            self.add(f"    status = {self.vendor_call(False)};")
+        else:
+            self.add(f"  const int status = {self.vendor_call(False)};")
+        result = self.function.result
+        if result and result.dtype == "i32":
+            narrow = " && !wide" if self.wide_symbol else ""
+            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at['result']}]);")
+        self.add("  return oa_end(&call, status);")
+
+    def vendor_call(self, wide: bool) -> str:
+        """Returns the C expression that calls the vendor's function."""
+        types: list[str] = []
+        values: list[str] = []
+        for one in self.function.arguments:
+            match one:
+                case Handle():
+                    types.append("void *")
+                    values.append("call.handle")
+                case Stream():
+                    types.append("void *")
+                    values.append("call.native_stream")
+                case EnumValue():
+                    types.append("int")
+                    values.append(f"(int){one.name}")
+                case Size():
+                    is_narrow = one.is_narrow and not wide
+                    types.append("int" if is_narrow else "int64_t")
+                    values.append(f"(int){one.name}" if is_narrow else one.name)
+                case Array():
+                    types.append("const void *" if one.is_read_only else "void *")
+                    values.append(f"operands[{self.position(one)}].address")
+                case Result(returned=True):
+                    raise ValueError(f"{self.function.symbol}: a function on a GPU can't return its result")
+                case Number() if one.is_pointer:
+                    types.append("const void *" if one.is_read_only else "void *")
+                    values.append(one.name)
+                case Number():
+                    types.append(C_NUMBER[one.dtype])
+                    values.append(f"values[{self.at[one.name]}].{MEMBER[one.dtype]}")
+        return f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
+
+    # -- on the CPU: called later, in stream order
+
+    def late(self) -> None:
+        """Packs the values, and leaves the call to oa_submit. Without operands it is made at once."""
+        arrays = self.function.arrays
+        if not arrays:  # everything is on the host: no device, no order to keep
+            self.add("  if (!device) {")
+            self.pack("    ", on_device=False)
+            self.add("    return oa_late_now(&late);")
+            self.add("  }")
+            self.begin()
+            self.pack("  ", on_device=True)
+        else:
+            self.begin()
+            self.pack("  ", on_device=None)
+        self.add("  return oa_late_submit(&late, &call);")
+
+    def pack(self, indent: str, on_device: bool | None) -> None:
+        """Fills the late call; on_device None: the body asks where numbers are."""
+        self.slots = len(self.function.parameters)
+        self.add(f"{indent}oa_late late;")
+        self.add(f"{indent}oa_late_start(&late, routine, symbol, values, device);")
+        if self.has_status:
+            self.add(f"{indent}late.has_status = 1;")
+        for one in self.function.parameters:
+            at = self.at[one.name]
+            if isinstance(one, Size) and one.label == "ld":
+                self.add(f"{indent}late.values[{at}].integer = {one.name};")
+            elif isinstance(one, Array):
+                self.add(f"{indent}late.values[{at}].pointer = operands[{self.position(one)}].address;")
+        loads = ""
+        here: list[str] = []
+        there: list[str] = []
+        for one in self.function.numbers:
+            at, slot = self.at[one.name], self.at[one.name]
+            if self.device_form:
+                there.append(f"late.values[{at}].pointer = operands[{self.position(one)}].address;")
+            if one.is_read_only and one.count > 1:
+                slot = self.slots
+                self.slots += one.count  # as wide as the widest number
+                nbytes = f"{one.count} * (size_t)oa_itemsize(routine->dtypes[{at}])"
+                here.append(f"memcpy(&late.values[{slot}], values[{at}].pointer, {nbytes});")
+            elif not one.is_read_only and one.count == 1:
+                here.append(f"late.values[{at}].pointer = &values[{at}];")
+            if one.is_read_only:
+                loads += f"\\{at + 1:o}\\{slot:o}\\{one.count:o}"
+            elif isinstance(one, Result) and one.returned:
+                self.add(f"{indent}late.returned = {at + 1};")
+        if loads:
+            self.add(f'{indent}late.loads = "{loads}";')
+        if on_device is None and here and there:
+            self.branches(indent, there, here)
+        else:
+            for line in there if on_device or (on_device is None and not here) else here:
+                guard = "if (device) " if on_device is None else ""
+                self.add(f"{indent}{guard}{line}")
+        if self.slots > len(self.function.parameters):
+            self.add(f"{indent}late.count = {self.slots};")
+
+    def branches(self, indent: str, there: list[str], here: list[str]) -> None:
+        self.add(f"{indent}if (device) {{")
+        for line in there:
+            self.add(f"{indent}  {line}")
+        self.add(f"{indent}}} else {{")
+        for line in here:
+            self.add(f"{indent}  {line}")
+        self.add(f"{indent}}}")
+
+    def caller(self) -> str:
+        """Returns the function that makes a late call. Its name is its signature."""
+        letters: list[tuple[str, int]] = []
+        slot = len(self.function.parameters)
+        for one in self.function.arguments:
+            at = self.at[one.name]
+            match one:
+                case EnumValue():
+                    letters.append(("i", at))
+                case Size():
+                    letters.append(("l" if one.is_narrow else "L", at))
+                case Array():
+                    letters.append(("r" if one.is_read_only else "p", at))
+                case Result(returned=True):
+                    pass
+                case Number() if not one.is_read_only:
+                    letters.append(("p", at))
+                case Number() if one.count > 1:
+                    letters.append(("a", slot))
+                    slot += one.count
+                case Number() if one.is_pointer:
+                    letters.append(("a", at))
+                case Number():
+                    letters.append((BY_VALUE[one.dtype], at))
+        result = self.function.result
+        returned = result is not None and result.returned
+        letter = BY_VALUE[result.dtype] if result and returned else "i" if self.has_status else "v"
+        places = [position for _, position in letters]
+        odd = "" if places == list(range(len(places))) else "_" + "_".join(map(str, places))
+        self.signature = f"call_{letter}_{''.join(one for one, _ in letters)}{odd}"
+        c_type, store = RETURNS[letter]
+        at = len(self.function.parameters) - 1
+
+        def line(size: str) -> str:
+            types = ", ".join(LETTERS[one][0].format(size=size) for one, _ in letters)
+            passed = ", ".join(LETTERS[one][1].format(size=size, at=position) for one, position in letters)
+            return store.format(value=f"(({c_type} (*)({types}))symbol)({passed})", at=at) + ";"
+
+        self.lines = []
+        self.add(f"static int {self.signature}(void *symbol, oa_value *values, int ilp64) {{")
+        has_sizes = any(one == "l" for one, _ in letters)
+        if self.library.probe and has_sizes:
+            self.add("  if (ilp64)")
+            self.add(f"    {line('int64_t')}")
+            self.add("  else")
+            self.add(f"    {line('int')}")
+        else:
+            self.add("  (void)ilp64;")
+            self.add(f"  {line('int')}")
+        if letter != "i":
+            self.add("  return 0;")
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+
+class Bodies:
+    """The bodies of a library, each written once, and which of them each function has."""
+
+    def __init__(self, library: Library) -> None:
+        self.texts: dict[str, str] = {}  # by name
+        self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
+        self.users: dict[str, list[str]] = {}
+        names: dict[str, str] = {}  # by text, with a name that none has
+        taken: dict[str, int] = {}
+        for function in library.functions:
+            body = Body(library, function)
+            text = body.text("NAME")
+            if text not in names:
+                family = f"run_{function.family}"
+                taken[family] = taken.get(family, 0) + 1
+                names[text] = family if taken[family] == 1 else f"{family}_{taken[family]}"
+                self.texts[names[text]] = body.text(names[text])
+            caller = ""
+            if body.is_late:
+                made = body.caller()
+                caller = body.signature
+                assert self.texts.setdefault(caller, made) == made, caller
+            self.of[function.name] = (names[text], caller)
+            for name in filter(None, (names[text], caller)):
+                self.users.setdefault(name, []).append(function.name)
+
+    def lines(self) -> list[str]:
+        """Returns the C text of all of them."""
+        lines: list[str] = []
+        for name, text in self.texts.items():
+            users = " ".join(self.users[name])
+            lines += [f"/* {users} */" if len(users) < 110 else f"/* {users[:100].rsplit(' ', 1)[0]} ... */", text, ""]
+        return lines

@@ -1,0 +1,120 @@
+"""Writes what people and Python read of a function: its record, its signature and its docstring."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+from ..parameters import NUMPY, Array, EnumValue, Extent, Output, Result, Scalar, Update
+from ..roles import Function, Library
+
+RAISES = (
+    "Raises HostPointerError, DTypeError (TypeErrors), ArgumentError, ExtentError, WrongDeviceError, DirectionError, "
+    "AliasError (ValueErrors), SizeOverflowError (OverflowError), StalePointerError or LibraryError (RuntimeErrors)."
+)
+
+
+def record(function: Function) -> str:
+    """Returns a function's record, a token a parameter; csrc/include/offload_args/routine.h says what it is."""
+    return " ".join(one.token for one in function.parameters)
+
+
+def positional(function: Function) -> list[str]:
+    """Returns the Python function's positional parameters, with their defaults."""
+    return [one.shown() for one in function.parameters if not isinstance(one, Result)]
+
+
+def keywords(library: Library, function: Function) -> list[str]:
+    """Returns its keyword-only parameters, with their defaults."""
+    result = [function.result.shown()] if function.result else []
+    return [*result, *(["handle=None"] if library.handle else [])]
+
+
+def signature(library: Library, function: Function) -> str:
+    """Returns the parameters of the Python function."""
+    only = keywords(library, function)
+    return ", ".join([*positional(function), *(["*", *only] if only else [])])
+
+
+def _in_words(extent: Extent, library: Library, function: Function) -> str:
+    words = [f"({text})" if " if " in text else text for text in map(ast.unparse, extent.arguments)]
+    order = library.row_major
+    ordered = order is not None and any(one.name == order[0] for one in function.parameters)
+    lines = "rows or columns" if ordered else "columns"
+    unit = f", without its diagonal if {words[-1]}" if extent.leaves_out_the_diagonal else ""
+    match extent.kind:
+        case "vector":
+            return f"{words[0]} elements, {words[1]} apart"
+        case "matrix":
+            return f"{words[0]} by {words[1]}, {lines} {words[2]} apart"
+        case "triangle":
+            return f"one triangle of order {words[1]}, {lines} {words[2]} apart{unit}"
+        case "band":
+            diagonals = f"{words[2]} + {words[3]} + 1 diagonals"
+            return f"{diagonals} of {words[0]} by {words[1]}, {lines} {words[4]} apart"
+        case "band_triangle":
+            return f"one triangle of order {words[1]} of {words[2]} + 1 diagonals, {lines} {words[3]} apart{unit}"
+        case "packed":
+            return f"a packed triangle of order {words[1]}{unit}"
+    return "1 element" if words[0] == "1" else f"{words[0]} elements"
+
+
+def _array(one: Array, library: Library, function: Function) -> str:
+    does = {"in": "read", "out": "overwritten", "inout": "read and written"}[one.direction]
+    if one.overwrites:
+        does += f", overwritten if {ast.unparse(one.overwrites)}"
+    if one.in_place and not one.is_read_only:
+        does += f", may be {one.in_place}"
+    return f"{one.name}: DevicePtr of {NUMPY[one.dtype]}, {_in_words(one.extent, library, function)}; {does}."
+
+
+def _parameters(library: Library, function: Function) -> list[str]:
+    lines = []
+    either = library.has_device_form(function)
+    for one in function.parameters:
+        there = f" or a DevicePtr of {one.count} {NUMPY.get(one.dtype, '')}" if either else ""
+        match one:
+            case EnumValue():
+                lines.append(f"{one.name}: {one.enum.names}.")
+            case Array():
+                lines.append(_array(one, library, function))
+            case Scalar():
+                number = "a number" if one.count == 1 else f"{one.count} numbers"
+                lines.append(f"{one.name}: {number}{there}.")
+            case Update() | Output():
+                number = "a number" if isinstance(one, Update) else "None"
+                lines.append(f"{one.name}: {number}{',' if there else ''}{there}.")
+    sizes = [one.name for one in function.sizes]
+    if sizes:
+        lines.append(f"{', '.join(sizes)}: in elements.")
+        if any(one.may_be_negative for one in function.sizes):
+            lines[-1] += " With n of 0 or less nothing is touched."
+        if any(one.repeats for one in function.arrays):
+            lines[-1] += " An increment of 0 repeats one element."
+    return lines
+
+
+def docstring(library: Library, function: Function) -> str:
+    """Returns the text of a function's docstring."""
+    lines = [function.summary, "", *_parameters(library, function), ""]
+    either = library.has_device_form(function)
+    if function.result:
+        dtype = NUMPY[function.result.dtype]
+        there = f"; with result, a DevicePtr of one {dtype}, writes it there and returns None" if either else ""
+        lines.append(f"Returns a number{there}.")
+    elif function.of("update", "output"):
+        changed = ", ".join(one.name for one in function.of("update", "output"))
+        there = "; with DevicePtrs for all of them writes there and returns None" if either else ""
+        lines.append(f"Returns the new ({changed}){there}.")
+    if library.handle:
+        lines.append("handle: a library handle of your own, whose stream is used.")
+    lines += [RAISES, f"Source: {library.source}, {function.symbol}."]
+    wrapped_lines: list[str] = []
+    for line in lines:
+        wrapped_lines += textwrap.wrap(line, 104, subsequent_indent="    ", break_long_words=False) or [""]
+    return "\n".join(wrapped_lines)
+
+
+def builtin_doc(library: Library, function: Function) -> str:
+    """Returns what CPython reads a built-in function's signature and docstring from."""
+    return f"{function.name}({signature(library, function)})\n--\n\n{docstring(library, function)}"

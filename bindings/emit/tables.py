@@ -1,0 +1,110 @@
+"""Writes the C tables of a library: its descriptor, and a row for each routine with the body that it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..declarations import entries
+from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
+from .bodies import Bodies
+from .c_text import made_from, quoted, quoted_lines
+from .docs import builtin_doc, record
+
+CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
+
+
+def symbols_of(library: Library) -> list[str]:
+    """Returns the vendor's symbols that a library's routines use, in the order of its table."""
+    names = {one.symbol for one in library.functions}
+    names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
+    if library.handle:
+        names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
+    return sorted(names)
+
+
+def _dtypes(function: Function) -> str:
+    """Returns the dtype of each value as a C string of their numbers."""
+    return '"' + "".join(f"\\{CODES[one.dtype or 'any']:o}" for one in function.parameters) + '"'
+
+
+def _row(library: Library, function: Function, index: dict[str, int], bodies: Bodies) -> list[str]:
+    body, caller = bodies.of[function.name]
+    wide = index.get(function.wide_symbol or "", -1)
+    fields = [
+        f".symbols = {{{index[function.symbol]}, {wide}}}",
+        f".count = {len(function.parameters)}",
+        f".has_device_form = {int(library.has_device_form(function))}",
+    ]
+    return [
+        f'    {{.function = "{library.name}.{function.name}",',
+        f"     .record = {quoted(record(function))},",
+        "     .doc =",
+        *quoted_lines(builtin_doc(library, function), " " * 9),
+        "     ,",
+        f"     .library = &oa_library_{library.name},",
+        f"     .run = {body},",
+        *([f"     .call = {caller},"] if caller else []),
+        f"     .dtypes = {_dtypes(function)},",
+        f"     {', '.join(fields)}}},",
+    ]
+
+
+def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
+    """Returns the C text of the library's descriptor and what it points to."""
+    label = f"oa_library_{library.name}"
+    lines = ["static const char *const symbols[] = {", *(f'    "{name}",' for name in index), "};"]
+    lines += [f"static void *addresses[{len(index)}];", "static oa_library_state state;", ""]
+    lines += ["static const oa_code_name codes[] = {"]
+    lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
+    spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
+    for key, texts in spelling.items():
+        listed = "".join(f'"{text}", ' for text in texts)
+        lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
+    handle = library.handle or {}
+    version, gives = library.find["version"]
+    fields = {
+        "name": quoted(library.name),
+        "title": quoted(library.title),
+        "backend": quoted(library.backend),
+        **{key: key for key in spelling},
+        "probe": quoted(library.probe),
+        "version": quoted(version),
+        "version_kind": f"OA_VERSION_{(gives or 'none').upper()}",
+        "symbols": "symbols",
+        "symbol_count": str(len(index)),
+        "code_names": "codes",
+        "routines": f"oa_routines_{library.name}",
+        "routine_count": str(len(library.functions)),
+        "success": str(library.success),
+        **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
+        **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
+        "takes_stream": str(int(library.stream == "argument")),
+        "addresses": "addresses",
+        "state": "&state",
+    }
+    lines += ["", f"const oa_library {label} = {{"]
+    return [*lines, *(f"    .{key} = {value}," for key, value in fields.items()), "};", ""]
+
+
+def library_file(library: Library) -> str:
+    """Returns <library>.c: the descriptor, the bodies and the rows."""
+    index = {name: position for position, name in enumerate(symbols_of(library))}
+    bodies = Bodies(library)
+    lines = [f"/* {made_from(library)} */", '#include "call/routine.h"', ""]
+    lines += [f"extern const oa_library oa_library_{library.name};"]
+    lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
+    lines += _descriptor(library, index)
+    lines += bodies.lines()
+    lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
+    for function in library.functions:
+        lines += _row(library, function, index, bodies)
+    return "\n".join([*lines, "};", ""])
+
+
+def libraries_file(libraries: Iterable[Library]) -> str:
+    """Returns libraries.c: the table of every library of this build."""
+    labels = [f"oa_library_{one.name}" for one in libraries]
+    lines = ["/* Generated by bindings/emit: every library that has an api file and a roles file. */"]
+    lines += ['#include "offload_args/shim.h"', "", *(f"extern const oa_library {label};" for label in labels)]
+    table = ", ".join(f"&{label}" for label in labels)
+    return "\n".join([*lines, f"const oa_library *const oa_libraries[] = {{{table}, NULL}};", ""])

@@ -1,0 +1,79 @@
+"""Writes the typed C functions, oa_<library>_<name>, and their header. Each packs its arguments and runs a routine.
+
+Beside `oa_<library>_<name>` there is `oa_<library>_<name>_device` where numbers may be on the device: it takes all of
+them as device pointers.
+"""
+
+from __future__ import annotations
+
+from ..parameters import Number
+from ..roles import Function, Library
+from .c_text import made_from, wrapped
+
+
+def forms(library: Library, function: Function) -> list[bool]:
+    """Returns which forms a function has: with numbers on the host (False), on the device (True)."""
+    return [False, True] if library.has_device_form(function) else [False]
+
+
+def prototype(library: Library, function: Function, device: bool) -> str:
+    """Declares a typed function, without the semicolon."""
+    suffix = "_device" if device else ""
+    parameters = ", ".join(one.declaration(device) for one in function.parameters) or "void"
+    return f"int oa_{library.name}_{function.name}{suffix}({parameters})"
+
+
+def prototypes(library: Library) -> list[str]:
+    """Returns the declarations of every typed function of a library."""
+    return [f"{prototype(library, one, device)};" for one in library.functions for device in forms(library, one)]
+
+
+def _definition(library: Library, function: Function, device: bool, row: int) -> list[str]:
+    lines = wrapped(f"{prototype(library, function, device)} {{")
+    for one in function.parameters:
+        if one.is_host_address(device):
+            failure = f'oa_fail_null("{library.name}.{function.name}", "{one.name}")'
+            lines += wrapped(f"  if (!{one.name}) return {failure};")
+    values = ", ".join(one.initializer(device) for one in function.parameters)
+    lines += wrapped(f"  oa_value values[] = {{{values}}};")
+    back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
+    if device or not back:
+        return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
+    lines += [f"  const int status = run({row}, values, 0);", "  if (status) return status;"]
+    at = {one.name: position for position, one in enumerate(function.parameters)}
+    lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, sizeof *{one.name});" for one in back]
+    return [*lines, "  return OA_OK;", "}", ""]
+
+
+def wrappers_file(library: Library) -> str:
+    """Returns <library>_api.c."""
+    rows = f"oa_routines_{library.name}"
+    lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
+    lines += ['#include "offload_args/routine.h"', "", "#include <string.h>", ""]
+    lines += [f"extern const oa_routine {rows}[];", ""]
+    lines += ["static inline int run(int row, oa_value *values, int device) {"]
+    lines += [f"  return {rows}[row].run(&{rows}[row], values, device);", "}", ""]
+    for row, function in enumerate(library.functions):
+        for device in forms(library, function):
+            lines += _definition(library, function, device, row)
+    return "\n".join(lines)
+
+
+def header(library: Library) -> str:
+    """Returns include/offload_args_<library>.h, for users in C."""
+    guard = f"OFFLOAD_ARGS_{library.name.upper()}_H"
+    lines = [f"/* {made_from(library)}", " *"]
+    lines += [
+        f" * {library.title} on lent arrays. Sizes are int64_t; numbers are passed by value and results come through",
+        " * the last parameter. The forms that end in _device take numbers and results as device pointers. Each",
+        " * returns an oa_status; the text is in oa_last_error(). */",
+    ]
+    lines += [f"#ifndef {guard}", f"#define {guard}", "", '#include "offload_args.h"', ""]
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "#pragma GCC visibility push(default)", ""]
+    constants = [f"  OA_{library.name.upper()}_{name} = {value}," for name, value in library.constants.items()]
+    if constants:
+        lines += ["enum {", *constants, "};", ""]
+    for one in prototypes(library):
+        lines += wrapped(one)
+    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)

@@ -1,0 +1,310 @@
+"""One class for each role of a parameter. It says what the parameter is in C, in records, in Python and in its docs."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .declarations import entries
+
+NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
+# The C type of a number on the host, and the members of oa_value that hold it. An index has 64 bits on the host.
+C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
+MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
+PYTHON = {"f32": "float", "f64": "float", "c64": "complex", "c128": "complex", "i32": "int"}
+
+# How many arguments each extent takes, and which of them are the sizes of the operand.
+EXTENTS = {
+    "vector": ((2,), (0,)),
+    "elements": ((1,), (0,)),
+    "matrix": ((3,), (0, 1)),
+    "triangle": ((3, 4), (1,)),
+    "band": ((5,), (0, 1)),
+    "band_triangle": ((4, 5), (1,)),
+    "packed": ((2, 3), (1,)),
+}
+# Integer types of 32 bits, unless a library has them with 64.
+NARROW = ("int", "blasint")
+SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
+
+
+@dataclass(frozen=True)
+class Enum:
+    """The values one parameter may take: (name without the vendor's prefix, value)."""
+
+    type: str
+    values: tuple[tuple[str, int], ...]
+
+    @property
+    def names(self) -> str:
+        """Returns "OP_N, OP_T or OP_C"."""
+        return _listed([name for name, _ in self.values])
+
+    @property
+    def names_and_values(self) -> str:
+        """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
+        return _listed([f"{name} ({value})" for name, value in self.values])
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The elements that a call touches behind a pointer; the expressions are over the function's sizes and enums."""
+
+    kind: str
+    arguments: tuple[ast.expr, ...]
+
+    @property
+    def sizes(self) -> list[ast.expr]:
+        """Returns the arguments that are dimensions: nothing is touched if one is 0."""
+        return [self.arguments[position] for position in EXTENTS[self.kind][1]]
+
+    @property
+    def leaves_out_the_diagonal(self) -> bool:
+        """Returns whether the last argument is the test for a unit diagonal."""
+        return len(self.arguments) == EXTENTS[self.kind][0][-1] and len(EXTENTS[self.kind][0]) > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One parameter of a vendor's function."""
+
+    role: ClassVar[str] = ""
+    in_record: ClassVar[bool] = True  # the caller passes it
+    name: str
+    c_type: str
+    dtype: str = ""
+    count: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Returns the first word of its token in the record."""
+        return self.role
+
+    @property
+    def token(self) -> str:
+        """Returns its token in the record: kind:name[:dtype[:count]]."""
+        words = [self.kind, self.name, *([self.dtype] if self.dtype else [])]
+        return ":".join([*words, *([str(self.count)] if self.count > 1 else [])])
+
+    @property
+    def is_pointer(self) -> bool:
+        """Returns whether the vendor takes an address."""
+        return self.c_type.endswith(("*", "]"))
+
+    # -- the typed C function --
+
+    def declaration(self, device: bool) -> str:
+        """Returns its declaration in the typed C function."""
+        raise NotImplementedError
+
+    def initializer(self, device: bool) -> str:
+        """Returns the initializer of its oa_value in the typed C function."""
+        return f"{{.pointer = {self.name}}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        """Returns whether the typed C function takes an address of the host for it."""
+        return False
+
+    # -- Python --
+
+    def shown(self) -> str:
+        """Returns its part of the Python function's signature."""
+        return self.name
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        """Returns its type for static checkers; on_device: of a number that has to be there, or must not be."""
+        return "int"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnumValue(Parameter):
+    """A constant of the vendor's."""
+
+    role: ClassVar[str] = "enum"
+    enum: Enum
+
+    def declaration(self, device: bool) -> str:
+        return f"int {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.integer = {self.name}}}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size(Parameter):
+    """A size, a leading dimension or an increment."""
+
+    label: str  # size, ld or inc
+    may_be_negative: bool = False  # then it counts as 0
+
+    @property
+    def role(self) -> str:  # type: ignore[override]
+        return self.label
+
+    @property
+    def kind(self) -> str:
+        return "size"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Returns whether it has 32 bits in a function that has no form with 64-bit sizes."""
+        return self.c_type in NARROW
+
+    def declaration(self, device: bool) -> str:
+        return f"int64_t {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.integer = {self.name}}}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Array(Parameter):
+    """A device array."""
+
+    role: ClassVar[str] = "array"
+    direction: str  # in, out or inout
+    extent: Extent
+    overwrites: ast.expr | None = None
+    in_place: str = ""  # the operand whose memory this may be
+    repeats: bool = False  # a vector whose increment may be 0
+
+    @property
+    def kind(self) -> str:
+        return self.direction
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.direction == "in"
+
+    def declaration(self, device: bool) -> str:
+        return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"DevicePtr[np.{NUMPY[self.dtype]}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Parameter):
+    """A number, or a few, on the host or the device."""
+
+    is_read_only: ClassVar[bool] = False
+    comes_back: ClassVar[bool] = True
+
+    def declaration(self, device: bool) -> str:
+        const = "const " if self.is_read_only else ""
+        return f"{const}oa_{self.dtype} *{self.name}" if device else f"{const}{C_NUMBER[self.dtype]} *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = {self.name}}}" if device or self.count > 1 else "{0}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return not device
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        pointer = f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        if on_device:
+            return pointer
+        number = PYTHON[self.dtype] if self.count == 1 else f"Sequence[{PYTHON[self.dtype]}]"
+        return f"{number} | {pointer}" if on_device is None else number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scalar(Number):
+    """A number that is read."""
+
+    role: ClassVar[str] = "scalar"
+    is_read_only: ClassVar[bool] = True
+    comes_back: ClassVar[bool] = False
+
+    def declaration(self, device: bool) -> str:
+        return super().declaration(device) if device or self.count > 1 else f"{C_NUMBER[self.dtype]} {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        if device or self.count > 1:
+            return f"{{.pointer = {self.name}}}"
+        if self.dtype in ("c64", "c128"):
+            return f"{{.{MEMBER[self.dtype]} = {{__real__ {self.name}, __imag__ {self.name}}}}}"
+        return f"{{.{MEMBER[self.dtype]} = {self.name}}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return not device and self.count > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Number):
+    """The function's value, through a pointer or (returned) as its return value. The last parameter."""
+
+    returned: bool = False
+
+    @property
+    def role(self) -> str:  # type: ignore[override]
+        return "returned" if self.returned else "result"
+
+    @property
+    def kind(self) -> str:
+        return "result"
+
+    def shown(self) -> str:
+        return "result=None"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Number):
+    """A number that is read and written."""
+
+    role: ClassVar[str] = "update"
+
+    def initializer(self, device: bool) -> str:
+        if device or self.count > 1:
+            return super().initializer(device)
+        if self.dtype in ("c64", "c128"):
+            return f"{{.{MEMBER[self.dtype]} = {{__real__ *{self.name}, __imag__ *{self.name}}}}}"
+        return f"{{.{MEMBER[self.dtype]} = *{self.name}}}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Number):
+    """A number that is written."""
+
+    role: ClassVar[str] = "output"
+
+    def shown(self) -> str:
+        return f"{self.name}=None"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handle(Parameter):
+    """The library's handle, which the core passes."""
+
+    role: ClassVar[str] = "handle"
+    in_record: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(Parameter):
+    """The stream, which the core passes."""
+
+    role: ClassVar[str] = "stream"
+    in_record: ClassVar[bool] = False
+
+
+NUMBERS = {"scalar": Scalar, "result": Result, "returned": Result, "update": Update, "output": Output}
+# Names that generated C uses itself.
+_TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
+_C_WORDS = set(
+    "auto case char const default do double enum extern float goto int long register short signed sizeof static "
+    "struct switch typedef union unsigned".split()
+)
+
+
+def name_fault(name: str) -> str:
+    """Returns why a parameter can't have this name, or ""."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name in _C_WORDS:
+        return "is no name that Python and C allow"
+    return "is a name that generated C uses itself" if name in _TAKEN else ""

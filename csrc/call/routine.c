@@ -1,0 +1,127 @@
+#include "call/routine.h"
+
+#include <stdio.h>
+
+/* A token of a record: its kind and name, as pieces of the record. */
+typedef struct token {
+  const char *kind, *name;
+  int kind_length, name_length;
+} token;
+
+/* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
+static const char *read_token(const char *text, token *read) {
+  if (!text || !*text) return NULL;
+  read->kind = text;
+  read->kind_length = (int)strcspn(text, ":");
+  read->name = text + read->kind_length + 1;
+  read->name_length = (int)strcspn(read->name, ": ");
+  const char *end = read->name + strcspn(read->name, " ");
+  return *end ? end + 1 : end;
+}
+
+static int is_kind(const token *read, const char *kind) {
+  return (int)strlen(kind) == read->kind_length && memcmp(read->kind, kind, (size_t)read->kind_length) == 0;
+}
+
+int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld", routine->function, name,
+                 (long long)value);
+}
+
+/* Names the first size that does not fit the vendor's int. */
+static int fail_too_large(const oa_routine *routine, const oa_value *values) {
+  char name[64] = "a size";
+  int64_t value = INT64_MAX;
+  token read;
+  const char *next = routine->record;
+  for (int i = 0; (next = read_token(next, &read)); i++) {
+    if (!is_kind(&read, "size") || !oa_is_wide(values[i].integer)) continue;
+    snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
+    value = values[i].integer;
+    break;
+  }
+  return oa_fail_too_large(routine->function, name, value);
+}
+
+/* Returns what is wrong with where an operand is, or OA_OK. */
+static int check_place(const oa_routine *routine, const char *name, const void *pointer) {
+  const oa_library *library = routine->library;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  int status = oa_pointer_query(pointer, &info);
+  const oa_device *device = status ? NULL : oa_device_of(info.device);
+  if (!device) return oa_fail_in(status ? status : OA_ERROR_DEVICE, "%s: %s", routine->function, name);
+  if (oa_library_works_on(library, device)) return OA_OK;
+  const char *needed = library->backend ? library->backend : "host";
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
+                 routine->function, name, device->name, needed, needed);
+}
+
+/* Returns the place of the first device array, or of the first number if there is none and numbers are on the device; -1
+ * if there is neither. */
+static int first_operand(const oa_routine *routine, int device) {
+  int number = -1;
+  token read;
+  const char *next = routine->record;
+  for (int i = 0; (next = read_token(next, &read)); i++) {
+    if (is_kind(&read, "in") || is_kind(&read, "inout") || is_kind(&read, "out")) return i;
+    if (device && number < 0 && !is_kind(&read, "size") && !is_kind(&read, "enum")) number = i;
+  }
+  return number;
+}
+
+int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device) {
+  if (wide && oa_routine_symbol(routine, 0)) return fail_too_large(routine, values);
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  const int first = first_operand(routine, device);
+  if (first >= 0) {
+    token read;
+    const char *next = routine->record;
+    for (int i = 0; i <= first; i++) next = read_token(next, &read);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
+    const int status = check_place(routine, name, values[first].pointer);
+    if (status) return status;
+  }
+  oa_error_restore(&saved);
+  return OA_ERROR_LIBRARY;
+}
+
+static void run(void *data) {
+  oa_late *late = data;
+  const oa_routine *routine = late->routine;
+  if (late->device) {
+    for (const char *load = late->loads; *load; load += 3) {
+      const int place = load[0] - 1, slot = load[1];
+      const size_t bytes = (size_t)load[2] * (size_t)oa_itemsize(routine->dtypes[place]);
+      memcpy(&late->values[slot], late->values[place].pointer, bytes);
+    }
+  }
+  oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
+  void *result = own ? (void *)own->pointer : NULL;
+  const int status = routine->call(late->symbol, late->values, late->ilp64);
+  if (late->has_status) *late->vendor_status = status;
+  if (!own) return;
+  const int dtype = routine->dtypes[late->returned - 1];
+  if (!late->device)
+    *(oa_value *)result = *own;
+  else if (dtype == OA_I32)
+    *(int32_t *)result = (int32_t)own->integer;
+  else
+    memcpy(result, own, (size_t)oa_itemsize(dtype));
+}
+
+int oa_late_submit(oa_late *late, oa_call *call) {
+  late->vendor_status = &call->vendor_status;
+  return oa_submit(call, run, late, offsetof(oa_late, values) + (size_t)late->count * sizeof *late->values);
+}
+
+int oa_late_now(oa_late *late) {
+  int status = late->routine->library->success;
+  late->vendor_status = &status;
+  run(late);
+  if (status == late->routine->library->success) return OA_OK;
+  char text[128];
+  oa_library_status_text(late->routine->library, status, text, sizeof text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s", late->routine->function, text);
+}

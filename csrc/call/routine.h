@@ -1,0 +1,100 @@
+/* For the bodies of routines, which bindings/emit generates: checks, symbols, and calls that are made later. */
+#ifndef OA_CALL_ROUTINE_H
+#define OA_CALL_ROUTINE_H
+
+#include "library/library.h"
+#include "offload_args/routine.h"
+
+#include <string.h>
+
+enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40 };
+
+/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes; NULL if there is none, or with the error set if the
+ * library can't be loaded or lacks it. */
+static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
+  const int index = routine->symbols[wide];
+  if (__builtin_expect(index < 0, 0)) return NULL;
+  void *address = __atomic_load_n(&routine->library->addresses[index], __ATOMIC_ACQUIRE);
+  return __builtin_expect(address != NULL, 1) ? address : oa_library_symbol(routine->library, index);
+}
+
+/* Returns whether the loaded library's integers have 64 bits. */
+static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routine->library->state->ilp64; }
+
+/* Returns the failure of a call whose function is not there, or takes no size as large as one of the values (wide): but
+ * first that of its operands, if they are wrong. */
+__attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
+__attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
+
+static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
+
+/* Returns the leading dimension that the vendor gets: of what has one column it says nothing, and need not be its rows. */
+static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
+  return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
+}
+
+/* Returns the sum of sizes that were checked to be 0 or more; one that does not fit is too large for any array. */
+static inline int64_t oa_plus(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Returns whether a scalar is zero. One on the device is known if it was a number of the host's. */
+static inline int oa_is_zero(const oa_routine *routine, const oa_value *values, int at, int device) {
+  const oa_value *value = &values[at];
+  if (device) return oa_is_host_zero(value->pointer);
+  switch (routine->dtypes[at]) {
+    case OA_F32:
+      return value->single == 0;
+    case OA_F64:
+      return value->real == 0;
+    case OA_C64:
+      return value->single_parts[0] == 0 && value->single_parts[1] == 0;
+    case OA_C128:
+      return value->parts[0] == 0 && value->parts[1] == 0;
+    default:
+      return 0;
+  }
+}
+
+/* Makes 64 bits of the index of 32 that a vendor's function left in the value. */
+static inline void oa_widen(oa_value *value) {
+  int32_t index;
+  memcpy(&index, value->bytes, sizeof index);
+  value->integer = index;
+}
+
+/* A call that is made on the CPU in the order of a stream. It is copied as it stands, so nothing in it points into it. */
+typedef struct oa_late {
+  const oa_routine *routine;
+  void *symbol;
+  int device, ilp64;
+  int returned; /* 1 + the place of the value that the function returns; its .pointer says where it goes; or 0 */
+  int count;    /* of values: the routine's, and room for numbers that have a count */
+  const char *
+      loads; /* of numbers on the device: 1 + place, slot, count each. They are read from .pointer of the place first */
+  int has_status;     /* the vendor's function returns one; the call is waited for */
+  int *vendor_status; /* where it goes */
+  oa_value values[OA_MOST_SLOTS];
+} oa_late;
+
+/* Starts a late call with a copy of the values. */
+static inline void oa_late_start(oa_late *late, const oa_routine *routine, void *symbol, const oa_value *values,
+                                 int device) {
+  late->routine = routine;
+  late->symbol = symbol;
+  late->device = device;
+  late->ilp64 = oa_routine_is_ilp64(routine);
+  late->returned = 0;
+  late->count = routine->count;
+  late->loads = "";
+  late->has_status = 0;
+  memcpy(late->values, values, routine->count * sizeof *values);
+}
+
+/* Hands the call to oa_submit. */
+int oa_late_submit(oa_late *late, oa_call *call);
+/* Makes a call that touches no device; returns OA_OK, or the vendor's failure. */
+int oa_late_now(oa_late *late);
+
+#endif
