@@ -342,7 +342,7 @@ bool oa_resident_return(oa_mapping *mapping) {
 /* -- giving up -- */
 
 /* Stops watching an array that automatic residency misjudged, for ever more reads each time. Without the lock. */
-static void give_up(oa_resident *entry) {
+static void set_aside(oa_resident *entry) {
   oa_watch_free(entry->watch);
   oa_watch_free(entry->sample);
   entry->watch = entry->sample = NULL;
@@ -376,13 +376,13 @@ static bool promote(oa_resident *entry) {
     if (entry->sample)
       oa_watch_take(entry->sample, runs, 1, &written);
     else
-      give_up(entry);
+      set_aside(entry);
     return false;
   }
   oa_watch_take(entry->sample, runs, 1, &written);
   if (!written) return entry->reads >= READS_TO_KEEP;
   entry->written = written;
-  give_up(entry);
+  set_aside(entry);
   return false;
 }
 
@@ -444,9 +444,9 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
   entry->spared = entry->resent = entry->written = 0;
   entry->promoted = false;
   if (!view->goes_up) return 0;
-  const bool keep = entry->wanted || promote(entry);
+  const bool stays = entry->wanted || promote(entry);
   bool whole = true;
-  if (keep && entry->owned) {
+  if (stays && entry->owned) {
     const bool known = entry->watch != NULL;
     if (!known) entry->watch = oa_watch_new(entry->at.low, entry->at.high, 0);
     if (entry->watch) {
@@ -455,12 +455,12 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
       const bool many = entry->automatic && written * WRITTEN_LIMIT > oa_watch_pages(entry->watch);
       whole = entry->outdated || written * 2 > oa_watch_pages(entry->watch);
       if (known) entry->written = written;
-      if (known && !entry->outdated && many) give_up(entry); /* it costs more than it saves */
+      if (known && !entry->outdated && many) set_aside(entry); /* it costs more than it saves */
     }
   }
-  if (keep && !entry->wanted) {
+  if (stays && !entry->wanted) {
     entry->promoted = entry->watch != NULL;
-    if (!entry->promoted) give_up(entry);
+    if (!entry->promoted) set_aside(entry);
     oa_watch_free(entry->sample);
     entry->sample = NULL;
   }
@@ -508,7 +508,7 @@ void oa_resident_before_down(oa_mapping *mapping) {
   entry->coming = true;
   oa_unlock();
   if (entry->automatic)
-    give_up(entry); /* writing armed pages is slow, and will happen again */
+    set_aside(entry); /* writing armed pages is slow, and will happen again */
   else if (entry->watch)
     oa_watch_lift(entry->watch);
   oa_lock();
