@@ -280,16 +280,16 @@ static int gather_moves(const oa_call *call, const oa_region_state *region, cons
   }
   if (!resident) return total;
   oa_mapping *unseen[OA_RESIDENT_LOOKS];
-  const int looks = gather_unseen(region, arrivals, count, unseen);
+  const int unseen_count = gather_unseen(region, arrivals, count, unseen);
   oa_unlock();
-  if (looks) oa_resident_look(unseen, looks);
+  if (unseen_count) oa_resident_look(unseen, unseen_count);
   for (int i = 0; i < count; i++)
     if (arrivals[i].mapping->resident) {
       oa_move *own = moves + total;
       total += with_reason(call, &arrivals[i], own, oa_resident_moves_up(arrivals[i].mapping, own));
     }
   oa_lock();
-  for (int i = 0; i < looks; i++)
+  for (int i = 0; i < unseen_count; i++)
     if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
   return total;
 }

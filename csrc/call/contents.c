@@ -210,15 +210,15 @@ static char *pack(const oa_view *view) {
   return packed;
 }
 
-/* Reads from the host's array, if the device does not have the bytes. *done: it did. */
+/* Reads the elements from the host, if the device does not have them. *was_read: they were read so. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
-                     const int64_t *strides, bool *done) {
+                     const int64_t *strides, bool *was_read) {
   int status = OA_OK;
   const int64_t begun = oa_trace_begin();
   oa_lock();
   oa_slot *slot = oa_slot_of(a->pointer, OA_SLOT_POINTER, &status);
-  *done = slot && on_host(slot);
-  if (!*done) { /* the device has the bytes by now, or oa_begin finds the fault */
+  *was_read = slot && on_host(slot);
+  if (!*was_read) { /* the device has the bytes by now, or oa_begin finds the fault */
     oa_unlock();
     return OA_OK;
   }
@@ -306,9 +306,9 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   int status = read_array(function, "pointer", pointer, ndim, shape, strides, &a);
   if (status || !a.layout.size) return status;
   if (!values) return oa_fail_null(function, "values");
-  bool done = false;
-  if (a.host_has) status = read_host(function, &a, values, ndim, shape, strides, &done);
-  if (done) return status;
+  bool was_read = false;
+  if (a.host_has) status = read_host(function, &a, values, ndim, shape, strides, &was_read);
+  if (was_read) return status;
   oa_operand operand = {.name = "pointer", .pointer = pointer, .access = OA_READ, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;

@@ -271,10 +271,10 @@ static bool is_on_the_host(const oa_lent_array *e) {
  * count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool again = true; again;) { /* this comes before anything is placed, because it may free the lock */
-    again = false;
+  for (bool retry = true; retry;) { /* this comes before anything is placed, because it may free the lock */
+    retry = false;
     for (int i = 0; i < count; i++)
-      if (is_on_the_host(&lent[i])) again |= oa_complete_overlapping(lent[i].low, lent[i].high);
+      if (is_on_the_host(&lent[i])) retry |= oa_complete_overlapping(lent[i].low, lent[i].high);
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;

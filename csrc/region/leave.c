@@ -218,7 +218,7 @@ static int issue_down(oa_region_state *region) {
     status =
         oa_device_wait_stream(region->device, region->stream->native, region->serial, "calls, before arrays come down");
   if (!status) {
-    region->copying = oa_trace_begin();
+    region->copying_since = oa_trace_begin();
     status = fail_coming_down(
         region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
   }
@@ -296,7 +296,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   oa_region_state *region = own->region;
   names told = {.count = 0};
   region->phase = OA_FINISHING;
-  region->leaving = oa_trace_begin();
+  region->leaving_since = oa_trace_begin();
   while (is_in_a_call(region)) oa_wait_change();
   account_writes(region, outcome, &told);
   while (region->slots) oa_slot_free(region->slots);
@@ -357,15 +357,15 @@ static void complete(oa_region_state *region) {
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   oa_unlock();
   if (wait)
-    status = region->copying /* the wait is part of copying down */
+    status = region->copying_since /* the wait is part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
     oa_transfer_abandon(device, region->moves, region->move_count);
-  if (region->copying)
-    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  if (region->copying_since)
+    oa_trace_copies(OA_TRACE_DOWN, region->copying_since, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;
   status = fail_coming_down(region, status);
   oa_lock();
@@ -401,15 +401,15 @@ int oa_region_wait(oa_region *handle) {
   const int first = region->status;
   const oa_saved_error text = region->error;
   oa_device *device = region->device;
-  const int64_t leaving = region->leaving;
+  const int64_t leaving_since = region->leaving_since;
   const uint64_t serial = region->serial;
   for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !first);
   status = oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();
   oa_resident_free_ended();
-  if (leaving)
-    oa_trace_note(OA_TRACE_LEAVE, leaving, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
+  if (leaving_since)
+    oa_trace_note(OA_TRACE_LEAVE, leaving_since, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
   if (first) oa_error_restore(&text);
   return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
 }

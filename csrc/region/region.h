@@ -27,7 +27,7 @@ struct oa_region_state {
   int status; /* of what failed in finishing; reported by oa_region_wait */
   oa_saved_error error;
   oa_mapping *few[4];
-  int64_t leaving, copying;                /* when these began, for the trace; 0: it is off */
+  int64_t leaving_since, copying_since;    /* for the trace; 0: it is off */
   struct oa_region_state *older, *younger; /* in the list of all regions */
 };
 
