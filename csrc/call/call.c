@@ -475,21 +475,24 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_regio
   return OA_OK;
 }
 
-/* Finds the lines that the operand touches, and checks that they belong to the pointer. */
-static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines) {
+/* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: from their first byte to
+ * the last; 0 if there are none. */
+static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines,
+                             int64_t *span) {
   if (o->extent.kind == OA_EXTENT_ALL) {
     *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
     if (!slot->mapping) lines->count = 0;
+    *span = oa_lines_span(*lines);
     return OA_OK;
   }
   const int status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), lines);
   if (status) return status;
   lines->start = slot->offset;
   if (!lines->width) lines->count = 0;
-  if (!lines->count) return OA_OK;
-  const bool beyond = __builtin_expect(oa_lines_span(*lines) > slot->nbytes, 0) ||
-                      (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines));
-  return beyond ? check_bounds(call, o, slot, lines) : OA_OK;
+  *span = oa_lines_span(*lines);
+  if (__builtin_expect(*span > slot->nbytes, 0) || (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines)))
+    return check_bounds(call, o, slot, lines);
+  return OA_OK;
 }
 
 /* Waits for other threads whose work on the operand's mapping comes before this call. Returns true if it freed the lock
@@ -516,12 +519,13 @@ static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
 
 /* Looks one operand up and checks it. Returns LOOK_AGAIN if the lock was free meanwhile. */
 static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, reach *r) {
+  int64_t span;
   int status;
   oa_slot *slot = find_slot(call, o, &status);
   r->up = false;
   if (!slot) return status;
   o->slot = slot;
-  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines)))
+  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines, &span)))
     return status;
   const oa_mapping *mapping = slot->mapping;
   if (!r->lines.count) {
@@ -536,7 +540,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
                    o->name);
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
-  r->end = address + (uintptr_t)oa_lines_span(r->lines);
+  r->end = address + (uintptr_t)span;
   return check_access(call, o, slot, &r->lines, &r->up);
 }
 
@@ -637,18 +641,9 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
-/* Begins a call with more operands than the stack has room for. */
-static __attribute__((noinline)) int begin_many(oa_call *call, void *handle, void *handle_stream) {
-  reach *reaches = malloc((size_t)call->count * sizeof *reaches);
-  if (!reaches) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  const int status = begin(call, reaches, handle, handle_stream);
-  free(reaches);
-  return status;
-}
-
 int oa_begin(oa_call *call) {
   enum { FEW = 16 };
-  reach reaches[FEW];
+  reach few[FEW], *reaches = few;
   int status;
   if (!call) return oa_fail_null("oa_begin", "call");
   call->open = 0;
@@ -660,8 +655,11 @@ int oa_begin(oa_call *call) {
   void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
     return status;
-  if (__builtin_expect(call->count > FEW, 0)) return begin_many(call, handle, handle_stream);
-  return begin(call, reaches, handle, handle_stream);
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches)))
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  status = begin(call, reaches, handle, handle_stream);
+  if (__builtin_expect(reaches != few, 0)) free(reaches);
+  return status;
 }
 
 /* -- ending -- */
