@@ -115,7 +115,7 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
  * would not be ordered with it. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  return !mapping->groups[mapping->parts[slot->part].group].valid && mapping->writing &&
+  return !mapping->groups[mapping->views[slot->view].group].valid && mapping->writing &&
          !pthread_equal(mapping->writer, pthread_self());
 }
 
@@ -124,23 +124,23 @@ static inline bool is_being_filled(const oa_slot *slot) {
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
                                bool *up) {
   oa_mapping *mapping = slot->mapping;
-  const oa_part *part = &mapping->parts[slot->part];
-  const oa_group *group = &mapping->groups[part->group];
+  const oa_view *view = &mapping->views[slot->view];
+  const oa_group *group = &mapping->groups[view->group];
   const bool address_only = o->access & OA_ADDRESS_ONLY;
   if (__builtin_expect(address_only, 0)) /* where nothing may go up: zeros, so that no other array's bytes are seen */
     o->access =
-        OA_ADDRESS_ONLY | (slot->out && !part->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
+        OA_ADDRESS_ONLY | (slot->out && !view->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
   const bool writes = oa_writes(o->access);
   bool whole = false, own = false; /* all of the group is overwritten; all that was lent, and the rest goes up */
   if (writes) {
     if (__builtin_expect(!slot->writes, 0))
       return oa_fail(OA_ERROR_DIRECTION,
                      "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
-                     call->function, o->name, part->name);
+                     call->function, o->name, view->name);
     if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && !slot->irregular && o->extent.kind != OA_EXTENT_TRIANGLE &&
         o->extent.kind != OA_EXTENT_BAND && o->extent.kind != OA_EXTENT_PACKED) {
-      own = part->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
-      whole = group->cover >= 0 && same_lines(lines, &mapping->parts[group->cover].lines);
+      own = view->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     }
     whole |= address_only; /* oa_address fills the group with zeros */
   }
@@ -156,7 +156,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
                    (o->access & OA_READ_WRITE) == OA_OVERWRITE
                        ? "%s: %s was lent as Out, but this call does not write every element of %s; lend it as InOut"
                        : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
-                   call->function, o->name, part->name);
+                   call->function, o->name, view->name);
   if (__builtin_expect(mapping->elsewhere, 0)) { /* code that has the address may write at any time */
     return check_elsewhere(call, o, mapping, writes || (address_only && slot->writes));
   }
@@ -215,7 +215,7 @@ typedef struct arrival {
 static const char *reason(const oa_call *call, const arrival *a) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
-    if (slot->mapping == a->mapping && a->mapping->parts[slot->part].group == a->group &&
+    if (slot->mapping == a->mapping && a->mapping->views[slot->view].group == a->group &&
         (call->operands[i].access & OA_READ))
       return "first read by";
   }
@@ -237,12 +237,12 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
 
 /* The region's mappings whose pages are to be looked at, all of them at the first call that needs one; marks them as moving,
  * as those that arrive are. */
-static int gather_unseen(const oa_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
+static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int found = 0;
-  for (int i = 0; i < region->mapping_count && found < OA_KEPT_LOOKS; i++) {
+  for (int i = 0; i < region->mapping_count && found < OA_RESIDENT_LOOKS; i++) {
     oa_mapping *mapping = region->mappings[i];
     const bool busy = (mapping->moving || mapping->leaving) && !arrives(arrivals, count, mapping);
-    if (busy || !oa_kept_is_unseen(mapping)) continue;
+    if (busy || !oa_resident_is_unseen(mapping)) continue;
     mapping->moving = true;
     unseen[found++] = mapping;
   }
@@ -255,7 +255,7 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
   for (int i = 0; i < call->count; i++) {
     if (!reaches[i].up) continue;
     const oa_slot *slot = call->operands[i].slot;
-    const arrival a = {slot->mapping, slot->mapping->parts[slot->part].group};
+    const arrival a = {slot->mapping, slot->mapping->views[slot->view].group};
     int at = 0;
     while (at < count && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
     arrivals[at] = a;
@@ -266,25 +266,25 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
 
 /* Fills moves with what brings the groups up, and marks their mappings as moving. Returns how many moves. Frees the lock
  * meanwhile, to look at pages of what is kept. */
-static int gather_moves(const oa_call *call, const oa_state *region, const arrival *arrivals, int count,
+static int gather_moves(const oa_call *call, const oa_region_state *region, const arrival *arrivals, int count,
                         oa_move *moves) {
   int total = 0;
-  bool kept = false;
+  bool resident = false;
   for (int i = 0; i < count; i++) {
     oa_move *own = moves + total;
     total += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
     arrivals[i].mapping->moving = true;
-    kept |= arrivals[i].mapping->kept != NULL;
+    resident |= arrivals[i].mapping->resident != NULL;
   }
-  if (!kept) return total;
-  oa_mapping *unseen[OA_KEPT_LOOKS];
+  if (!resident) return total;
+  oa_mapping *unseen[OA_RESIDENT_LOOKS];
   const int looks = gather_unseen(region, arrivals, count, unseen);
   oa_unlock();
-  if (looks) oa_kept_look(unseen, looks);
+  if (looks) oa_resident_look(unseen, looks);
   for (int i = 0; i < count; i++)
-    if (arrivals[i].mapping->kept) {
+    if (arrivals[i].mapping->resident) {
       oa_move *own = moves + total;
-      total += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
+      total += with_reason(call, &arrivals[i], own, oa_resident_moves_up(arrivals[i].mapping, own));
     }
   oa_lock();
   for (int i = 0; i < looks; i++)
@@ -303,7 +303,7 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
 
 /* Copies the moves up on *stream, or on one of the region's own when they are large; *stream is then that one. bytes: as
  * bytes_to_send says. Frees the lock meanwhile. */
-static int send(const oa_call *call, oa_state *region, oa_stream **stream, const arrival *arrivals, int count,
+static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count, int64_t bytes) {
   oa_device *device = region->device;
   int status = OA_OK;
@@ -333,12 +333,12 @@ static int send(const oa_call *call, oa_state *region, oa_stream **stream, const
 
 /* Brings up the groups that the operands need; ups: how many operands need theirs. The mappings are pinned. Frees the lock
  * meanwhile. */
-static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *region, oa_stream *stream,
+static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream,
                                               const reach *reaches, int ups) {
   size_t most = 0;
   for (int i = 0; i < call->count; i++) {
     const oa_mapping *mapping = ((const oa_slot *)call->operands[i].slot)->mapping;
-    if (reaches[i].up) most += (size_t)(mapping->kept ? OA_KEPT_MOVES : mapping->part_count);
+    if (reaches[i].up) most += (size_t)(mapping->resident ? OA_RESIDENT_MOVES : mapping->view_count);
   }
   oa_move *moves = malloc(most * sizeof *moves + (size_t)ups * sizeof(arrival));
   if (!moves) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
@@ -351,7 +351,7 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *reg
     oa_mapping *mapping = arrivals[i].mapping;
     if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
-    oa_kept_arrived(mapping, !status);
+    oa_resident_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();
@@ -360,7 +360,7 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *reg
 }
 
 /* A stream of the caller's own as one of the region's foreign streams. */
-static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
+static int foreign_stream(oa_region_state *region, void *native, oa_stream **stream) {
   oa_stream *s = region->foreign;
   while (s && s->native != native) s = s->next;
   if (!s) {
@@ -373,10 +373,10 @@ static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
   return OA_OK;
 }
 
-static void unpin(oa_call *call) {
+static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_unpin(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_unhold(o->slot, o->touched && oa_writes(o->access));
   }
   oa_announce_change();
 }
@@ -470,7 +470,8 @@ static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *
 
 /* Checks that the operand is on the call's device. *region is the youngest of the regions of the operands so far; NULL at
  * the first. */
-static inline int join_region(const oa_call *call, const oa_operand *o, oa_state *its, oa_state **region) {
+static inline int join_region(const oa_call *call, const oa_operand *o, oa_region_state *its,
+                              oa_region_state **region) {
   oa_device *device = its->device;
   int status;
   if (!*region) {
@@ -515,7 +516,8 @@ static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
     oa_region_complete(mapping->leaving);
     return true;
   }
-  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
+  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed &&
+      oa_complete_overlapping(mapping->at.low, mapping->at.high))
     return true;
   if (__builtin_expect(is_being_filled(slot), 0)) {
     oa_wait_change();
@@ -525,7 +527,7 @@ static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
 }
 
 /* Looks one operand up and checks it. Returns LOOK_AGAIN if the lock was free meanwhile. */
-static inline int look_up(const oa_call *call, oa_operand *o, oa_state **region, reach *r) {
+static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, reach *r) {
   int status;
   oa_slot *slot = find_slot(call, o, &status);
   r->up = false;
@@ -552,7 +554,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_state **region,
 
 /* Looks all operands up and checks them: what each reaches, the region that the call belongs to, and how many operands have
  * to be brought up. Under the lock, which it may free meanwhile. */
-static inline int look_up_all(const oa_call *call, reach *reaches, oa_state **region, int *arriving) {
+static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_state **region, int *arriving) {
   int status;
   do {
     status = OA_OK;
@@ -571,7 +573,7 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_state **re
 
 /* Chooses the stream that the call goes to: the region's, or that of a handle of the caller's. *capturing: it is being
  * captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_state *region, bool has_handle, void *handle_stream,
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
@@ -587,10 +589,10 @@ static inline int choose_stream(const oa_call *call, oa_state *region, bool has_
                  call->function);
 }
 
-static inline void pin(const oa_call *call) {
+static inline void hold(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_pin(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_hold(o->slot, o->touched && oa_writes(o->access));
   }
 }
 
@@ -608,8 +610,8 @@ static inline int order(const oa_call *call, const reach *reaches, oa_stream *st
 }
 
 /* Brings up what is missing, once the stream is known and the operands are pinned, and orders the stream. */
-static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_state *region, oa_stream *stream,
-                                     int arriving, bool capturing) {
+static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region,
+                                     oa_stream *stream, int arriving, bool capturing) {
   int status = OA_OK;
   if (__builtin_expect(arriving, 0)) status = bring_up(call, region, stream, reaches, arriving);
   if (status || region->device->backend->flags & OA_SYNCHRONOUS || capturing) return status;
@@ -618,7 +620,7 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
 
 /* oa_begin, with room for what each operand reaches. handle: the caller's own for the library, or NULL. */
 static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
-  oa_state *region;
+  oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
@@ -628,7 +630,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
     oa_unlock();
     return status;
   }
-  pin(call);
+  hold(call);
   status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
   call->device = region->device;
   call->stream = stream;
@@ -638,7 +640,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   if (!status && call->library) status = prepare_library(call, call->device, stream, handle);
   if (status) {
     oa_lock();
-    unpin(call);
+    unhold(call);
     oa_unlock();
     return status;
   }
@@ -692,11 +694,11 @@ static int release_library(oa_call *call) {
   return status;
 }
 
-void oa_call_abandon(oa_call *call) {
+void oa_call_cancel(oa_call *call) {
   call->open = 0;
   release_library(call);
   oa_lock();
-  unpin(call);
+  unhold(call);
   oa_unlock();
 }
 
@@ -711,12 +713,12 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
 static void escape_to_graph(const oa_slot *slot, bool writes) {
   oa_mapping *mapping = slot->mapping;
   mapping->escaped = true;
-  mapping->groups[mapping->parts[slot->part].group].escaped |= writes;
+  mapping->groups[mapping->views[slot->view].group].escaped |= writes;
 }
 
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
   const oa_mapping *mapping = slot->mapping;
-  oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
@@ -734,7 +736,7 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_stream *stream = call->stream;
   const bool failed = vendor_status != (call->library ? call->library->success : 0);
   const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
-  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
+  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
   int status = release_library(call);
   if (call->library) device->counts.calls++;
@@ -751,7 +753,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
     if (writes) mark_written(o, slot, failed);
-    oa_slot_unpin(slot, writes);
+    oa_slot_unhold(slot, writes);
   }
   oa_announce_change();
   oa_unlock();
@@ -785,7 +787,7 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   void *native = ((oa_stream *)call->stream)->native;
   int status = device->backend->submit(device, native, run, arguments, size);
   if (!status && call->blocking)
-    status = oa_device_wait_stream(device, native, ((const oa_state *)call->region)->serial, call->function);
+    status = oa_device_wait_stream(device, native, ((const oa_region_state *)call->region)->serial, call->function);
   if (!status) return oa_end(call, call->vendor_status);
   oa_saved_error saved;
   oa_error_save(&saved);

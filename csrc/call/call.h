@@ -15,7 +15,7 @@ enum { OA_ADDRESS_ONLY = 1 << 16 };
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED };
 
 /* Ends a call that oa_begin let pass, and marks nothing. */
-void oa_call_abandon(oa_call *call);
+void oa_call_cancel(oa_call *call);
 static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
 
 #endif

@@ -26,7 +26,7 @@ typedef struct array {
 static bool on_host(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   if (!mapping || mapping->kind != OA_MAPS_HOST || mapping->failed || mapping->elsewhere || slot->out) return false;
-  const oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  const oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
 
@@ -200,11 +200,11 @@ static void c_order(int ndim, const int64_t *shape, int64_t step, int64_t *strid
 }
 
 /* The packed bytes of the slot's part, which the device would have in C order. NULL: no host memory. */
-static char *pack(const oa_part *part) {
-  const oa_shape *s = part->shape;
-  char *packed = malloc((size_t)part->lines.width);
+static char *pack(const oa_view *view) {
+  const oa_shape *s = view->shape;
+  char *packed = malloc((size_t)view->lines.width);
   if (packed)
-    oa_gather(packed, part->data, s->ndim, s->shape, s->strides, s->itemsize, 0, part->lines.width / s->itemsize);
+    oa_gather(packed, view->data, s->ndim, s->shape, s->strides, s->itemsize, 0, view->lines.width / s->itemsize);
   return packed;
 }
 
@@ -220,23 +220,23 @@ static int read_host(const char *function, const array *a, void *values, int ndi
     oa_unlock();
     return OA_OK;
   }
-  const oa_state *region = slot->region;
-  const oa_part *part = &slot->mapping->parts[slot->part];
-  const int64_t offset = slot->offset - part->lines.start - a->layout.low;
-  oa_slot_pin(slot, false); /* its region holds the array meanwhile */
+  const oa_region_state *region = slot->region;
+  const oa_view *view = &slot->mapping->views[slot->view];
+  const int64_t offset = slot->offset - view->lines.start - a->layout.low;
+  oa_slot_hold(slot, false); /* its region holds the array meanwhile */
   oa_unlock();
   status = OA_OK;
-  char *packed = part->shape ? pack(part) : NULL;
-  if (part->shape && !packed)
-    status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)part->lines.width);
+  char *packed = view->shape ? pack(view) : NULL;
+  if (view->shape && !packed)
+    status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)view->lines.width);
   else
-    oa_gather(values, (packed ? packed : (const char *)part->host) + offset, ndim, shape, strides, a->itemsize, 0,
+    oa_gather(values, (packed ? packed : (const char *)view->host) + offset, ndim, shape, strides, a->itemsize, 0,
               a->layout.size);
   free(packed);
   if (begun)
     oa_trace_note(OA_TRACE_ACCESS, begun, region->device->number, region->serial, 0, function, NULL, 0, status);
   oa_lock();
-  oa_slot_unpin(slot, false);
+  oa_slot_unhold(slot, false);
   oa_announce_change();
   oa_unlock();
   return status;
@@ -285,7 +285,7 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
   oa_move move = {.host = values,
                   .address = r.from + (uint64_t)pieces->at[0],
                   .lines = {0, nbytes, nbytes, 1},
-                  .name = mapping->parts[slot->part].name,
+                  .name = mapping->views[slot->view].name,
                   .trace = {.why = "read", .region = mapping->serial, .is_copy = true}};
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
@@ -311,7 +311,7 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;
   if (call.open == OA_CALL_UNNOTED) {
-    oa_call_abandon(&call);
+    oa_call_cancel(&call);
     return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and would have to be waited for", function);
   }
   int64_t packed[OA_MAX_DIMENSIONS];

@@ -51,7 +51,7 @@ static inline int oa_is_zero(const oa_routine *routine, const oa_value *values, 
     case OA_C64:
       return value->single_parts[0] == 0 && value->single_parts[1] == 0;
     case OA_C128:
-      return value->parts[0] == 0 && value->parts[1] == 0;
+      return value->views[0] == 0 && value->views[1] == 0;
     default:
       return 0;
   }

@@ -9,7 +9,7 @@ static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "S
 
 const char *oa_direction_name(int direction) { return direction_names[direction]; }
 
-static void name_entrant(oa_entrant *e, int position) {
+static void name_array(oa_lent_array *e, int position) {
   const char *name = e->array->name;
   if (name) {
     const size_t length = strnlen(name, sizeof e->name - 1);
@@ -24,7 +24,7 @@ static void name_entrant(oa_entrant *e, int position) {
 }
 
 /* Checks what can be checked with no layout. */
-static int check_description(const oa_entrant *e) {
+static int check_description(const oa_lent_array *e) {
   const oa_array *a = e->array;
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
     return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
@@ -42,7 +42,7 @@ static int check_description(const oa_entrant *e) {
 }
 
 /* The layout of the array, or of a made-up one in C order where there is no array yet. */
-static int find_layout(oa_entrant *e, int64_t itemsize) {
+static int find_layout(oa_lent_array *e, int64_t itemsize) {
   const oa_array *a = e->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
@@ -63,7 +63,7 @@ static int find_layout(oa_entrant *e, int64_t itemsize) {
 }
 
 /* Decides whether the array may be written. */
-static int decide_rights(oa_entrant *e) {
+static int decide_rights(oa_lent_array *e) {
   const oa_array *a = e->array;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
@@ -83,7 +83,7 @@ static int decide_rights(oa_entrant *e) {
 }
 
 /* Checks what the caller has on the device itself. */
-static int check_borrowed(const oa_entrant *e, int64_t itemsize) {
+static int check_borrowed(const oa_lent_array *e, int64_t itemsize) {
   if (!e->layout.regular)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
@@ -97,7 +97,7 @@ static int check_borrowed(const oa_entrant *e, int64_t itemsize) {
 }
 
 /* Finds the array's bytes, and whether the device has to hold it packed. */
-static int find_bytes(oa_entrant *e, int64_t itemsize) {
+static int find_bytes(oa_lent_array *e, int64_t itemsize) {
   const oa_array *a = e->array;
   if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
   const uintptr_t data = (uintptr_t)a->data;
@@ -114,10 +114,10 @@ static int find_bytes(oa_entrant *e, int64_t itemsize) {
   return OA_OK;
 }
 
-int oa_entrant_check(oa_entrant *e, int position) {
+int oa_lent_array_check(oa_lent_array *e, int position) {
   const oa_array *a = e->array;
   int status;
-  name_entrant(e, position);
+  name_array(e, position);
   if ((status = check_description(e))) return status;
   const int64_t itemsize = oa_itemsize(a->dtype);
   if ((status = find_layout(e, itemsize)) || (status = decide_rights(e))) return status;
@@ -128,8 +128,8 @@ int oa_entrant_check(oa_entrant *e, int position) {
 
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
   if (!array) return oa_fail_null(function, "array");
-  oa_entrant e = {.array = (oa_array *)array};
-  const int status = oa_entrant_check(&e, 0);
+  oa_lent_array e = {.array = (oa_array *)array};
+  const int status = oa_lent_array_check(&e, 0);
   if (status) return oa_fail_in(status, "%s", function);
   *low = e.low;
   *high = e.high;

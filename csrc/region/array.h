@@ -5,20 +5,20 @@
 #include "base/lines.h"
 
 /* One array that the caller describes: on its way into a region, or to be updated. */
-typedef struct oa_entrant {
+typedef struct oa_lent_array {
   oa_array *array;
   oa_layout layout;
   uintptr_t low, high; /* of its bytes on the host */
   bool packed;
   bool writes, out;
   struct oa_mapping *mapping; /* set by entering, with the part and the lines */
-  int part;
+  int view;
   oa_lines lines; /* in the mapping */
   char name[24];
-} oa_entrant;
+} oa_lent_array;
 
 /* Checks the array at that position of the arguments and fills the rest but for its place. Without the lock. */
-int oa_entrant_check(oa_entrant *entrant, int position);
+int oa_lent_array_check(oa_lent_array *lent_array, int position);
 /* The name of an oa_direction, for messages. */
 const char *oa_direction_name(int direction);
 /* Returns the bytes of a host array in [*low, *high), and as lines from the lowest of them (none if it would be packed).

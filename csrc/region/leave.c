@@ -13,9 +13,9 @@
 
 /* -- the end of a region -- */
 
-int oa_region_destroy(oa_state *region) {
+int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
-  while (region->slots) oa_slot_release(region->slots);
+  while (region->slots) oa_slot_free(region->slots);
   for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays good when its owner is gone */
     if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
     oa_stream_advance(region->stream);
@@ -27,10 +27,10 @@ int oa_region_destroy(oa_state *region) {
     if (--mapping->references > 0) continue;
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
-      oa_kept_detach(mapping);
+      oa_resident_separate(mapping);
       continue;
     }
-    const bool stays = oa_kept_return(mapping);
+    const bool stays = oa_resident_return(mapping);
     const int freed = oa_mapping_free(mapping, region->stream, stays);
     if (!status) status = freed;
   }
@@ -44,14 +44,14 @@ int oa_region_destroy(oa_state *region) {
   if (region->stream) oa_stream_return(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
-  if (own) oa_slot_release(own);
+  if (own) oa_slot_free(own);
   oa_region_free(region);
   return status;
 }
 
 /* -- finishing: everything that has to come down is enqueued -- */
 
-static void remember(oa_state *region, int status) {
+static void remember(oa_region_state *region, int status) {
   if (!status || region->status) return;
   region->status = status;
   region->error = malloc(sizeof *region->error);
@@ -77,13 +77,13 @@ static bool comes_down(const oa_group *group, int outcome) {
 static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    const oa_group *group = &mapping->groups[part->group];
-    if (!part->writes || !comes_down(group, outcome)) continue;
-    const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    const oa_group *group = &mapping->groups[view->group];
+    if (!view->writes || !comes_down(group, outcome)) continue;
+    const bool covered = group->cover >= 0 && group->cover != i && mapping->views[group->cover].writes;
     if (covered) continue;
-    oa_part_move(mapping, part, &moves[count]);
+    oa_view_move(mapping, view, &moves[count]);
     moves[count++].trace.why =
         group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
@@ -91,7 +91,7 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
 }
 
 /* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
-static void come_down(oa_state *region, int status) {
+static void end_moves(oa_region_state *region, int status) {
   remember(region, status);
   region->move_count = 0;
   for (int i = 0; i < region->mapping_count; i++)
@@ -99,28 +99,28 @@ static void come_down(oa_state *region, int status) {
 }
 
 /* A failure on the way down, with the names of what was to come down. */
-static int fail_coming_down(const oa_state *region, int status) {
+static int fail_coming_down(const oa_region_state *region, int status) {
   char names[256] = "";
   if (!status || status == OA_ERROR_TORN) return status; /* that one says it */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-static bool is_in_a_call(const oa_state *region) {
+static bool is_in_a_call(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
   return false;
 }
 
 static oa_group *group_of(const oa_slot *slot) {
-  return &slot->mapping->groups[slot->mapping->parts[slot->part].group];
+  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
 
 /* The pointer to the slot's group of the region that the slot's is nested in: the youngest older one of its thread that is
  * open and lends some of the group. NULL: it is in none. */
 static oa_slot *enclosing(const oa_slot *slot) {
-  const oa_state *region = slot->region;
-  for (const oa_state *outer = region->older; outer; outer = outer->older) {
+  const oa_region_state *region = slot->region;
+  for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
       if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
@@ -135,13 +135,13 @@ typedef struct names {
 } names;
 
 static void add_name(names *n, const oa_slot *slot) {
-  append_name(n->text, sizeof n->text, slot->mapping->parts[slot->part].name);
+  append_name(n->text, sizeof n->text, slot->mapping->views[slot->view].name);
   n->count++;
 }
 
 /* Hands on what the region wrote: to the region around it, else to the host; what is discarded is undefined for others.
  * Adds the arrays lent as Out that nothing wrote, or those whose results are lost. */
-static void account_writes(oa_state *region, int outcome, names *told) {
+static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = group_of(slot);
@@ -160,7 +160,7 @@ static void account_writes(oa_state *region, int outcome, names *told) {
 
 /* Notes what has to come down of a mapping that the region was the last to hold. The mapping is seized; frees the lock
  * meanwhile. */
-static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
@@ -170,13 +170,13 @@ static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names
     if (!status) oa_stream_waited(region->stream, ticket);
   }
   if (!region->moves) return;
-  for (int p = 0; p < mapping->part_count; p++)
-    if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes && mapping->kind == OA_MAPS_HOST &&
+  for (int p = 0; p < mapping->view_count; p++)
+    if (mapping->groups[mapping->views[p].group].invalid && mapping->views[p].writes && mapping->kind == OA_MAPS_HOST &&
         outcome == OA_COMMIT)
-      append_name(invalid->text, sizeof invalid->text, mapping->parts[p].name);
+      append_name(invalid->text, sizeof invalid->text, mapping->views[p].name);
   const int count = moves_down(mapping, outcome, region->moves + region->move_count);
   if (!count) return;
-  if (mapping->kept) oa_kept_before_down(mapping);
+  if (mapping->resident) oa_resident_before_down(mapping);
   region->move_count += count;
   mapping->leaving = region;
   if (!(region->device->backend->flags & OA_SYNCHRONOUS))
@@ -198,7 +198,7 @@ static void seize(oa_mapping *mapping) {
 }
 
 /* The region holds the mapping no more. Frees the lock meanwhile. */
-static void leave_mapping(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+static void leave_mapping(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->holders > 1) {
     mapping->holders--;
     return;
@@ -209,7 +209,7 @@ static void leave_mapping(oa_state *region, oa_mapping *mapping, int outcome, na
 }
 
 /* Enqueues the copies down that were noted; without the lock. */
-static int issue_down(oa_state *region) {
+static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   int status = OA_OK;
   if (order && oa_trace_begin())
@@ -225,7 +225,7 @@ static int issue_down(oa_state *region) {
 }
 
 /* Notes the copies that are on their way; until they have arrived nobody writes what they read. */
-static void note_down(oa_state *region) {
+static void note_down(oa_region_state *region) {
   bool issued = false; /* else all is left to be copied when the region is waited for */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
@@ -236,12 +236,12 @@ static void note_down(oa_state *region) {
 }
 
 /* Lets go of every mapping, and collects the copies down of those that nobody else holds. Frees the lock meanwhile. */
-static void collect_moves(oa_state *region, int outcome) {
+static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
-  int parts = 0;
-  for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
-  if (parts) {
-    region->moves = malloc((size_t)parts * sizeof *region->moves);
+  int views = 0;
+  for (int i = 0; i < region->mapping_count; i++) views += region->mappings[i]->view_count;
+  if (views) {
+    region->moves = malloc((size_t)views * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
   for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
@@ -254,7 +254,7 @@ static void collect_moves(oa_state *region, int outcome) {
 }
 
 /* Enqueues what was collected, unless something failed that makes it worthless. Frees the lock meanwhile. */
-static void issue_moves(oa_state *region) {
+static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   if (down) {
@@ -265,7 +265,7 @@ static void issue_moves(oa_state *region) {
   if (down && !status)
     note_down(region);
   else
-    come_down(region, OA_OK);
+    end_moves(region, OA_OK);
 }
 
 static void warn_of(const names *told, int outcome) {
@@ -291,13 +291,13 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
                    (void *)handle);
   }
-  oa_state *region = own->region;
+  oa_region_state *region = own->region;
   names told = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving = oa_trace_begin();
   while (is_in_a_call(region)) oa_wait_change();
   account_writes(region, outcome, &told);
-  while (region->slots) oa_slot_release(region->slots);
+  while (region->slots) oa_slot_free(region->slots);
   collect_moves(region, outcome);
   issue_moves(region);
   region->phase = OA_FINISHED;
@@ -311,7 +311,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
 /* -- waiting: what was enqueued arrives -- */
 
 /* The state of a live region, under the lock it takes; NULL with the lock free. */
-static oa_state *find(const char *function, oa_region *handle, int *status) {
+static oa_region_state *find(const char *function, oa_region *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, status);
@@ -325,7 +325,7 @@ static oa_state *find(const char *function, oa_region *handle, int *status) {
 }
 
 /* Makes the region's stream run after all that has to be waited for; false if there is nothing. */
-static bool order_all(oa_state *region) {
+static bool order_all(oa_region_state *region) {
   oa_stream *stream = region->stream;
   bool wait = stream->waited != stream->ticket;
   for (int i = 0; i < region->mapping_count; i++) {
@@ -346,14 +346,14 @@ static bool order_all(oa_state *region) {
 
 /* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
  * which it frees meanwhile. */
-static void complete(oa_state *region) {
+static void complete(oa_region_state *region) {
   oa_device *device = region->device;
   const uint64_t ticket = region->stream->ticket;
   int status = OA_OK;
   region->completing = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   if (!wait && !region->move_count) {
-    come_down(region, OA_OK);
+    end_moves(region, OA_OK);
     region->completing = false;
     return;
   }
@@ -372,12 +372,12 @@ static void complete(oa_state *region) {
   status = fail_coming_down(region, status);
   oa_lock();
   if (waited) oa_stream_waited(region->stream, ticket);
-  come_down(region, status);
+  end_moves(region, status);
   region->completing = false;
   oa_announce_change();
 }
 
-void oa_region_complete(oa_state *region) {
+void oa_region_complete(oa_region_state *region) {
   if (region->phase == OA_FINISHED && !region->completing)
     complete(region);
   else
@@ -386,7 +386,7 @@ void oa_region_complete(oa_state *region) {
 
 int oa_region_wait(oa_region *handle) {
   int status;
-  oa_state *region = find("oa_region_wait", handle, &status);
+  oa_region_state *region = find("oa_region_wait", handle, &status);
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
     oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
     oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
@@ -406,11 +406,11 @@ int oa_region_wait(oa_region *handle) {
   oa_device *device = region->device;
   const int64_t leaving = region->leaving;
   const uint64_t serial = region->serial;
-  for (int i = 0; i < region->mapping_count; i++) oa_kept_after_down(region->mappings[i], !first);
+  for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !first);
   status = oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();
-  oa_kept_tidy();
+  oa_resident_free_ended();
   if (leaving)
     oa_trace_note(OA_TRACE_LEAVE, leaving, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
   if (text) oa_error_restore(text);
@@ -421,7 +421,7 @@ int oa_region_wait(oa_region *handle) {
 
 int oa_region_synchronize(oa_region *handle) {
   int status;
-  oa_state *region = find("oa_region_synchronize", handle, &status);
+  oa_region_state *region = find("oa_region_synchronize", handle, &status);
   if (!region) return status;
   oa_device *device = region->device;
   if (device->backend->flags & OA_SYNCHRONOUS) {
@@ -439,7 +439,7 @@ int oa_region_synchronize(oa_region *handle) {
 int oa_region_stream(oa_region *handle, void **stream) {
   int status;
   if (!stream) return oa_fail_null("oa_region_stream", "stream");
-  oa_state *region = find("oa_region_stream", handle, &status);
+  oa_region_state *region = find("oa_region_stream", handle, &status);
   if (!region) return status;
   if (region->phase != OA_OPEN)
     status = oa_fail(OA_ERROR_STALE, "oa_region_stream: the region has ended");
@@ -458,7 +458,7 @@ static int note_unheld(oa_present *element, void *found) {
   return 1;
 }
 
-bool oa_clear_way(uintptr_t low, uintptr_t high) {
+bool oa_complete_overlapping(uintptr_t low, uintptr_t high) {
   oa_mapping *found;
   while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
     if (found->leaving || found->moving) {

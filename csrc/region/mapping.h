@@ -15,7 +15,7 @@ typedef struct oa_group {
   int cover;      /* the part that has every byte of the group, or -1 */
 } oa_group;
 
-typedef struct oa_part {
+typedef struct oa_view {
   void *data;      /* the host's element at index 0 */
   void *host;      /* the host's lowest byte */
   oa_lines lines;  /* start: from the mapping's address */
@@ -24,12 +24,12 @@ typedef struct oa_part {
   int group;
   bool writes, goes_up;
   char name[24]; /* for messages */
-} oa_part;
+} oa_view;
 
-enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_STAGED };
+enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_SCALAR };
 
-typedef struct oa_state oa_state; /* of a region */
-typedef struct oa_kept oa_kept;   /* residency.c's */
+typedef struct oa_region_state oa_region_state; /* of a region */
+typedef struct oa_resident oa_resident;         /* residency.c's */
 
 /* One allocation that small mappings of one enter share, so that they travel in one copy. */
 typedef struct oa_arena {
@@ -52,29 +52,29 @@ typedef struct oa_mapping {
   uint64_t address; /* 0 until allocated */
   oa_arena *arena;  /* it is a part of; NULL: it has its own memory */
   int64_t nbytes;
-  int holders;       /* regions not finished */
-  int references;    /* regions not waited for; in the table until there are none */
-  int exports;       /* its memory lives until there are none either */
-  int calls;         /* operands of calls between oa_begin and oa_end */
-  int writing;       /* as many of them are written */
-  pthread_t writer;  /* the thread of the last call that did so */
-  int views;         /* of a staged scalar: its pointers but for one */
-  bool moving;       /* being allocated or copied without the lock: no call begins */
-  oa_state *maker;   /* the region that is allocating it */
-  oa_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
-  bool failed;       /* its memory could not be had */
-  bool escaped;      /* an address of it was given away */
-  bool zeros;        /* its memory was all zeros at first */
-  bool cleared;      /* zeros were needed */
-  bool elsewhere;    /* some of it is, or was, present on another device */
-  bool listed;       /* in the present table */
-  uint64_t serial;   /* of the region that made it */
-  oa_kept *kept;     /* its memory is to stay, or may; NULL otherwise */
+  int holders;              /* regions not finished */
+  int references;           /* regions not waited for; in the table until there are none */
+  int exports;              /* its memory lives until there are none either */
+  int calls;                /* operands of calls between oa_begin and oa_end */
+  int writing;              /* as many of them are written */
+  pthread_t writer;         /* the thread of the last call that did so */
+  int pointers;             /* of a staged scalar: its pointers but for one */
+  bool moving;              /* being allocated or copied without the lock: no call begins */
+  oa_region_state *maker;   /* the region that is allocating it */
+  oa_region_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
+  bool failed;              /* its memory could not be had */
+  bool escaped;             /* an address of it was given away */
+  bool zeros;               /* its memory was all zeros at first */
+  bool cleared;             /* zeros were needed */
+  bool elsewhere;           /* some of it is, or was, present on another device */
+  bool listed;              /* in the present table */
+  uint64_t serial;          /* of the region that made it */
+  oa_resident *resident;    /* its memory is to stay, or may; NULL otherwise */
   oa_uses uses;
-  oa_part *parts;
+  oa_view *views;
   oa_group *groups;
-  int part_count, group_count;
-  oa_part one_part;
+  int view_count, group_count;
+  oa_view one_view;
   oa_group one_group;
   struct oa_mapping *next, *previous; /* all mappings of the core */
 } oa_mapping;
@@ -97,10 +97,10 @@ bool oa_mapping_is_newer(const oa_mapping *mapping);
 /* Groups the parts whose bytes may meet, and finds the part of each group that covers the others. */
 void oa_mapping_form_groups(oa_mapping *mapping);
 /* Whether the part, which is packed, is that array. */
-bool oa_part_is(const oa_part *part, const oa_array *array);
+bool oa_view_is(const oa_view *view, const oa_array *array);
 /* The copy of a part as the host has it. */
-void oa_part_move(const oa_mapping *mapping, const oa_part *part, oa_move *move);
-/* Fills moves with what brings the group up; returns how many (at most part_count). */
+void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
+/* Fills moves with what brings the group up; returns how many (at most view_count). */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
 
 #endif

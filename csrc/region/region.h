@@ -7,7 +7,7 @@
 
 typedef struct oa_slot oa_slot;
 
-struct oa_state {
+struct oa_region_state {
   oa_region *handle;
   uint64_t serial;  /* younger regions have higher ones */
   pthread_t thread; /* that entered it: a younger region of the same thread is nested in it */
@@ -27,19 +27,19 @@ struct oa_state {
   int status;            /* of what failed in finishing, told by wait */
   oa_saved_error *error; /* the text of that; NULL: there was no host memory for it */
   oa_mapping *few[4];
-  int64_t leaving, copying;         /* of the trace: since when */
-  struct oa_state *older, *younger; /* all regions of the core */
+  int64_t leaving, copying;                /* of the trace: since when */
+  struct oa_region_state *older, *younger; /* all regions of the core */
 };
 
 /* A region that is in no list yet; NULL with the text set. Without the lock. */
-oa_state *oa_region_new(oa_device *device);
+oa_region_state *oa_region_new(oa_device *device);
 /* Makes it the youngest of all regions, entered by this thread. */
-void oa_region_list(oa_state *region);
+void oa_region_list(oa_region_state *region);
 /* Takes it out of the list and frees it; its slots, mappings and streams are gone. */
-void oa_region_free(oa_state *region);
+void oa_region_free(oa_region_state *region);
 /* Adds a mapping to those that the region holds. */
-int oa_region_attach(oa_state *region, oa_mapping *mapping);
+int oa_region_attach(oa_region_state *region, oa_mapping *mapping);
 /* Removes one of them: a staged scalar's. */
-void oa_region_detach(oa_state *region, const oa_mapping *mapping);
+void oa_region_detach(oa_region_state *region, const oa_mapping *mapping);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct holder {
 
 typedef struct plan {
   const char *function;
-  const oa_entrant *array;
+  const oa_lent_array *array;
   int device; /* -1: any */
   bool from;
   holder *holders;
@@ -58,15 +58,15 @@ static int note_holder(oa_present *element, void *data) {
 /* Finds the mappings and takes them all at once, when none is being moved or on its way down; then waits
  * for the calls that use them. Frees the lock meanwhile. */
 static int seize_holders(plan *p) {
-  const oa_entrant *e = p->array;
-  for (bool again = true; again;) {
-    again = false;
+  const oa_lent_array *e = p->array;
+  for (bool retry = true; retry;) {
+    retry = false;
     p->holder_count = 0;
     const int status = oa_present_visit(&oa_table, e->low, e->high, note_holder, p);
     if (status) return status;
-    for (int i = 0; i < p->holder_count && !again; i++) {
+    for (int i = 0; i < p->holder_count && !retry; i++) {
       const oa_mapping *mapping = p->holders[i].mapping;
-      again = mapping->leaving || mapping->moving;
+      retry = mapping->leaving || mapping->moving;
       if (mapping->leaving)
         oa_region_complete(mapping->leaving);
       else if (mapping->moving)
@@ -81,20 +81,20 @@ static int seize_holders(plan *p) {
 
 static void yield_holders(plan *p) {
   for (int i = 0; i < p->holder_count; i++) {
-    oa_kept_unsee(p->holders[i].mapping);
+    oa_resident_unsee(p->holders[i].mapping);
     oa_mapping_yield(p->holders[i].mapping);
   }
 }
 
 /* -- planning -------------------------------------------------------------------------------------------------------- */
 
-static int add_move(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines) {
+static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines) {
   oa_move *more = grown(p->moves, p->move_count, &p->move_capacity, sizeof *more);
   if (!more) return OA_ERROR_MEMORY;
   p->moves = more;
   oa_move *move = &p->moves[p->move_count++];
-  oa_part_move(mapping, part, move);
-  if (!part->shape) {
+  oa_view_move(mapping, view, move);
+  if (!view->shape) {
     move->host = (void *)(mapping->at.low + (uintptr_t)lines.start);
     move->address = mapping->address + (uint64_t)lines.start;
     move->lines = lines;
@@ -106,7 +106,7 @@ static int add_move(plan *p, const oa_mapping *mapping, const oa_part *part, oa_
 }
 
 /* Adds the bytes of lines that are in [low, high). */
-static int add_clipped(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines, int64_t low,
+static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines, int64_t low,
                        int64_t high) {
   lines = oa_lines_simplest(lines);
   int64_t first = 0, end = lines.count; /* whole lines within */
@@ -120,16 +120,16 @@ static int add_clipped(plan *p, const oa_mapping *mapping, const oa_part *part, 
     int64_t from = lines.start + cut[i] * lines.pitch, to = from + lines.width;
     if (from < low) from = low;
     if (to > high) to = high;
-    if (from < to) status = add_move(p, mapping, part, (oa_lines){from, to - from, to - from, 1});
+    if (from < to) status = add_move(p, mapping, view, (oa_lines){from, to - from, to - from, 1});
   }
   if (first < end && !status)
-    status = add_move(p, mapping, part,
+    status = add_move(p, mapping, view,
                       (oa_lines){lines.start + first * lines.pitch, lines.width, lines.pitch, end - first});
   return status;
 }
 
 /* Adds the bytes that two arrays of many lines, all as far apart, have in common: each line of b meets at most two of a's. */
-static int add_met(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines a, oa_lines b) {
+static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines a, oa_lines b) {
   const int64_t pitch = a.pitch, behind = ((b.start - a.start) % pitch + pitch) % pitch;
   const int64_t line = (b.start - a.start - behind) / pitch; /* of a's, that b's first begins in */
   const int64_t cuts[2][2] = {{behind, behind + b.width}, {0, behind + b.width - pitch}};
@@ -139,65 +139,65 @@ static int add_met(plan *p, const oa_mapping *mapping, const oa_part *part, oa_l
                   end = line + i + b.count < a.count ? line + i + b.count : a.count;
     const int64_t from = cuts[i][0], to = cuts[i][1] < a.width ? cuts[i][1] : a.width;
     if (first < end && from < to)
-      status = add_move(p, mapping, part, (oa_lines){a.start + first * pitch + from, to - from, pitch, end - first});
+      status = add_move(p, mapping, view, (oa_lines){a.start + first * pitch + from, to - from, pitch, end - first});
   }
   return status;
 }
 
-static int fail_unnamed(const plan *p, const oa_part *part) {
+static int fail_unnamed(const plan *p, const oa_view *view) {
   return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
-                 p->function, p->array->name, part->name);
+                 p->function, p->array->name, view->name);
 }
 
 /* Adds what the part and one piece of the array have in common. */
-static int add_common(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines piece) {
-  const oa_lines lines = part->lines;
+static int add_common(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines piece) {
+  const oa_lines lines = view->lines;
   if (oa_lines_disjoint(lines, piece)) return OA_OK;
-  if (oa_lines_contain(lines, piece)) return add_move(p, mapping, part, piece);
-  if (oa_lines_contain(piece, lines)) return add_move(p, mapping, part, lines);
+  if (oa_lines_contain(lines, piece)) return add_move(p, mapping, view, piece);
+  if (oa_lines_contain(piece, lines)) return add_move(p, mapping, view, lines);
   const oa_lines one = oa_lines_simplest(piece), other = oa_lines_simplest(lines);
-  if (one.count == 1) return add_clipped(p, mapping, part, lines, one.start, one.start + one.width);
-  if (other.count == 1) return add_clipped(p, mapping, part, piece, other.start, other.start + other.width);
-  return one.pitch == other.pitch ? add_met(p, mapping, part, other, one) : fail_unnamed(p, part);
+  if (one.count == 1) return add_clipped(p, mapping, view, lines, one.start, one.start + one.width);
+  if (other.count == 1) return add_clipped(p, mapping, view, piece, other.start, other.start + other.width);
+  return one.pitch == other.pitch ? add_met(p, mapping, view, other, one) : fail_unnamed(p, view);
 }
 
 /* Whether the group has something to move: down, what the device wrote; up, what it has a copy of. */
-static bool matters(const plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_group *group = &mapping->groups[part->group];
+static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_group *group = &mapping->groups[view->group];
   if (!p->from) return group->valid; /* else it will fetch the host's bytes when it needs them */
   return group->dirty || (group->escaped && group->valid);
 }
 
 /* Whether the array has every byte of the part. */
-static bool covers(const plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_entrant *e = p->array;
-  if (part->shape && oa_part_is(part, e->array)) return true;
+static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_lent_array *e = p->array;
+  if (view->shape && oa_view_is(view, e->array)) return true;
   if (!e->layout.regular) return false;
   oa_lines lines = e->lines;
   lines.start = (int64_t)(e->low - mapping->at.low);
   const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
-  return oa_lines_contain(lines, part->shape ? (oa_lines){0, hull, hull, 1} : part->lines);
+  return oa_lines_contain(lines, view->shape ? (oa_lines){0, hull, hull, 1} : view->lines);
 }
 
-static int plan_part(plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_entrant *e = p->array;
+static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_lent_array *e = p->array;
   const int before = p->move_count;
   int status = OA_OK;
-  if (covers(p, mapping, part)) {
-    status = add_move(p, mapping, part, part->lines);
-  } else if (part->shape) {
-    status = fail_unnamed(p, part);
+  if (covers(p, mapping, view)) {
+    status = add_move(p, mapping, view, view->lines);
+  } else if (view->shape) {
+    status = fail_unnamed(p, view);
   } else {
     oa_pieces pieces;
     oa_lines piece;
     oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, NULL, oa_itemsize(e->array->dtype));
-    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, part);
+    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, view);
     while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
       piece.start += (int64_t)(e->low - mapping->at.low);
-      status = add_common(p, mapping, part, piece);
+      status = add_common(p, mapping, view, piece);
     }
   }
-  if (!status && p->from && p->move_count > before && mapping->groups[part->group].invalid)
+  if (!status && p->from && p->move_count > before && mapping->groups[view->group].invalid)
     return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
                    p->function, e->name);
   return status;
@@ -208,11 +208,11 @@ static int plan_holder(plan *p, holder *h) {
   const oa_mapping *mapping = h->mapping;
   int status = OA_OK;
   h->first = p->move_count;
-  for (int i = 0; i < mapping->part_count && !status; i++) {
-    const oa_part *part = &mapping->parts[i];
-    const int cover = mapping->groups[part->group].cover;
-    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, part))
-      status = plan_part(p, mapping, part);
+  for (int i = 0; i < mapping->view_count && !status; i++) {
+    const oa_view *view = &mapping->views[i];
+    const int cover = mapping->groups[view->group].cover;
+    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, view))
+      status = plan_view(p, mapping, view);
   }
   h->count = p->move_count - h->first;
   return status;
@@ -291,8 +291,8 @@ static int move_holder(const plan *p, const holder *h) {
 
 /* Whether the array has every byte of the group. */
 static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
-  for (int i = 0; i < mapping->part_count; i++)
-    if (mapping->parts[i].group == group && !covers(p, mapping, &mapping->parts[i])) return false;
+  for (int i = 0; i < mapping->view_count; i++)
+    if (mapping->views[i].group == group && !covers(p, mapping, &mapping->views[i])) return false;
   return true;
 }
 
@@ -300,15 +300,15 @@ static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
 static void mark_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   if (p->from && h->status) return;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    oa_group *group = &mapping->groups[part->group];
-    if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, part)) continue;
-    if (h->status && !group->dirty && part->goes_up) {
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    oa_group *group = &mapping->groups[view->group];
+    if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, view)) continue;
+    if (h->status && !group->dirty && view->goes_up) {
       group->valid = false; /* the host's bytes go up when they are needed */
     } else if (h->status) {
       group->invalid = true;
-    } else if (covers_group(p, mapping, part->group)) {
+    } else if (covers_group(p, mapping, view->group)) {
       group->dirty = group->committed = false;
       if (!p->from) group->invalid = false;
     }
@@ -319,8 +319,8 @@ static int update(const char *function, const oa_array *array, int device, bool 
   int status = oa_core_start();
   if (status) return status;
   if (!array) return oa_fail_null(function, "array");
-  oa_entrant e = {.array = (oa_array *)array};
-  if ((status = oa_entrant_check(&e, 0))) return oa_fail_in(status, "%s", function);
+  oa_lent_array e = {.array = (oa_array *)array};
+  if ((status = oa_lent_array_check(&e, 0))) return oa_fail_in(status, "%s", function);
   if (!e.layout.size) return OA_OK;
   plan p = {.function = function, .array = &e, .device = device, .from = from};
   oa_lock();
