@@ -56,7 +56,7 @@ __all__.extend(LIBRARIES)
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "library":  # its name in 0.1
+    if name == "library":  # the name of `libraries` in 0.1
         return importlib.import_module(f"{__name__}.libraries")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -34,7 +34,7 @@ def _library(name: str) -> dict[str, Any]:
 
 
 def collect() -> dict[str, Any]:
-    """Collect the version, the devices and the libraries, each of these with its path, version and how it was found."""
+    """Collect the version, the devices and the libraries; of a library its path, version and how it was found."""
     found: dict[str, Any] = {"offload_args": __version__}
     try:
         found["devices"] = [_device(device) for device in Device.all()]
@@ -97,7 +97,7 @@ def _trace(given: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command and return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["demo"]:  # it has options of its own
         from . import demo

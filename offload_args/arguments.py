@@ -1,4 +1,4 @@
-"""What a region takes: arrays, and In, Out, InOut, Scratch around them."""
+"""The arguments of regions: arrays, and In, Out, InOut, Scratch of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DLPACK_HOST: Final = (1, 3)  # plain and pinned
 
 
 class _Declared:
-    """An array with the direction it is lent in."""
+    """Give an array the direction in which it is lent."""
 
     __slots__ = ("array",)
 
@@ -46,31 +46,31 @@ class _Declared:
 
 @final
 class In(_Declared):
-    """Lend an array to be read only: it is never copied back, and writing it raises DirectionError."""
+    """Lend an array for reading only: it is never copied back, and writing it raises DirectionError."""
 
     __slots__ = ()
 
 
 @final
 class Out(_Declared):
-    """Lend an array to be written only: it is never copied up, and reading it unwritten raises DirectionError."""
+    """Lend an array for writing only: it is never copied up, and reading it before a write raises DirectionError."""
 
     __slots__ = ()
 
 
 @final
 class InOut(_Declared):
-    """Lend an array to be read and written."""
+    """Lend an array for reading and writing."""
 
     __slots__ = ()
 
 
 @final
 class Scratch:
-    """Ask for device memory of that shape and dtype that no host array stands behind.
+    """Ask for device memory of a shape and dtype, with no host array behind it.
 
-    Raises ArgumentError for a negative extent, ArgumentTypeError for one that is no integer, SizeOverflowError for a
-    size of more than 63 bits, DTypeError for a dtype that devices can't hold.
+    Raises ArgumentError for a negative extent, ArgumentTypeError for one that is not an integer, SizeOverflowError for
+    a size of more than 63 bits, DTypeError for a dtype that devices can't hold.
     """
 
     __slots__ = ("dtype", "shape")
@@ -94,12 +94,12 @@ class Scratch:
 
 
 def resolve(argument: Any, position: int, device: int) -> Any:
-    """Return an argument of a region that is no plain array as one, or as what the core needs of device memory.
+    """Return an argument of a region that is not a plain ndarray as one, or as a description of device memory.
 
-    position counts from 1; device is the region's number, -1 if it is not chosen yet. Returns an ndarray, or a tuple
+    position: counted from 1. device: the number of the region's device; -1: not chosen yet. The description is a tuple
     (dtype, shape, strides, address, flags, device, stream).
 
-    Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError, each naming the position.
+    Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each names the position.
     """
     where = f"offload_args: argument {position}"
     if isinstance(argument, Scratch):
@@ -143,7 +143,7 @@ def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
         )
     try:
         return np.from_dlpack(argument)
-    except OffloadError:  # of what its export did with this package
+    except OffloadError:  # its export uses this package
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
@@ -219,7 +219,7 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
 
 
 def refuse(array: NDArray[Any], position: int) -> None:
-    """Raise the DTypeError of an array that can't be lent as it is; position 0 is that of Device.keep."""
+    """Raise DTypeError for an array that can't be lent as it is. position: counted from 1; 0: that of Device.keep."""
     dtype = array.dtype
     what = f"offload_args: argument {position}" if position else "Device.keep: array"
     raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
@@ -243,8 +243,8 @@ _NUMBERS = frozenset((float, int, complex, bool, str, type(None)))
 
 
 def is_array(argument: object) -> bool:
-    """Tell whether call() lends an argument; anything else is handed on as it is."""
-    if type(argument) in _NUMBERS:  # the most frequent, and the slowest to find out otherwise
+    """Tell whether call() lends an argument; all others are passed on unchanged."""
+    if type(argument) in _NUMBERS:  # the most frequent types, and the slowest to check otherwise
         return False
     if isinstance(argument, (np.ndarray, _Declared, Scratch)):
         return True

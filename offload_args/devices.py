@@ -1,6 +1,6 @@
-"""The devices of this process: where arrays can be lent to.
+"""The devices to which arrays can be lent.
 
-`host` is always there and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
+`host` always exists and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST: Final = next(one.name for one in _BACKENDS if not one.flags & (_core.OA_D
 
 
 class Memory(NamedTuple):
-    """A device's memory in bytes."""
+    """Give a device's memory in bytes."""
 
     free: int
     total: int
@@ -36,13 +36,13 @@ Counters = _core.Counters
 
 
 class Residency(_core.ResidencyFields):
-    """The resident memory of a device, and what it saved and cost so far in this process."""
+    """Describe the resident memory of a device, with its savings and costs so far in this process."""
 
     __slots__ = ()
 
     @property
     def estimated_cost(self) -> float:
-        """Seconds that writes to armed pages have cost the program, at 1.3 microseconds each."""
+        """The seconds that writes to armed pages have cost the program, at 1.3 microseconds each."""
         return self.pages_written * 1.3e-6
 
 
@@ -50,14 +50,16 @@ class Residency(_core.ResidencyFields):
 class Device:
     """Name one device: "host", "cuda:0" or "sim:0".
 
-    Two Devices of one name are equal. Raises DeviceUnavailableError if it is not here, ArgumentError for what is no
-    name, such as "sim:01".
+    Two Devices of one name are equal.
+
+    Raises DeviceUnavailableError if this machine does not have the device, ArgumentError for a name that is not of this
+    form, such as "sim:01".
     """
 
     __slots__ = ("_info", "name", "number")
 
     name: str
-    number: int  #: what the core calls it; valid in this process
+    number: int  #: the core's number for it; valid in this process
     _info: _core.DeviceInfo  # as it was when the device was opened; only its memory changes
 
     _opened: ClassVar[dict[int, Device]] = {}
@@ -79,25 +81,25 @@ class Device:
 
     @classmethod
     def all(cls) -> tuple[Device, ...]:
-        """List the devices of this machine, GPUs first, the host last; not those for testing."""
+        """List the devices of this machine, GPUs first, the host last. Simulated devices are left out."""
         gpus = [f"{backend}:{i}" for backend in _gpu_backends() for i in range(_core.device_count(backend))]
         return (*map(cls, gpus), cls(_HOST))
 
     @classmethod
     def default(cls) -> Device:
-        """Return the first GPU, or the host where there is none."""
+        """Return the first GPU, or the host if there is none."""
         return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 
     @classmethod
     def host(cls) -> Device:
-        """Return the host as a device; its memory is not that of the arrays lent to it."""
+        """Return the host as a device. Arrays that are lent to it are copied, too."""
         return cls(_HOST)
 
     @classmethod
     def from_index(cls, index: int) -> Device:
         """Return the GPU of that index.
 
-        Raises DeviceUnavailableError if there are not so many.
+        Raises DeviceUnavailableError if there is no such GPU.
         """
         return cls(f"{gpu_backend()}:{index}")
 
@@ -108,12 +110,12 @@ class Device:
 
     @property
     def model(self) -> str:
-        """What its maker calls it, such as "NVIDIA H200"."""
+        """The maker's name for it, such as "NVIDIA H200"."""
         return self._info.model
 
     @property
     def index(self) -> int:
-        """Its number within its backend."""
+        """The number within its backend."""
         return self._info.index
 
     @property
@@ -123,60 +125,61 @@ class Device:
 
     @property
     def memory(self) -> Memory:
-        """Its free and total memory now, in bytes."""
+        """The free and total memory now, in bytes."""
         info = _core.device_info(self.number)
         return Memory(info.memory_free, info.memory_total)
 
     @property
     def driver_version(self) -> int:
-        """Its driver's version as the driver says it (13000 is CUDA 13.0); 0 where there is none."""
+        """The version of its driver, in the driver's own form (13000 is CUDA 13.0); 0 if it has no driver."""
         return self._info.driver_version
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """Major and minor version of a GPU's instruction set; (0, 0) for others."""
+        """The major and minor version of a GPU's instruction set; (0, 0) for other devices."""
         return self._info.compute_major, self._info.compute_minor
 
     @property
     def counters(self) -> Counters:
-        """What it has done so far."""
+        """The counts of its operations so far."""
         return _core.device_counters(self.number)
 
     @property
     def residency(self) -> Residency:
-        """What stays on it between regions.
+        """The state of its resident memory, which outlives regions.
 
-        Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is none of "auto", "explicit", "off".
+        Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is not "auto", "explicit" or "off".
         """
         return Residency(*_core.device_residency(self.number))
 
     def keep(self, array: NDArray[Any]) -> None:
-        """Let the device memory of an array stay when the regions that lend it end, until release() or its owner's end.
+        """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
-        array: exactly as it will be lent. Nothing moves now. When it is lent again and read, only what was written on
-        the host since is sent, where that is known (docs/residency.md), else all of it. Under want of device memory
-        it is given up, and kept again when it is next lent. Pointers end with their regions all the same.
+        array: exactly as it will be lent. Nothing moves now. When the array is lent again and read, only the pages that
+        the host wrote since are sent, where those are known (docs/residency.md), otherwise all of it. Under memory
+        pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with their
+        regions as usual.
 
-        Raises DTypeError for an array that can't be lent, ArgumentTypeError for what is no array.
+        Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
         """
         _core.keep(_checked("keep", array), self.number)
 
     def release(self, array: NDArray[Any]) -> None:
-        """Undo keep(), or resident=True: the memory goes now, or with the regions that use it.
+        """Undo keep(), or resident=True: the memory is freed now, or with the last region that uses it.
 
-        An array that is not kept is left alone. Raises ArgumentTypeError for what is no array.
+        Does nothing for an array that is not resident. Raises ArgumentTypeError for an object that is not an array.
         """
         _core.release(_checked("release", array), self.number)
 
     def synchronize(self) -> None:
-        """Wait for all its work, also that of others in this process."""
+        """Wait for all work on the device, including that of other code in this process."""
         _core.device_synchronize(self.number)
 
     def trim(self) -> None:
-        """Give idle memory back, once all its work is done: the device's own, and what past copies had pinned.
+        """Wait for all work on the device, then free idle memory: the device's own, and pinned memory of past copies.
 
-        Nobody needs to, for want of memory does it too: it is for other programs on the same machine. What stays on
-        the device (keep) stays.
+        Rarely needed: it also happens under memory pressure. It makes room for other programs on the same machine.
+        Resident memory (keep) is not freed.
         """
         _core.device_trim(self.number)
 
@@ -193,7 +196,7 @@ class Device:
         return self.name
 
     def __repr__(self) -> str:
-        """Say what it is and what is lent to it."""
+        """Describe the device and the arrays that are lent to it."""
         try:
             now = self.counters
         except OffloadError:  # in a forked child
@@ -225,7 +228,7 @@ def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise the ArgumentError or SizeOverflowError of a shape that no array can have; extents of 0 count as 1."""
+    """Raise ArgumentError or SizeOverflowError for a shape that no array can have; extents of 0 count as 1."""
     if any(extent < 0 for extent in shape):
         raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shape}")
     if len(shape) > _MAX_DIMENSIONS:
@@ -252,7 +255,7 @@ def gpu_backend(dlpack_type: int | None = None) -> str | None:
 
 
 def opened() -> tuple[Device, ...]:
-    """List the devices that were used in this process."""
+    """List the devices that this process has used."""
     return tuple(Device._opened.copy().values())
 
 
@@ -263,9 +266,9 @@ def by_number(number: int) -> Device:
 
 
 def as_device(device: Device | str) -> Device:
-    """Return the Device that `device=` means.
+    """Return the Device for an argument `device=`, which is a Device or a name.
 
-    Raises DeviceUnavailableError, and ArgumentError for what is neither a Device nor a name.
+    Raises DeviceUnavailableError, and ArgumentError for anything else.
     """
     if isinstance(device, Device):
         return device
@@ -273,5 +276,5 @@ def as_device(device: Device | str) -> Device:
 
 
 def default_number() -> int:
-    """Return the number of the default device; asked once a process."""
+    """Return the number of the default device. The core calls this once per process."""
     return Device.default().number

@@ -1,4 +1,4 @@
-"""How things are shown to people: sizes and times in words, tables as text and as HTML."""
+"""Text for people: sizes and times in words, tables as text and as HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["html_table", "plural", "rate_text", "size_text", "text_table", "time
 
 
 def plural(word: str, count: int) -> str:
-    """Return the word as it stands after that number."""
+    """Return the form of a word that follows a number."""
     if count == 1:
         return word
     return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
@@ -31,12 +31,12 @@ def time_text(seconds: float) -> str:
 
 
 def rate_text(nbytes: int, seconds: float) -> str:
-    """Return " (3.4 GB/s)", or nothing where there is no rate."""
+    """Return " (3.4 GB/s)", or "" if no bytes or no time went by."""
     return f" ({float(f'{nbytes / seconds / 1e9:.2g}'):g} GB/s)" if seconds > 0 and nbytes else ""
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines whose columns are aligned; columns with nothing in them are left out."""
+    """Return the rows as lines with aligned columns; empty columns are left out."""
     columns = [column for column in zip(*rows, strict=True) if any(column)]
     widths = [max(map(len, column)) for column in columns]
     cells = zip(*columns, strict=True)
@@ -46,7 +46,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table for notebooks. Everything given is text, and is escaped."""
+    """Return a table for notebooks. All arguments are text, and are escaped."""
     from html import escape
 
     def line(tag: str, cells: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
-"""What can go wrong: one exception a kind of failure, each also the built-in that a person would catch.
+"""Exceptions: one class per kind of failure, each also derived from the built-in that programs catch for it.
 
-The texts come from the core and name the call, the argument, what was needed, what came and the remedy.
+The core writes most texts; they name the call, the argument, the value that it needs, the value that it got, and a
+remedy.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class DTypeError(OffloadError, TypeError):
 
 
 class HostAccessError(OffloadError, TypeError):
-    """Something only the host could do was asked of a device pointer."""
+    """An operation on a device pointer that needs its values on the host."""
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute that a pointer or region has on GPUs only, or arrays on the host only: hasattr() answers False."""
+    """An attribute that pointers and regions have on GPUs only, or arrays on the host only; hasattr() returns False."""
 
 
 class HostPointerError(OffloadError, TypeError):
@@ -69,11 +70,11 @@ class HostPointerError(OffloadError, TypeError):
 
 
 class StalePointerError(OffloadError, RuntimeError):
-    """A device pointer was used after its region."""
+    """A device pointer that is used after its region."""
 
 
 class ExtentError(OffloadError, ValueError):
-    """A call would touch more than a pointer has."""
+    """A call that would touch more than a pointer has."""
 
 
 class SizeOverflowError(OffloadError, OverflowError):
@@ -97,7 +98,7 @@ class PresentError(OffloadError, ValueError):
 
 
 class RegionError(OffloadError, RuntimeError):
-    """A region was entered while it is open, or asked for what it has only then."""
+    """A region that is entered while it is open, or asked for its stream while it is not."""
 
 
 class InvalidDataError(OffloadError, RuntimeError):
@@ -105,35 +106,35 @@ class InvalidDataError(OffloadError, RuntimeError):
 
 
 class DeviceMemoryError(OffloadError, MemoryError):
-    """There is not enough device memory."""
+    """Not enough device memory."""
 
 
 class BackendError(OffloadError, RuntimeError):
-    """The driver refused."""
+    """A failure that the driver reported."""
 
 
 class LibraryError(OffloadError, RuntimeError):
-    """A vendor library is missing, lacks a function, or failed."""
+    """A vendor library that is missing, lacks a function, or failed."""
 
 
 class DeviceUnavailableError(OffloadError, RuntimeError):
-    """There is no such device here."""
+    """A device that this machine does not have."""
 
 
 class DeviceLostError(OffloadError, RuntimeError):
-    """The device failed earlier and can't be used by this process any more."""
+    """A device that failed earlier; this process can't use it any more."""
 
 
 class CaptureError(OffloadError, RuntimeError):
-    """The caller's stream is being captured and something would have to move."""
+    """A copy that a call needs while the caller's stream is being captured."""
 
 
 class ForkedError(OffloadError, RuntimeError):
-    """This process was forked after the devices were first used."""
+    """A use of devices in a process that was forked after the devices were first used."""
 
 
 class TornArrayError(OffloadError, RuntimeError):
-    """The device died while host arrays were being written; the text says which are new, old and torn."""
+    """A device that was lost while host arrays were being written; the text says which are new, old and torn."""
 
 
 class OffloadWarning(UserWarning):
@@ -141,11 +142,11 @@ class OffloadWarning(UserWarning):
 
 
 class PerformanceWarning(OffloadWarning):
-    """Something works, but slower than it need be."""
+    """A way of working that is slower than necessary."""
 
 
 class UnwrittenWarning(OffloadWarning):
-    """An Out that nothing wrote; its host array is as it was."""
+    """An Out that nothing wrote; its host array is unchanged."""
 
 
 _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
@@ -171,7 +172,7 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
 }
 
 
-# What a person called, by the name that the core has for it.
+# The names that Python has for functions of the core, for messages.
 _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
@@ -197,9 +198,10 @@ _CALLERS: Final = {
 
 
 def raise_status(status: int) -> NoReturn:
-    """Raise the exception of a failed call of the core, on the thread that made it.
+    """Raise the exception of a failed call of the core, on the thread that made the call.
 
-    status is its oa_status, other than OA_OK. If Ctrl-C came where the core had called back, that is raised instead.
+    status: its oa_status, other than OA_OK. If Ctrl-C came in a callback of the core, KeyboardInterrupt is raised
+    instead.
     """
     if (interrupt := _core.take_postponed()) is not None:
         raise interrupt

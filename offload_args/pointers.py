@@ -1,4 +1,4 @@
-"""DevicePtr: what a region gives for an array. It can be passed to device libraries and nothing else."""
+"""DevicePtr: a region's pointer to an array. It can be passed to device libraries, and has no use on the host."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _MAX_STRIDE: Final = 2**63 - 1
 # DLPack's type codes, by NumPy's kind; bfloat16 has its own.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_BFLOAT: Final = 4
-# What a Python number may become without losing anything but precision: kinds in rising order.
+# Kinds of dtypes in rising order: a Python number may become one of its own rank or above, losing precision only.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
 class DevicePtr(_core.Pointer, Generic[T_co]):
     """Point to an array, or a part of one, on a device.
 
-    Regions make them; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
-    what would need one raises HostAccessError. After their region everything but `repr`, `live` and what describes
-    them raises StalePointerError. Two are equal if they are the same object.
+    Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
+    operations that need one raise HostAccessError. After their region only `repr`, `live`, `shape`, `dtype` and other
+    descriptions work; all else raises StalePointerError. Two pointers are equal if they are the same object.
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             "DevicePtr: pointers are made by regions: with offload_args(x) as (dx,), or Scratch(shape, dtype)"
         )
 
-    # -- what it points to -----------------------------------------------------------------------------------
+    # -- the description -------------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> np.dtype[T_co]:
@@ -71,7 +71,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The distances between neighbours in bytes, as they are on the device."""
+        """The distances between neighbours on the device, in bytes."""
         return self._strides
 
     @property
@@ -86,12 +86,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its elements, without gaps between them."""
+        """The bytes of its elements, without the gaps between them."""
         return self.size * self.dtype.itemsize
 
     @property
     def device(self) -> Device:
-        """The device it is on."""
+        """The device that has the memory."""
         return by_number(self._device)
 
     @property
@@ -103,12 +103,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def ld(self) -> int:
         """The leading dimension of a matrix, in elements.
 
-        It is the distance between columns of a matrix in Fortran order, and between rows of one in C order, which a
-        column-major library reads as the columns of its transpose. Of a single row or column it is the distance between
-        its elements, which is right for either order: the functions of this package raise it to the number of rows for
-        a matrix that has one column as it is passed. A function from elsewhere may need max(ld, rows) there.
+        For a matrix in Fortran order it is the distance between columns. For one in C order it is the distance between
+        rows, which a column-major library reads as the columns of the transpose. For a single row or column it is the
+        distance between elements, which suits either order: the functions of this package raise it to the number of
+        rows if the matrix that they pass has one column. Other functions may need max(ld, rows) there.
 
-        Raises ArgumentError, a ValueError, if it has not two dimensions or neither order.
+        Raises ArgumentError, a ValueError, if there are not two dimensions, or if the order is neither C nor Fortran.
         """
         if len(self._shape) != 2:
             raise ArgumentError(
@@ -127,7 +127,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return down // itemsize
         elif down == itemsize and across % itemsize == 0 and across // itemsize >= max(rows, 1):
             return across // itemsize
-        elif not rows or not columns:  # NumPy may give it strides of 0; this is enough in either order
+        elif not rows or not columns:  # NumPy may set its strides to 0; this is enough in either order
             return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
@@ -139,10 +139,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """The transpose, of the same memory."""
         return self._view(0, self._shape[::-1], self._strides[::-1])
 
-    # -- parts of it -----------------------------------------------------------------------------------------
+    # -- slices ----------------------------------------------------------------------------------------------
 
     def _view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DevicePtr[T_co]:
-        # offset counts from the first element; the core's from the lowest byte, which differs along reversed axes.
+        # `offset` counts from the first element. The core counts from the lowest byte, which differs on reversed axes.
         if 0 not in shape:
             reversed_axes = ((n, step) for n, step in zip(self._shape, self._strides, strict=True) if step < 0)
             offset += sum((1 - n) * step for n, step in reversed_axes)
@@ -152,15 +152,15 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def __getitem__(self, key: Any) -> DevicePtr[T_co]:
         """Point to a part, with bounds of its own: slices, `...`, np.newaxis, and integers that leave a dimension.
 
-        Raises HostAccessError for a key that asks for an element or a copy, IndexError beyond the end.
+        Raises HostAccessError for a key that needs an element or a copy, IndexError beyond the end.
         """
         keys = key if isinstance(key, tuple) else (key,)
         for item in keys:
             if item is not None and item is not Ellipsis and not isinstance(item, slice):
                 if isinstance(item, (bool, np.bool_)) or not isinstance(item, (int, np.integer)):
                     raise HostAccessError(
-                        f"DevicePtr: can't be indexed with {type(item).__name__}: slices and integers only, for there "
-                        "is no copy; index the host array before lending it"
+                        f"DevicePtr: can't be indexed with {type(item).__name__}: slices and integers only, as "
+                        "nothing is copied; index the host array before lending it"
                     )
         taken = sum(item is not None and item is not Ellipsis for item in keys)
         if taken > len(self._shape) or sum(item is Ellipsis for item in keys) > 1:
@@ -184,7 +184,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 if isinstance(item, slice):
                     start, stop, step = item.indices(extent)
                     shape.append(len(range(start, stop, step)))
-                    # A step of any size is fine where it leads nowhere, and its product fits 64 bits then.
+                    # A step beyond the end is never taken; it is cut so that the stride fits 64 bits.
                     most = _MAX_STRIDE // max(abs(stride), 1)
                     strides.append(stride * max(-most, min(step, most)))
                     offset += start * stride
@@ -203,10 +203,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return self._view(offset if 0 not in shape else 0, tuple(shape), tuple(strides))
 
     def offset(self, n: int) -> DevicePtr[T_co]:
-        """Point to what lies n elements further on, as `p + n` does in C: one dimension, to the end of the memory.
+        """Point n elements further on, as `p + n` does in C: in one dimension, to the end of the memory.
 
         Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative,
-        ArgumentTypeError if n is no integer.
+        ArgumentTypeError if n is not an integer.
         """
         itemsize = self.dtype.itemsize
         try:
@@ -215,16 +215,18 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             raise ArgumentTypeError(f"DevicePtr.offset: n needs a whole number of elements, got {n!r}") from None
         if any(stride < 0 for stride in self._strides):
             raise ArgumentError("DevicePtr.offset: a stride is negative; slice instead")
-        count = _core.query(self)[4] // itemsize
+        count = _core.query(self).nbytes // itemsize
         if not 0 <= n <= count:
             raise ExtentError(f"DevicePtr.offset: n needs 0 to {count}, the elements there are, got {n}")
         return self._view(n * itemsize, (count - n,), (itemsize,))
 
     def reshape(self, *shape: int | Sequence[int]) -> DevicePtr[T_co]:
-        """Point to the same elements in another shape, in C order: numbers, or one tuple of them; one may be -1.
+        """Point to the same elements in another shape, in C order.
 
-        Nothing is copied. Raises ArgumentError if the sizes differ, or if the elements don't lie so that strides can
-        name them; ArgumentTypeError for what is no whole number.
+        shape: numbers, or one tuple of them; one may be -1. Nothing is copied.
+
+        Raises ArgumentError if the sizes differ, or if no strides describe the elements in that shape;
+        ArgumentTypeError for an extent that is not a whole number.
         """
         new = _extents("DevicePtr.reshape", shape, self._shape)
         strides = _strides_without_copy(self._shape, self._strides, new, self.dtype.itemsize)
@@ -235,16 +237,16 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             )
         return self._view(0, new, strides)
 
-    # -- what is in it ---------------------------------------------------------------------------------------
+    # -- the contents ----------------------------------------------------------------------------------------
 
     def assign(self, values: object) -> None:
         """Write host values to the device now.
 
-        values: an array of the same dtype, or a Python number that fits it; broadcast to the pointer's shape. Nothing
-        else is converted.
+        values: an array of the same dtype, or a Python number that fits it; broadcast to the pointer's shape. Other
+        dtypes are not converted.
 
         Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ValueError for a shape that does not
-        fit, DirectionError if it may not be written.
+        fit, DirectionError if the array may not be written.
         """
         if isinstance(values, DevicePtr):
             raise HostAccessError("DevicePtr.assign: values are on a device already; use copy_from")
@@ -254,12 +256,13 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         _core.assign(self, np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"]))
 
     def fill(self, value: object) -> None:
-        """Set every element to a number; nothing but the number goes to the device.
+        """Set every element to a number; only the number goes to the device.
 
-        value: a Python number that fits the dtype, or a NumPy scalar of it. It takes its turn as a call does: what was
-        called before sees the old elements.
+        value: a Python number that fits the dtype, or a NumPy scalar of it. The fill runs in order with the calls:
+        earlier ones see the old elements.
 
-        Raises DTypeError, ArgumentError for a number beyond the dtype's range, DirectionError if it may not be written.
+        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, DirectionError if the array may not
+        be written.
         """
         if isinstance(value, DevicePtr):
             raise HostAccessError("DevicePtr.fill: value is on a device; use copy_from, or value.to_host()[()]")
@@ -271,12 +274,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def copy_from(self, source: DevicePtr[Any]) -> None:
         """Copy another pointer's elements here, on the device.
 
-        source: a pointer of the same dtype, shape and device, with no element in common. It takes its turn as a call
-        does.
+        source: a pointer of the same dtype, shape and device, with no element in common. The copy runs in order with
+        the calls.
 
-        Raises DTypeError, ArgumentError for another shape, WrongDeviceError, AliasError if the two overlap,
-        DirectionError if one may not be read or the other not be written. Slices with steps along two axes count with
-        all that lies between their elements.
+        Raises DTypeError, ArgumentError for another shape, WrongDeviceError, AliasError if the two overlap (slices with
+        steps along two axes include all bytes between their elements), DirectionError if the source may not be read or
+        this pointer may not be written.
         """
         if not isinstance(source, DevicePtr):
             raise HostPointerError(
@@ -290,10 +293,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         _core.copy(self, source)
 
     def to_host(self) -> NDArray[T_co]:
-        """Return the elements as they are on the device now, as a new NumPy array in C order.
+        """Return the elements that are on the device now as a new NumPy array in C order.
 
-        It waits for the calls before. Nothing else changes: the array that was lent keeps its bytes, and what was
-        written still comes down when the region is left.
+        It waits for earlier calls. Nothing else changes: the array that was lent keeps its bytes, and results still
+        come down when the region is left.
 
         Raises DirectionError for an Out that nothing wrote yet, InvalidDataError if a failed call left it undefined.
         """
@@ -302,18 +305,6 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return values
 
     # -- for code outside ------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> int:
-        """The true device address, for code outside: what it does there is not checked.
-
-        Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array
-        counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.
-
-        Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed
-        call left it undefined, an Out too.
-        """
-        return _core.address(self)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -345,8 +336,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     ) -> Any:
         """Export the memory as a DLPack capsule; it outlives the region.
 
-        The data is there whatever stream the consumer uses. Raises BufferError for what can't be exported: a copy,
-        another device, a read-only pointer to a consumer that does not know of such.
+        Any stream of the consumer may read the data at once.
+
+        Raises BufferError for a request that can't be met: a copy, another device, or a read-only pointer for a
+        consumer that does not know the read-only flag.
         """
         kind, index = self.__dlpack_device__()
         writable = _core.query(self).writable
@@ -370,7 +363,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 "region and use the host array"
             )
 
-    # -- what only the host could do -------------------------------------------------------------------------
+    # -- operations that need the host -----------------------------------------------------------------------
 
     def __setitem__(self, key: object, value: object) -> NoReturn:
         raise HostAccessError(
@@ -380,7 +373,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     def __array__(self, *arguments: object, **keywords: object) -> NoReturn:
         raise HostAccessError(
-            "DevicePtr: device memory is no host array; use to_host(), or the array that was lent, after its region"
+            "DevicePtr: device memory is not a host array; use to_host(), or the array that was lent, after its region"
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **keywords: object) -> NoReturn:
@@ -401,7 +394,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def _state(self) -> str:
-        """Say what may be done with it and what became of it: "read-only, sent"; "dead" after its region."""
+        """Return its rights and the state of its bytes: "read-only, sent"; "dead" after its region."""
         try:
             now = _core.query(self)
         except OffloadError:
@@ -423,7 +416,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return f"strides={self._strides}"
 
     def __repr__(self) -> str:
-        """Say what it points to, where that is and what became of it, or that it is dead."""
+        """Describe the array, its device and the state of its bytes, or say that it is dead."""
         state = self._state()
         where = [state] if state == "dead" else [str(self.device), state]
         parts = [DTYPE_NAMES[self._code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
@@ -440,17 +433,16 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         ]
         return html_table("DevicePtr", (), rows)
 
-    if not TYPE_CHECKING:  # static checkers see none of these
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or not hasattr(np.ndarray, name):
-                raise AttributeError(f"DevicePtr has no attribute {name!r}")
-            remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
-            raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
+    def _missing(self, name: str) -> NoReturn:
+        """Refuse an attribute that is not there; the core asks."""
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"DevicePtr has no attribute {name!r}")
+        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
+        raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 
 
 _SUM: Final = "to_host().{} works on a NumPy array of what is there now; blas has asum, nrm2, iamax and dot"
-# What is meant by names that arrays have, where it is not the same name of to_host().
+# The remedies for names that arrays have, except for those where to_host() has the name.
 _INSTEAD: Final = {
     **{name: _SUM.format(f"{name}()") for name in "sum mean max min std var prod any all argmax argmin".split()},
     "copy": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
@@ -475,7 +467,7 @@ _INSTEAD: Final = {
 
 
 def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return host values as an array of the dtype; nothing but a Python number that fits is converted."""
+    """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
         array: NDArray[Any] = np.asarray(values)
         if array.dtype != dtype:
@@ -503,7 +495,7 @@ def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _extents(what: str, given: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the extents that the arguments of reshape mean, of as many elements as shape."""
+    """Return the new extents from the arguments of reshape; they have as many elements as shape."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
     try:
@@ -523,9 +515,9 @@ def _extents(what: str, given: tuple[Any, ...], shape: tuple[int, ...]) -> tuple
 def _strides_without_copy(
     shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...] | None:
-    """Return the strides of the same elements in another shape; None where no strides name them.
+    """Return the strides of the same elements in another shape; None if no strides describe them.
 
-    Axes are taken from the left on both sides until as many elements are in each; those of the old one must be one run.
+    Axes are taken from the left of both shapes until both parts have as many elements; the old part must be one run.
     """
     if 0 in new:
         return c_strides(new, itemsize)
@@ -548,7 +540,7 @@ def _strides_without_copy(
         for axis in reversed(range(first, len(found))):
             found[axis] = step
             step *= new[axis]
-    return (*found, *(itemsize for _ in new[len(found) :]))  # what is left are axes of 1
+    return (*found, *(itemsize for _ in new[len(found) :]))  # the axes that are left have extent 1
 
 
 def _refuse(name: str, remedy: str) -> None:
@@ -560,7 +552,7 @@ def _refuse(name: str, remedy: str) -> None:
     setattr(DevicePtr, name, refusing)
 
 
-# Static checkers see none of these, and say so of every use.
+# Static checkers see none of these, and report every use.
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":

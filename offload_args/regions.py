@@ -6,16 +6,15 @@ import atexit
 import math
 import operator
 import os
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from . import _core, errors
-from ._native import ffi
+from ._core import call
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
-from .dtypes import C_NAMES
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -35,14 +34,14 @@ __all__ = ["Stream", "call", "offload_args", "update"]
 
 
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
-    """Bring what the device wrote of an array to the host now, as OpenMP's `target update from` does.
+    """Bring an array's bytes from the device to the host now, as OpenMP's `target update from` does.
 
-    array: the array that was lent, or a part of it. device: where it is present, if that is not the only place. What
-    was brought stays, whatever the region does later. The result can be entered to write the array:
-    `with update(x): x[0] = 1` sends it to the device at the end of the block, unless that raises.
+    array: the array that was lent, or a part of it. device: one that has the array, if several do. The host keeps these
+    bytes, whatever the region does later. The result is a context manager for writing the array:
+    `with update(x): x[0] = 1` sends the array to the device at the end of the block, unless the block raises.
 
-    Raises PresentError if no device has the array whole, or one that has some of it can't be sent exactly that; then
-    nothing moves. Raises InvalidDataError if a failed call left it undefined.
+    Raises PresentError if no device has the whole array, or if a device has a part that can't be sent exactly; nothing
+    moves then. Raises InvalidDataError if a failed call left the array undefined.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
@@ -52,29 +51,29 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 
 
 class Update:
-    """An array brought to the host; as a context manager it may be written there, and is sent at the end."""
+    """Permit the host to write an array within a block, and send it to the device at the end."""
 
-    __slots__ = ("_core", "_device", "_opened")
+    __slots__ = ("_array", "_device", "_opened")
 
     def __init__(self, array: NDArray[Any], device: int) -> None:
-        self._core = array
+        self._array = array
         self._device = device
         self._opened: list[NDArray[Any]] = []
 
     def __enter__(self) -> NDArray[Any]:
-        _core.update_check(self._core, self._device)  # before the host writes what can't be sent
+        _core.update_check(self._array, self._device)  # before the host writes what can't be sent
         chain: list[NDArray[Any]] = []
-        array: object = self._core
+        array: object = self._array
         while isinstance(array, np.ndarray):
             chain.append(array)
             array = array.base
-        if _core.is_lent(self._core):
-            # A view can only follow what it is a view of.
+        if _core.is_lent(self._array):
+            # A view can become writeable only after its base.
             for one in reversed(chain):
                 if not one.flags.writeable:
                     one.setflags(write=True)
                     self._opened.append(one)
-        return self._core
+        return self._array
 
     def __exit__(
         self,
@@ -84,30 +83,10 @@ class Update:
     ) -> None:
         try:
             if error is None:
-                _core.update_to(self._core, self._device)
+                _core.update_to(self._array, self._device)
         finally:
             while self._opened:
                 self._opened.pop().setflags(write=False)
-
-
-def call(
-    function: Any,
-    /,
-    *arguments: Any,
-    device: Device | str | None = None,
-    stream: object = None,
-    on_error: Literal["discard", "keep"] = "discard",
-    **keywords: Any,
-) -> Any:
-    """Lend every array among the arguments, call function with pointers in their place, copy back, return its value.
-
-    Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error
-    are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, which is
-    faster for a function that uses each once, and slower for one that does so again and again: open a region for that.
-    Raises what the region and the function raise.
-    """
-    region = offload_args(device=device, stream=stream, on_error=on_error)
-    return region._call(function, arguments, keywords)
 
 
 class offload_args(_core.Region):
@@ -118,18 +97,18 @@ class offload_args(_core.Region):
 
     arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
     `__cuda_array_interface__`, or In, Out, InOut, Scratch of them; a plain array goes up when it is first read, and
-    comes down if it was written. `as` binds a tuple of one DevicePtr an argument, also for a single one. The arrays
-    are read-only on the host meanwhile. A read-only array is never written. But NumPy does not tell a view that was
-    made read-only from a view of an array that is lent already. So inside a region that lends its memory a read-only
-    view may be written, unless that region lends the view too: lend it as In there.
-    device: a Device or its name; None: where the first borrowed argument is, else the first GPU, else the host.
-    stream: an object with `__cuda_stream__` to which the calls go; None: one of the package's own.
-    on_error: if the block raises, "discard" leaves the host arrays as they were, "keep" copies down what is valid.
-    resident: the device memory of these arrays stays when the block ends, as with Device.keep: when one is lent again,
-    only what was written to it on the host since then is sent.
+    comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single one. The host
+    can't write the arrays meanwhile. A read-only array is never written. But NumPy does not tell a view that was made
+    read-only from a view of an array that is lent already. So inside a region that lends its memory, a read-only view
+    may be written, unless that region lends the view too: lend it as In there.
+    device: a Device or its name; None: that of the first borrowed argument, else the first GPU, else the host.
+    stream: an object with `__cuda_stream__` that receives the calls; None: one of the package's own streams.
+    on_error: if the block raises, "discard" leaves the host arrays unchanged, "keep" copies valid results down.
+    resident: keep the device memory of these arrays when the block ends, as Device.keep does: when one is lent again,
+    only the pages that the host wrote since then are sent.
 
-    Where no block fits, such as in the cells of a notebook, open() enters it and returns the tuple, close() leaves it,
-    discard() leaves it as a block does that raises.
+    Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
+    it, and discard() leaves it as a block does that raises.
 
     Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
     `errors`; nothing is lent then.
@@ -142,23 +121,9 @@ class offload_args(_core.Region):
     empty = staticmethod(empty)
     update = staticmethod(update)
 
-    def __init__(
-        self,
-        *arrays: Any,
-        device: Device | str | None = None,
-        stream: object = None,
-        on_error: Literal["discard", "keep"] = "discard",
-        resident: bool = False,
-    ) -> None:
-        if on_error not in ("discard", "keep"):
-            raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
-        number = -1 if device is None else as_device(device).number
-        handle = None if stream is None else _stream_handle(stream)
-        self._prepare(arrays, number, handle, on_error == "keep", bool(resident))
-
     @property
     def stream(self) -> Stream:
-        """The stream to which the region's calls go, on a GPU: work of other packages is ordered on it.
+        """The stream of the region's calls, on a GPU; work that other packages put on it runs in order with them.
 
         Raises RegionError unless the region is open, HostAttributeError on other devices.
         """
@@ -193,10 +158,10 @@ class offload_args(_core.Region):
         ]
 
     def __repr__(self) -> str:
-        """Say what is lent, where, how big, in what direction and what became of it."""
+        """Describe each argument: its dtype, shape, size, direction and state."""
         try:
             return "\n".join([self._title(), *text_table(self._rows())])
-        except Exception:  # of an argument's own making; a repr never raises
+        except Exception:  # raised by an argument's own code; a repr never raises
             return object.__repr__(self)
 
     def _repr_html_(self) -> str | None:
@@ -208,7 +173,7 @@ class offload_args(_core.Region):
 
 @final
 class Stream:
-    """The stream of an open region, as packages take streams that speak `__cuda_stream__`."""
+    """Give other packages the stream of an open region, by the protocol `__cuda_stream__`."""
 
     __slots__ = ("_region",)
 
@@ -224,7 +189,7 @@ class Stream:
 
     @property
     def handle(self) -> int:
-        """The handle alone, for those who don't know the protocol: torch.cuda.ExternalStream(region.stream.handle)."""
+        """The handle alone, for code without the protocol: torch.cuda.ExternalStream(region.stream.handle)."""
         return self._region._calls_to()
 
     def __repr__(self) -> str:
@@ -233,7 +198,7 @@ class Stream:
 
 
 def _described(argument: Any) -> tuple[str, str, str, str]:
-    """Return dtype, shape, size and direction of an argument in words."""
+    """Return dtype, shape, size and direction of an argument as text."""
     direction = "by use"
     if isinstance(argument, (In, Out, InOut)):
         direction, argument = type(argument).__name__, argument.array
@@ -247,17 +212,25 @@ def _described(argument: Any) -> tuple[str, str, str, str]:
     return str(dtype), str(tuple(shape)), size, direction
 
 
+def _read_options(device: Device | str | None, stream: object, on_error: str) -> tuple[int, int | None, bool]:
+    """Return the device number or -1, the stream handle or None, and whether on_error is "keep"."""
+    if on_error not in ("discard", "keep"):
+        raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
+    number = -1 if device is None else as_device(device).number
+    return number, None if stream is None else _stream_handle(stream), on_error == "keep"
+
+
 def _stream_handle(stream: object) -> int:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
         raise ArgumentTypeError(
             f"offload_args: stream needs an object with __cuda_stream__, got {type(stream).__name__}"
         )
-    answer = protocol() if callable(protocol) else protocol
+    found = protocol() if callable(protocol) else protocol
     try:
-        version, handle = map(operator.index, answer)
+        version, handle = map(operator.index, found)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"offload_args: __cuda_stream__ needs to give two integers, got {answer!r}") from None
+        raise ArgumentTypeError(f"offload_args: __cuda_stream__ needs to give two integers, got {found!r}") from None
     if version != 0:
         raise ArgumentError(f"offload_args: stream speaks version {version} of __cuda_stream__, 0 is known")
     if not 0 <= handle < 2**64:
@@ -275,13 +248,15 @@ def _load(library: str) -> str:
 _core.setup(
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
-    ctypes=tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES),
     errors=errors,
     resolve=resolve,
     refuse=refuse,
     is_array=is_array,
     load=_load,
     default_device=default_number,
+    region=offload_args,
+    device=Device,
+    read_options=_read_options,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
 atexit.register(_core.at_exit)

@@ -1,4 +1,4 @@
-"""For tests of code that uses devices: strict simulated devices, failing calls, what is left, what moved."""
+"""Helpers for testing code that uses devices: strict simulated devices, failing calls, leaks, counts of copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import ArgumentError
 
 __all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "residency", "sim_device"]
 
-# What sim_device() set, by device number: the core sets all properties at once.
+# (capacity, delay_us) of sim_device(), by device number: the core sets all properties at once.
 _settings: dict[int, tuple[int, int]] = {}
 
 
@@ -32,7 +32,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
 
 
 def fail_call(device: Device, k: int) -> None:
-    """Let the k-th backend call of a simulated device from now fail, counted from 1; 0: none."""
+    """Make the k-th backend call of a simulated device from now fail, counted from 1; 0: none fails."""
     if not 0 <= k < 2**63:
         raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
     capacity, delay_us = _settings.get(device.number, (0, 0))
@@ -40,16 +40,16 @@ def fail_call(device: Device, k: int) -> None:
 
 
 def backend_calls(device: Device) -> int:
-    """Return how many backend calls a simulated device has seen."""
+    """Return how many backend calls a simulated device has received."""
     return _core.sim_backend_calls(device.number)
 
 
 @contextmanager
 def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
-    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as where the kernel lets no pages be watched.
+    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as with a kernel that can't watch pages.
 
-    mode: None for that of the environment. tracking: False for such a kernel. What stays on devices is given up before
-    and after.
+    mode: None for that of the environment. tracking: False for such a kernel. Resident memory of all devices is evicted
+    before and after.
     """
     modes = _core.RESIDENCY_MODES
     if mode is not None and mode not in modes:
@@ -73,7 +73,7 @@ def no_mappings_left() -> None:
 
 
 class Moved:
-    """How much a device's counters have risen since the block began; fixed when it ends."""
+    """Give the rise of each of a device's counters since the block began; it is fixed when the block ends."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -96,7 +96,7 @@ class Moved:
 
 @contextmanager
 def counting(device: Device) -> Iterator[Moved]:
-    """Count what a device does in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`."""
+    """Count a device's operations in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`."""
     moved = Moved(device)
     try:
         yield moved

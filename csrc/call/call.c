@@ -128,8 +128,8 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   const oa_view *view = &mapping->views[slot->view];
   const oa_group *group = &mapping->groups[view->group];
   const bool address_only = o->access & OA_ADDRESS_ONLY;
-  if (__builtin_expect(address_only,
-                       0)) /* an Out without bytes gets zeros, so that bytes of other arrays are never seen */
+  /* An Out without bytes gets zeros, so that bytes of other arrays are never seen. */
+  if (__builtin_expect(address_only, 0))
     o->access =
         OA_ADDRESS_ONLY | (slot->out && !view->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
   const bool writes = oa_writes(o->access);
@@ -294,35 +294,49 @@ static int gather_moves(const oa_call *call, const oa_region_state *region, cons
   return total;
 }
 
-/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then. Frees the
- * lock meanwhile. */
-static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
-                oa_move *moves, int move_count) {
-  oa_device *device = region->device;
-  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
+/* Returns how many bytes the moves copy on a stream: none if the memory is shared with the host. */
+static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int count) {
   int64_t bytes = 0;
+  if (device->backend->flags & OA_SYNCHRONOUS) return 0;
+  for (int m = 0; m < count; m++)
+    if (!moves[m].in_place) bytes += oa_lines_bytes(moves[m].lines);
+  return bytes;
+}
+
+/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then. bytes:
+ * from bytes_to_send. Frees the lock meanwhile. */
+static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
+                oa_move *moves, int move_count, int64_t bytes) {
+  oa_device *device = region->device;
   int status = OA_OK;
-  for (int m = 0; m < move_count; m++) bytes += oa_lines_bytes(moves[m].lines);
-  if (bytes >= OA_OVERLAP_BYTES && !synchronous) {
-    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+  if (bytes >= OA_OVERLAP_BYTES) {
+    if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
+  /* An address may be used as soon as it is given away. So its bytes are waited for here, unless they are many, or the
+   * trace has to note the wait. */
+  bool now = bytes && bytes < OA_OVERLAP_BYTES && call->operands->access & OA_ADDRESS_ONLY && (*stream)->number >= 0;
+  const uint64_t ticket = (*stream)->ticket;
   oa_unlock();
   if (!status) {
     const int64_t begun = oa_trace_begin_up(moves, move_count);
-    status = oa_transfer_up(device, (*stream)->native, moves, move_count);
+    now &= !begun;
+    status = (now ? oa_transfer_up_now : oa_transfer_up)(device, (*stream)->native, moves, move_count);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, move_count, call->function, status);
   }
   oa_lock();
-  return status || synchronous ? status : oa_stream_advance(*stream);
+  if (status || !bytes) return status;
+  status = oa_stream_advance(*stream);
+  if (!status && now && (*stream)->ticket == ticket + 1)
+    oa_stream_waited(*stream, ticket + 1); /* no other operation was issued later */
+  return status;
 }
 
 /* Brings up the groups that the operands need; ups: how many operands need theirs. The call holds the mappings. Frees
  * the lock meanwhile. */
 static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream,
                                               const reach *reaches, int ups) {
-  const bool synchronous = region->device->backend->flags & OA_SYNCHRONOUS;
   size_t most = 0;
   for (int i = 0; i < call->count; i++) {
     const oa_mapping *mapping = ((const oa_slot *)call->operands[i].slot)->mapping;
@@ -333,10 +347,11 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_sta
   arrival *arrivals = (arrival *)(moves + most);
   const int count = gather_arrivals(call, reaches, arrivals);
   const int move_count = gather_moves(call, region, arrivals, count, moves);
-  int status = send(call, region, &stream, arrivals, count, moves, move_count);
+  const int64_t bytes = bytes_to_send(region->device, moves, move_count);
+  int status = send(call, region, &stream, arrivals, count, moves, move_count, bytes);
   for (int i = 0; i < count; i++) {
     oa_mapping *mapping = arrivals[i].mapping;
-    if (!status && !synchronous) status = oa_uses_add(&mapping->uses, stream, true);
+    if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
     oa_resident_arrived(mapping, !status);
     mapping->moving = false;

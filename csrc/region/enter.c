@@ -323,12 +323,16 @@ static bool is_small(const oa_region_state *region, const oa_lent_array *e) {
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* Takes device memory for the region: a spare, else an allocation on its stream. Without the lock. */
+/* Takes device memory for the region: a spare, else an allocation on its stream, for which it frees the lock. */
 static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
-  const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
+  const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
   if (!reused || *zeros) region->allocated = true;
-  return reused ? OA_OK : oa_device_allocate(region->device, stream, nbytes, address);
+  if (reused) return OA_OK;
+  oa_unlock();
+  const int status = oa_device_allocate(region->device, stream, nbytes, address);
+  oa_lock();
+  return status;
 }
 
 /* Makes one allocation for all small mappings, in the order of the arguments, so that mappings used together are
@@ -353,14 +357,17 @@ static int allocate_small(oa_region_state *region, oa_lent_array *lent, int coun
   oa_arena *arena = calloc(1, sizeof *arena);
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = nbytes;
-  oa_unlock();
   int status = OA_OK;
   bool zeros = false;
-  if (in_place && (arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW)))
+  if (in_place) {
+    oa_unlock();
+    arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
+    oa_lock();
+  }
+  if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
     status = take_memory(region, nbytes, &arena->address, &zeros);
-  oa_lock();
   if (status) {
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
@@ -386,9 +393,7 @@ static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int c
     if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
     bool zeros = false;
-    oa_unlock();
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
-    oa_lock();
     mapping->zeros = zeros;
     if (status)
       return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->views[0].name, (long long)mapping->nbytes);
@@ -443,7 +448,7 @@ static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
 /* Takes a stream for the region, and notes those of the caller. */
 static int find_streams(oa_region_state *region, const oa_region_options *options) {
   oa_device *device = region->device;
-  int status = oa_stream_borrow(device, &region->stream);
+  int status = oa_stream_take(device, &region->stream);
   if (status) return status;
   region->calls = region->stream;
   if (options->has_stream) {
@@ -472,7 +477,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
     if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &lent[i]))) return status;
   }
-  status = allocate_mappings(region, lent, count, options->once);
+  status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
   if (status || (status = noted)) return status;
   return make_slots(region, lent, count);

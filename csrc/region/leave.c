@@ -37,11 +37,11 @@ int oa_region_destroy(oa_region_state *region) {
   while (region->foreign) {
     oa_stream *next = region->foreign->next;
     oa_library_give_back(region->foreign);
-    oa_stream_forget(region->foreign);
+    oa_stream_destroy(region->foreign);
     region->foreign = next;
   }
-  if (region->copies) oa_stream_give_back(region->copies);
-  if (region->stream) oa_stream_give_back(region->stream);
+  if (region->copies) oa_stream_return(region->copies);
+  if (region->stream) oa_stream_return(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
   if (own) oa_slot_free(own);
@@ -55,7 +55,8 @@ int oa_region_destroy(oa_region_state *region) {
 static void remember(oa_region_state *region, int status) {
   if (!status || region->status) return;
   region->status = status;
-  oa_error_save(&region->error);
+  region->error = malloc(sizeof *region->error);
+  if (region->error) oa_error_save(region->error);
 }
 
 /* Appends ", name" to text, or ", ..." where there is no room for the whole name. */
@@ -244,7 +245,7 @@ static void collect_moves(oa_region_state *region, int outcome) {
   int views = 0;
   for (int i = 0; i < region->mapping_count; i++) views += region->mappings[i]->view_count;
   if (views) {
-    region->moves = calloc((size_t)views, sizeof *region->moves);
+    region->moves = malloc((size_t)views * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
   for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
@@ -260,9 +261,11 @@ static void collect_moves(oa_region_state *region, int outcome) {
 static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
-  oa_unlock();
-  if (down) status = issue_down(region);
-  oa_lock();
+  if (down) {
+    oa_unlock();
+    status = issue_down(region);
+    oa_lock();
+  }
   if (down && !status)
     note_down(region);
   else
@@ -355,6 +358,11 @@ static void complete(oa_region_state *region) {
   int status = OA_OK;
   region->completing = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
+  if (!wait && !region->move_count) {
+    end_moves(region, OA_OK);
+    region->completing = false;
+    return;
+  }
   oa_unlock();
   if (wait)
     status = region->copying_since /* the wait is part of copying down */
@@ -363,7 +371,7 @@ static void complete(oa_region_state *region) {
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
-    oa_transfer_abandon(device, region->moves, region->move_count);
+    oa_transfer_cancel(device, region->moves, region->move_count);
   if (region->copying_since)
     oa_trace_copies(OA_TRACE_DOWN, region->copying_since, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;
@@ -399,7 +407,8 @@ int oa_region_wait(oa_region *handle) {
   region->phase = OA_WAITING;
   complete(region);
   const int first = region->status;
-  const oa_saved_error text = region->error;
+  oa_saved_error *text = region->error;
+  region->error = NULL;
   oa_device *device = region->device;
   const int64_t leaving_since = region->leaving_since;
   const uint64_t serial = region->serial;
@@ -410,7 +419,9 @@ int oa_region_wait(oa_region *handle) {
   oa_resident_free_ended();
   if (leaving_since)
     oa_trace_note(OA_TRACE_LEAVE, leaving_since, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
-  if (first) oa_error_restore(&text);
+  if (text) oa_error_restore(text);
+  if (first && !text) oa_fail(first, "leaving the region failed, and there was no host memory to note how");
+  free(text);
   return first || status ? oa_fail_in(first ? first : status, "oa_region_wait") : OA_OK;
 }
 

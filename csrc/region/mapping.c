@@ -10,18 +10,19 @@ oa_present_table oa_table;
 oa_mapping *oa_mappings;
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
-  oa_mapping *mapping = calloc(1, sizeof *mapping);
+  oa_mapping *mapping = malloc(sizeof *mapping); /* as a region */
   if (!mapping) {
     oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
     return NULL;
   }
-  mapping->kind = kind;
-  mapping->device = device;
-  mapping->nbytes = nbytes;
-  mapping->views = &mapping->one_view;
-  mapping->groups = &mapping->one_group;
-  mapping->view_count = mapping->group_count = 1;
-  mapping->next = oa_mappings;
+  *mapping = (oa_mapping){.kind = kind,
+                          .device = device,
+                          .nbytes = nbytes,
+                          .views = &mapping->one_view,
+                          .groups = &mapping->one_group,
+                          .view_count = 1,
+                          .group_count = 1,
+                          .next = oa_mappings};
   if (mapping->next) mapping->next->previous = mapping;
   oa_mappings = mapping;
   device->counts.mappings++;
@@ -59,14 +60,14 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   }
   int released = OA_OK;
   if (arena->block) { /* it is returned in the host's order: each region that used it has waited for its calls */
-    oa_block_give(device, arena->block);
+    oa_block_return(device, arena->block);
   } else {
     over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = over ? oa_device_keep(device, stream->native, arena->address, arena->nbytes, false)
-                    : oa_device_release(device, stream->native, arena->address, arena->nbytes);
+    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes, false)
+                    : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
-  oa_uses_clear(&arena->uses);
+  oa_uses_free(&arena->uses);
   free(arena);
   return status ? status : released;
 }
@@ -78,8 +79,8 @@ static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   const size_t nbytes = (size_t)mapping->nbytes;
   const int status = oa_uses_order(&mapping->uses, stream, true);
   const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
-                       : over ? oa_device_keep(device, stream->native, mapping->address, nbytes, mapping->cleared)
-                              : oa_device_release(device, stream->native, mapping->address, nbytes);
+                       : over ? oa_device_pool(device, stream->native, mapping->address, nbytes, mapping->cleared)
+                              : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
 }
 
@@ -96,7 +97,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   for (int i = 0; i < mapping->view_count; i++) free(mapping->views[i].shape);
   if (mapping->views != &mapping->one_view) free(mapping->views);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
-  oa_uses_clear(&mapping->uses);
+  oa_uses_free(&mapping->uses);
   free(mapping);
   return status;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,7 +52,7 @@ struct map_query {
 
 enum { USER_MODE_ONLY = 1, API = 0xAA, WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15, REGISTER_WP = 2, PROTECT_WP = 1 };
 enum { CHECK_WPASYNC = 2 };
-enum { IS_WPALLOWED = 1, IS_WRITTEN = 2, IS_PRESENT = 8, IS_SWAPPED = 16 };
+enum { IS_WRITTEN = 2, IS_PRESENT = 8, IS_SWAPPED = 16 };
 enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 
 /* -- state: under `watching` -- */
@@ -81,6 +82,8 @@ static int watch_count;
 static atomic_int allowed = 1;
 static int userfault = -1, pagemap = -1, status = -1, maps = -1;
 static uintptr_t page;
+static uint64_t armings; /* of pages, so far */
+static bool unpinned;    /* nothing was pinned when that was last asked */
 
 static int open_own(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
 
@@ -205,41 +208,57 @@ static bool protect(uintptr_t low, uintptr_t high, uint64_t mode) {
 /* Notes [low, high) as written in every watch that has some of it, then arms it. */
 static void found(oa_watch *watch, uintptr_t low, uintptr_t high) {
   oa_run run = {low, high};
+  armings++;
   oa_present_visit(&watches, low, high, note_written, &run);
   if (!watch->lost && !protect(low, high, PROTECT_WP)) watch->lost = true;
 }
 
-/* Finds what of [low, high) is not provably unchanged: a page is clean when it is there (in memory or swapped out) and
- * not written; holes are not, nor is what can't be scanned. A mapping that was replaced or moved is not scanned any
- * more, so that its kind need not be asked again. (Asking for written pages only is ten times faster, but before Linux
- * 6.15 it takes some pages that are swapped out for clean.) */
+/* Adds [low, high) to a run of changed pages that is not noted yet. If the two do not meet, notes the run first. */
+static void add_found(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t high) {
+  if (run->high != low) {
+    if (run->low < run->high) found(watch, run->low, run->high);
+    run->low = low;
+  }
+  run->high = high;
+}
+
+/* Notes and arms the pages of [low, high) that are not provably unchanged: all but those that are there (in memory or
+ * swapped out) and not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced
+ * or moved is not scanned any more, so that its kind need not be asked again.
+ *
+ * The scan returns the changed pages, which are few: returning the others takes four times as long. It says nothing
+ * about addresses without a mapping, so that msync, which does nothing else here, has to find one everywhere. (A scan
+ * for written pages alone is faster still, but misses holes, and before Linux 6.15 some pages that are swapped out.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
   enum { MOST = 256 };
-  struct region clean[MOST];
-  uintptr_t known = low;
+  struct region pages[MOST];
+  oa_run changed = {low, low};
   uint64_t next = low;
+  if (msync((void *)low, high - low, MS_ASYNC) != 0) {
+    watch->lost = true;
+    found(watch, low, high);
+    return;
+  }
   while (next < high) {
     struct scan scan = {.size = sizeof scan,
                         .flags = CHECK_WPASYNC,
                         .start = next,
                         .end = high,
-                        .regions = (uintptr_t)clean,
+                        .regions = (uintptr_t)pages,
                         .region_count = MOST,
-                        .inverted = IS_WRITTEN,
-                        .all_of = IS_WRITTEN,
-                        .any_of = IS_PRESENT | IS_SWAPPED,
-                        .returned = IS_WPALLOWED};
+                        .inverted = IS_PRESENT,
+                        .any_of = IS_WRITTEN | IS_PRESENT,
+                        .returned = IS_WRITTEN | IS_SWAPPED};
     const int count = ioctl(pagemap, PAGEMAP_SCAN, &scan);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) break;
-    for (int i = 0; i < count; i++) {
-      if (clean[i].start > known) found(watch, known, clean[i].start);
-      known = clean[i].end;
-    }
+    for (int i = 0; i < count; i++)
+      if (pages[i].categories != IS_SWAPPED) add_found(watch, &changed, pages[i].start, pages[i].end);
     if (scan.walk_end <= next) break;
     next = scan.walk_end;
   }
-  if (known < high) found(watch, known, high);
+  if (next < high) add_found(watch, &changed, next, high);
+  if (changed.low < changed.high) found(watch, changed.low, changed.high);
 }
 
 static bool enlist(const oa_watch *watch) {
@@ -259,10 +278,16 @@ static void refresh(oa_watch *watch) {
     look(watch, watch->at.low, watch->at.high);
 }
 
-/* Looks at several; of those of which no claim can be made all counts as written. */
+/* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. Finding pinned
+ * memory takes as long as most looks, so that it is done only after pages were armed: memory that was not pinned then
+ * is marked when it is pinned later. */
 static void look_at(oa_watch *const *these, int count) {
+  const uint64_t before = armings;
+  bool known = unpinned;
+  for (int i = 0; i < count; i++) known &= these[i]->proven;
   for (int i = 0; i < count; i++) refresh(these[i]);
-  const bool sure = atomic_load(&allowed) && nothing_pinned();
+  if (!known || armings != before) unpinned = nothing_pinned();
+  const bool sure = atomic_load(&allowed) && unpinned;
   for (int i = 0; i < count; i++) {
     these[i]->proven = sure && !these[i]->lost;
     if (!these[i]->proven) set_bits(these[i], 0, these[i]->count);

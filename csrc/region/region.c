@@ -7,14 +7,13 @@ static oa_region_state *youngest; /* of all regions; each knows the next older o
 static uint64_t last_serial;
 
 oa_region_state *oa_region_new(oa_device *device) {
-  oa_region_state *region = calloc(1, sizeof *region);
+  oa_region_state *region = malloc(sizeof *region); /* calloc does not look among what this thread has just freed */
   if (!region) {
     oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for a region");
     return NULL;
   }
-  region->device = device;
-  region->mappings = region->few;
-  region->mapping_capacity = (int)(sizeof region->few / sizeof *region->few);
+  *region = (oa_region_state){
+      .device = device, .mappings = region->few, .mapping_capacity = (int)(sizeof region->few / sizeof *region->few)};
   return region;
 }
 
@@ -33,6 +32,7 @@ void oa_region_free(oa_region_state *region) {
   *(region->younger ? &region->younger->older : &youngest) = region->older;
   if (region->mappings != region->few) free(region->mappings);
   free(region->moves);
+  free(region->error);
   free(region);
 }
 

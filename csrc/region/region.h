@@ -24,8 +24,8 @@ struct oa_region_state {
   bool completing; /* a thread brings its moves down */
   oa_move *moves;  /* copies on their way down */
   int move_count;
-  int status; /* of what failed in finishing; reported by oa_region_wait */
-  oa_saved_error error;
+  int status;            /* of the first failure of leaving; reported by oa_region_wait */
+  oa_saved_error *error; /* its text; NULL: there was no host memory for it */
   oa_mapping *few[4];
   int64_t leaving_since, copying_since;    /* for the trace; 0: it is off */
   struct oa_region_state *older, *younger; /* in the list of all regions */

@@ -66,6 +66,31 @@ static void a_watch_finds_the_written_pages(void) {
   munmap(memory, BYTES);
 }
 
+/* A large hole leaves no table of pages behind, and unmapped memory has no mapping: no scan names either by itself. */
+static void large_holes_are_found(void) {
+  enum { HUGE = 2 << 20, IN_HUGE = HUGE / PAGE };
+  char *all = mmap(NULL, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *memory = (char *)(((uintptr_t)all + HUGE - 1) & -(uintptr_t)HUGE);
+  madvise(memory, 4 * HUGE, MADV_HUGEPAGE);
+  memset(memory, 1, 4 * HUGE);
+  oa_watch *watch = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + 4 * HUGE, 0);
+  if (!CHECK(watch)) return;
+  CHECK(taken(watch) == 4 * IN_HUGE);
+  CHECK(taken(watch) == 0);
+  madvise(memory + HUGE, HUGE, MADV_DONTNEED);
+  memory[3 * HUGE] = 2;
+  oa_run runs[2];
+  int64_t pages;
+  CHECK(oa_watch_take(watch, runs, 2, &pages) == 2 && pages == IN_HUGE + 1);
+  CHECK(runs[0].low == (uintptr_t)memory + HUGE && runs[0].high == (uintptr_t)memory + 2 * HUGE);
+  CHECK(runs[1].low == (uintptr_t)memory + 3 * HUGE && runs[1].high == (uintptr_t)memory + 3 * HUGE + PAGE);
+  CHECK(taken(watch) == 0);
+  munmap(memory + HUGE, 2 * HUGE);
+  CHECK(taken(watch) == 4 * IN_HUGE);
+  oa_watch_free(watch);
+  munmap(all, 5 * HUGE);
+}
+
 static void watches_share_pages(void) {
   char *memory = pages_new(BYTES, MAP_PRIVATE);
   oa_watch *all = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + BYTES, 0);
@@ -199,6 +224,7 @@ int main(void) {
     return 0;
   }
   a_watch_finds_the_written_pages();
+  large_holes_are_found();
   watches_share_pages();
   several_watches_are_looked_at_together();
   a_write_is_found_whichever_thread_or_call_makes_it();

@@ -65,9 +65,8 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_its_next_user(void) {
   float sums[REGIONS] = {0};
   int64_t n = 1;
   oa_device *sim = oa_device_of(device);
-  oa_region_options options = OA_SIZED(
-      oa_region_options,
-      .has_stream = 1); /* calls of the first region run on another stream than the one that frees its memory */
+  /* Calls of the first region run on another stream than the one that frees its memory. */
+  oa_region_options options = OA_SIZED(oa_region_options, .has_stream = 1);
   oa_region *regions[REGIONS];
   oa_array arrays[REGIONS];
   CHECK_OK(sim->backend->stream_create(sim, &options.stream));
@@ -104,9 +103,9 @@ static int watched_synchronize(oa_device *sim, void *stream) {
   CHECK(stream != gone);
   return real->stream_synchronize(sim, stream);
 }
-static int watched_release(oa_device *sim, void *stream, uint64_t address, size_t nbytes) {
+static int watched_free(oa_device *sim, void *stream, uint64_t address, size_t nbytes) {
   CHECK(stream != gone);
-  return real->release(sim, stream, address, nbytes);
+  return real->free(sim, stream, address, nbytes);
 }
 static int watched_copy_down(oa_device *sim, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
                              size_t width, size_t lines) {
@@ -124,7 +123,7 @@ static void a_callers_stream_that_is_gone_is_left_alone(void) {
   watched.event_record = watched_record;
   watched.stream_wait = watched_wait;
   watched.stream_synchronize = watched_synchronize;
-  watched.release = watched_release;
+  watched.free = watched_free;
   watched.copy_down = watched_copy_down;
   sim->backend = &watched;
   for (int nested = 0; nested < 2; nested++) { /* with another region that uses what the stream wrote, and without */

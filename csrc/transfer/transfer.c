@@ -158,6 +158,7 @@ typedef struct batch {
   oa_move *moves;
   int count;
   bool up;
+  bool now;      /* up: the copies are waited for */
   bool past;     /* chunks are written past the caches */
   int split;     /* of a chunk, into parts */
   int64_t bytes; /* of a chunk, at most */
@@ -170,14 +171,14 @@ typedef struct batch {
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;
-  oa_saved_error error;
+  oa_saved_error *error; /* the caller's */
 } batch;
 
 static void note_failure(batch *b, int status, bool stop) {
   pthread_mutex_lock(&b->mutex);
   if (!b->status) {
     b->status = status;
-    oa_error_save(&b->error);
+    oa_error_save(b->error);
   }
   pthread_mutex_unlock(&b->mutex);
   if (stop) atomic_store(&b->stop, true);
@@ -295,7 +296,7 @@ static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
   backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
   oa_error_restore(&first);
   if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
-  oa_block_give(b->device, c->block);
+  oa_block_return(b->device, c->block);
   c->block = NULL;
 }
 
@@ -341,11 +342,11 @@ static void close_chunk(batch *b, int64_t n, const piece *p) {
     int status =
         b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
                                           c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
-    const int given = oa_block_give_after(b->device, c->block, b->stream); /* some of it may be under way */
+    const int given = oa_block_return_after(b->device, c->block, b->stream); /* some of it may be under way */
     if (!status) status = given;
     if (status) note_failure(b, status, true);
   } else if (c->block) { /* if it couldn't be waited for, it stays busy until its event can */
-    oa_block_give(b->device, c->block);
+    oa_block_return(b->device, c->block);
   }
   c->block = NULL;
   atomic_store_explicit(&c->turn, 2 * (n + RING), memory_order_release);
@@ -484,7 +485,11 @@ static int end_block(batch *b, packing *k) {
   oa_block *block = k->block;
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
-  const int given = oa_block_give_after(b->device, block, b->stream);
+  if (b->now && !status && !(status = b->device->backend->stream_synchronize(b->device, b->stream))) {
+    oa_block_return(b->device, block);
+    return OA_OK;
+  }
+  const int given = oa_block_return_after(b->device, block, b->stream);
   return status ? status : given;
 }
 
@@ -599,13 +604,16 @@ static void count_moves(const batch *b) {
   atomic_fetch_add_explicit(b->up ? &counts->bytes_up : &counts->bytes_down, bytes, memory_order_relaxed);
 }
 
-int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
+static int transfer_up(oa_device *device, void *stream, oa_move *moves, int count, bool now) {
+  oa_saved_error error;
   batch b = {.device = device,
              .stream = stream,
              .moves = moves,
              .count = count,
              .up = true,
-             .mutex = PTHREAD_MUTEX_INITIALIZER};
+             .now = now,
+             .mutex = PTHREAD_MUTEX_INITIALIZER,
+             .error = &error};
   bool direct = false;
   int status = OA_OK;
   if (!(device->backend->flags & OA_SYNCHRONOUS)) {
@@ -621,10 +629,10 @@ int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
   const int64_t rest = status ? 0 : rest_of(&b);
   if (rest) {
     work_off(&b, rest);
-    if ((status = b.status)) oa_error_restore(&b.error);
+    if ((status = b.status)) oa_error_restore(b.error);
   }
   if (!status) {
-    if (direct) status = device->backend->stream_synchronize(device, stream);
+    if (direct || (rest && now)) status = device->backend->stream_synchronize(device, stream);
   } else { /* what was issued must not go on when the caller frees the memory on another stream, or the host's bytes change */
     oa_saved_error first;
     oa_error_save(&first);
@@ -633,6 +641,14 @@ int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
   }
   if (!status) count_moves(&b);
   return status;
+}
+
+int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
+  return transfer_up(device, stream, moves, count, false);
+}
+
+int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count) {
+  return transfer_up(device, stream, moves, count, true);
 }
 
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {
@@ -644,7 +660,7 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
     oa_saved_error first;
     oa_error_save(&first);
     device->backend->stream_synchronize(device, stream);
-    oa_transfer_abandon(device, moves, count);
+    oa_transfer_cancel(device, moves, count);
     oa_error_restore(&first);
   }
   return status;
@@ -685,7 +701,13 @@ static int tell_torn(const batch *b, int status) {
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
   const oa_backend *backend = device->backend;
   const bool here = backend->flags & OA_SYNCHRONOUS;
-  batch b = {.device = device, .stream = stream, .moves = moves, .count = count, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  oa_saved_error error;
+  batch b = {.device = device,
+             .stream = stream,
+             .moves = moves,
+             .count = count,
+             .mutex = PTHREAD_MUTEX_INITIALIZER,
+             .error = &error};
   bool direct = false;
   for (int i = 0; i < count; i++) {
     oa_move *move = &moves[i];
@@ -716,18 +738,18 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
   }
   int status = b.status;
   if (status) {
-    oa_error_restore(&b.error);
+    oa_error_restore(b.error);
     status = tell_torn(&b, status);
   } else {
     count_moves(&b);
   }
-  oa_transfer_abandon(device, moves, count);
+  oa_transfer_cancel(device, moves, count);
   return status;
 }
 
-void oa_transfer_abandon(oa_device *device, oa_move *moves, int count) {
+void oa_transfer_cancel(oa_device *device, oa_move *moves, int count) {
   for (int i = 0; i < count; i++) {
-    if (moves[i].block) oa_block_give(device, moves[i].block);
+    if (moves[i].block) oa_block_return(device, moves[i].block);
     moves[i].block = NULL;
     moves[i].staged = NULL;
   }

@@ -1,4 +1,4 @@
-/* Reading what Python gives: NumPy arrays through __array_struct__, and the tuples other arguments are resolved to. */
+/* Reads arguments: NumPy arrays through __array_struct__, and the tuples that other arguments are resolved to. */
 #include "module.h"
 
 #include <string.h>
@@ -16,9 +16,8 @@ typedef struct {
   PyObject *descr;
 } ArrayInterface;
 
-_Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are handed to the core as they are");
+_Static_assert(sizeof(Py_intptr_t) == sizeof(int64_t), "shapes are passed to the core without conversion");
 
-/* What ndarray itself says of an array's attribute. */
 PyObject *attribute(PyObject *array, PyObject *descriptor) {
   descrgetfunc get = (descrgetfunc)PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get);
   return get(descriptor, array, (PyObject *)Py_TYPE(array));
@@ -42,8 +41,8 @@ static int dtype_of(char kind, int itemsize) {
   }
 }
 
-/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't hold
- * it, or with an exception. */
+/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't
+ * hold it, or with an exception. */
 static int dtype_by_name(PyObject *array) {
   PyObject *dtype = attribute(array, python.dtype);
   PyObject *name = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "name");
@@ -58,7 +57,6 @@ static int dtype_by_name(PyObject *array) {
   return found;
 }
 
-/* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags) {
   item->capsule = attribute(item->source, python.array_struct);
   if (item->capsule == NULL) return -1;
@@ -79,7 +77,6 @@ int read_ndarray(Item *item, oa_array *array, int *flags) {
   return 1;
 }
 
-/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), a Scratch or borrowed memory. */
 int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options) {
   PyObject *shape, *strides, *stream;
   unsigned long long address;

@@ -1,6 +1,7 @@
-/* Functions on single arrays: update, whether one is lent, what stays of it on a device. */
+/* Functions on single arrays: update, is_lent, and their residency. */
 #include "module.h"
 
+/* (array, device): calls an update function of the core with them. */
 static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, int)) {
   Item item = {0};
   oa_array array = {.name = "the array"};
@@ -27,7 +28,7 @@ static PyObject *update_check(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return update(arguments, oa_update_check);
 }
 
-/* (array) -> bool: it is an array that is lent, or a part of one */
+/* (array) -> whether it is a lent array, or a part of one */
 static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
   Held one = {0};
   Item item = {.source = Py_NewRef(array)};
@@ -44,7 +45,7 @@ static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
   return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
-/* (array, device): what is said of the array once it is read, for functions that need its owner too. */
+/* (array, device): calls a residency function of the core, which needs the array's owner too. */
 static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, int)) {
   Item item = {0};
   Held held = {0};
@@ -64,7 +65,7 @@ static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, i
   release_item(&item);
   if (status != OA_OK) return fail(status);
   if (PyErr_Occurred()) return NULL;
-  Py_RETURN_NONE; /* what can't be lent is not kept */
+  Py_RETURN_NONE; /* also for an array that can't be lent: it can't be resident either */
 }
 
 static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_keep); }

@@ -1,8 +1,8 @@
-/* Devices: opening them, and what they tell of themselves. */
+/* Devices: opens, describes and configures them. */
 #include "module.h"
 
-/* The text of a name, which lives as long as the object; NULL with ArgumentError for what is no text, or has characters
- * that C or a message would not show: a NUL, a new line. */
+/* Returns the text of a name, which lives as long as the object. Returns NULL with ArgumentError if the object is not a
+ * text, or has characters that C or a message would not show, such as a NUL or a new line. */
 static const char *text_of_name(PyObject *name) {
   Py_ssize_t length = 0, shown = 0;
   const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
@@ -20,7 +20,7 @@ static PyObject *device_open(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(device) : fail(status);
 }
 
-/* (backend) -> the number of its devices; 0 where its driver is missing */
+/* (backend) -> the number of its devices; 0 if its driver is missing */
 static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   const char *backend = text_of_name(argument);
   int count = 0, status;
@@ -29,7 +29,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
-/* () -> a BackendInfo for each backend of this build, those with GPUs first */
+/* () -> a BackendInfo for each backend of this build, those of GPUs first */
 static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(0), *row;
   oa_backend_info info = OA_SIZED(oa_backend_info);

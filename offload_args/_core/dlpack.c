@@ -1,4 +1,4 @@
-/* DLPack: the structures of its specification, versions 0 and 1. */
+/* DLPack: exports device memory in the structures of its specification, versions 0 and 1. */
 #include "module.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ typedef struct DLManagedVersioned {
   DLTensor tensor;
 } DLManagedVersioned;
 
-/* What both point to as their owner. */
+/* The owner that both structures point to. */
 typedef struct {
   void *keep;
   union {
@@ -43,7 +43,7 @@ typedef struct {
   int64_t dims[];
 } Shared;
 
-/* May run on any thread, without the GIL. */
+/* Ends the export. May run on any thread, without the GIL. */
 static void shared_release(Shared *shared) {
   if (!leaving_process) oa_export_release(shared->keep);
   free(shared);
@@ -51,7 +51,7 @@ static void shared_release(Shared *shared) {
 static void managed_delete(DLManaged *managed) { shared_release(managed->owner); }
 static void versioned_delete(DLManagedVersioned *managed) { shared_release(managed->owner); }
 
-/* A capsule that nobody consumed still owns its share; a consumed one has another name. */
+/* Ends the export of a capsule that was never consumed; a consumed one has another name. */
 static void capsule_delete(PyObject *capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor"))
     managed_delete(PyCapsule_GetPointer(capsule, "dltensor"));

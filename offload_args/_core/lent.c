@@ -1,4 +1,5 @@
-/* Arrays that are lent: they are read-only to the host, kept alive, and watched while something of them stays on a device. */
+/* Lent arrays: they are read-only to the host and kept alive, and the ends of owners with resident memory are
+ * watched. */
 #include "module.h"
 
 #include <pthread.h>
@@ -6,13 +7,15 @@
 
 static PyObject *name_owndata;
 
-/* -- arrays that are lent are read-only to the host ------------------------------------------------------------------ */
-/* The arrays made read-only, each as often as it is lent, by address and by the array that owns their memory; and those
- * whose flag NumPy would not give back yet, because what they are views of is still lent. Guarded by a mutex of their own
- * and not by the GIL. It is recursive: collecting garbage while it is held may end a region. */
+/* -- lent arrays are read-only to the host ------------------------------------------------------------------------- */
+/* `locked` and `owners` have an entry for each time that an array is lent, by the array's address and by its owner's. A
+ * mutex guards them, not the GIL. The mutex is recursive, because garbage that is collected while it is held may end a
+ * region. */
 enum { BUCKETS = 4096 };
 static Held *locked[BUCKETS], *owners[BUCKETS];
-static PyObject *deferred; /* list */
+/* A list of the arrays that are lent no longer and still read-only: NumPy refuses to set a view's flag while the array
+ * that it views is read-only. */
+static PyObject *deferred;
 static pthread_mutex_t locked_mutex;
 
 static void locked_mutex_init(void) {
@@ -35,7 +38,7 @@ static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->
 
 static Held **bucket_of(Held **table, const PyObject *array) { return &table[((uintptr_t)array >> 4) % BUCKETS]; }
 
-/* Whether this very array is lent, and could be written before, or could not. */
+/* Returns 1 if this very array is lent, and the host could write it before (writeable: 1) or could not (0). */
 static int is_locked(const Held *one, int writeable) {
   for (const Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
     if (held->array == one->array && held->writeable == writeable) return 1;
@@ -48,9 +51,8 @@ static int owner_is_locked(const PyObject *owner) {
   return 0;
 }
 
-/* Whether all its bytes belong to an array that is lent and that the host could write before, and the host had not made
- * it read-only as far as is known. NumPy names the owner of a view's memory as its base, not the view it was taken of: so
- * the bytes tell. */
+/* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view that it was taken
+ * of. Returns 0 if the host is known to have made the array read-only itself. */
 int is_lent(const Held *one) {
   if (is_locked(one, 0)) return 0;
   for (const Held *held = *bucket_of(owners, owner_of(one)); held != NULL; held = held->next_of_owner)
@@ -79,7 +81,7 @@ static void count_out(Held *held) {
   held->counted = 0;
 }
 
-/* 0, or -1 with no exception set. */
+/* Sets the flag. Returns 0, or -1 with no exception if NumPy refuses. */
 static int set_writeable(PyObject *array, int writeable) {
   PyObject *result = PyObject_CallFunctionObjArgs(python.setflags, array, writeable ? Py_True : Py_False, NULL);
   Py_XDECREF(result);
@@ -93,8 +95,9 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
-/* The last array that a view leads to, NULL if it is no view; *memory: what that has its memory from, None if from itself,
- * or NULL. New references; no exception set. */
+/* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the
+ * base of that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception
+ * is set. */
 static PyObject *root_of(PyObject *array, PyObject **memory) {
   PyObject *root = NULL, *base = attribute(array, python.base);
   while (base != NULL && is_ndarray(base)) {
@@ -113,16 +116,14 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Whether the host could write an array before it was lent; flag: whether it can now. To be asked of all arguments of an
- * enter before the first is held: so a view that the host made read-only is known as such beside its own base. NumPy does
- * not tell one that was made so from one that was taken of an array already lent: beside an array that an outer region
- * lends, a view counts as the latter, unless it was lent with that region or before. */
+/* Asking before any array is held tells a view that the host made read-only from one whose base is being lent beside
+ * it. NumPy does not tell the former from a view that was taken of an array already lent. So where an outer region
+ * lends the memory, a read-only view counts as the latter, unless it was lent with that region or before. */
 int was_writeable(const Held *held, int flag) {
   return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
 }
 
-/* Makes the array read-only while it is held; flag: whether the host can write it now. One that is read-only already is
- * noted, if it is lent itself or the host had made it so. */
+/* An array that is read-only already gets an entry if it is lent itself, or if the host had made it read-only. */
 void hold(Held *held, int flag) {
   const Py_ssize_t index = flag ? -1 : deferred_index(held->array);
   if (flag ? held->kept_writeable : held->writeable && index < 0 && !is_locked(held, 1)) return;
@@ -131,12 +132,12 @@ void hold(Held *held, int flag) {
   if (flag) set_writeable(held->array, 0);
 }
 
-/* Gives back the flags that can be given back now; of an owner that is lent no more, also gives up those that can't: the
- * host has made that read-only itself. */
+/* Makes deferred arrays writeable where NumPy permits it now. Drops the others if their owner is not lent any longer:
+ * the host made that owner read-only itself. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);
-    if (array == NULL) { /* the end of one has ended another region, which was here before */
+    if (array == NULL) { /* the end of an array ended another region, which emptied the list */
       PyErr_Clear();
       continue;
     }
@@ -157,7 +158,6 @@ void release_one(Held *held) {
   Py_XDECREF(held->array);
 }
 
-/* Notes who is held: the array, its root and weak references to both. */
 int keep_alive(Held *held, PyObject *array) {
   held->array = Py_NewRef(array);
   held->weak = PyWeakref_NewRef(array, NULL);
@@ -165,7 +165,7 @@ int keep_alive(Held *held, PyObject *array) {
   PyObject *memory;
   Py_buffer buffer;
   held->root = root_of(array, &memory);
-  if (memory != NULL && memory != Py_None) { /* as NumPy does before it sets the flag again */
+  if (memory != NULL && memory != Py_None) { /* NumPy asks the same before it sets the flag */
     held->kept_writeable = PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0;
     if (held->kept_writeable)
       PyErr_Clear();
@@ -178,7 +178,6 @@ int keep_alive(Held *held, PyObject *array) {
   return held->weak_root == NULL ? -1 : 0;
 }
 
-/* Where the array's bytes are, gaps included. */
 void find_bytes(Held *held, const oa_array *array) {
   held->low = (uintptr_t)array->data;
   held->high = held->low + (uintptr_t)oa_itemsize(array->dtype);
@@ -192,28 +191,27 @@ void find_bytes(Held *held, const oa_array *array) {
   }
 }
 
-/* -- arrays of which something stays on a device --------------------------------------------------------------------- */
-/* By id, weak references to them: they tell the core of the end, and make ndarray.resize refuse, so that the memory stays
- * where it is. Their callback is in C, so that no signal handler raises in it. */
+/* -- owners of arrays with resident memory ------------------------------------------------------------------------- */
+/* A dict of weak references to such owners, by address. They report an owner's end to the core, and make ndarray.resize
+ * refuse, so that the memory does not move. Their callback is in C, so that no signal handler raises in it. */
 static PyObject *watched;
 
 static PyObject *owner_gone(PyObject *key, PyObject *dead) {
-  if (leaving_process) Py_RETURN_NONE; /* the driver may be gone */
+  if (leaving_process) Py_RETURN_NONE; /* the driver may have been unloaded */
   void *owner = PyLong_AsVoidPtr(key);
   if (PyDict_GetItemWithError(watched, key) == dead) PyDict_DelItem(watched, key);
   PyErr_Clear();
-  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails in a forked child only: nothing is kept there */
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails in a forked child only, where nothing is resident */
   Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyMethodDef owner_gone_method = {"owner_gone", owner_gone, METH_O, NULL};
 
-/* Has the core told of the end of an owner, if something newly stays of it. Keeps no exception. */
 void watch_owner(PyObject *owner) {
   if (!oa_owner_kept(owner)) return;
   PyObject *key = PyLong_FromVoidPtr(owner), *callback = NULL, *reference = NULL;
   int known = key == NULL ? -1 : PyDict_Contains(watched, key);
-  if (known == 0) { /* one that died is there no more */
+  if (known == 0) { /* an owner that died was removed */
     callback = PyCFunction_New(&owner_gone_method, key);
     reference = callback == NULL ? NULL : PyWeakref_NewRef(owner, callback);
     known = reference == NULL || PyDict_SetItem(watched, key, reference) < 0 ? -1 : 1;
@@ -227,7 +225,6 @@ void watch_owner(PyObject *owner) {
   Py_END_ALLOW_THREADS
 }
 
-/* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
 void release_held(Held *held, Py_ssize_t count) {
   if (held == NULL) return;
   PyObject *type, *value, *traceback;
@@ -248,7 +245,6 @@ void release_held(Held *held, Py_ssize_t count) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Names the owner of an array's memory to the core, and whether that has it to itself. -1 with an exception. */
 int name_owner(Held *held, oa_array *array) {
   PyObject *owner = held->root != NULL ? held->root : held->array;
   PyObject *flags = attribute(owner, python.flags);
@@ -263,11 +259,11 @@ int name_owner(Held *held, oa_array *array) {
 
 void lent_after_fork(void) {
   locked_mutex_init();
-  for (int pass = 0; pass < 2; pass++) /* views can only follow what they are views of */
+  for (int pass = 0; pass < 2; pass++) /* a view can become writeable only after its base */
     for (int i = 0; i < BUCKETS; i++)
       for (Held *held = locked[i]; held != NULL; held = held->next) {
         if (held->writeable) set_writeable(held->array, 1);
-        held->counted = 0; /* the regions are the parent's */
+        held->counted = 0; /* the region belongs to the parent */
       }
   memset(locked, 0, sizeof locked);
   memset(owners, 0, sizeof owners);

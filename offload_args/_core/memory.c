@@ -1,7 +1,7 @@
-/* Pinned memory. */
+/* Pinned memory: allocates it as buffers. */
 #include "module.h"
 
-/* A buffer that frees itself: with no code of Python's, in which a signal handler might raise. */
+/* A buffer that frees its own memory. No Python code runs then, in which a signal handler might raise. */
 typedef struct {
   PyObject_HEAD int device;
   void *memory;
@@ -12,7 +12,7 @@ static void pinned_dealloc(PyObject *object) {
   Pinned *self = (Pinned *)object;
   PyTypeObject *type = Py_TYPE(object);
   if (self->memory != NULL && !leaving_process) {
-    Py_BEGIN_ALLOW_THREADS oa_pinned_release(self->device, self->memory, (size_t)self->nbytes);
+    Py_BEGIN_ALLOW_THREADS oa_pinned_free(self->device, self->memory, (size_t)self->nbytes);
     Py_END_ALLOW_THREADS
   }
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -27,7 +27,7 @@ static int pinned_getbuffer(PyObject *object, Py_buffer *buffer, int flags) {
 static PyType_Slot pinned_slots[] = {
     {Py_bf_getbuffer, pinned_getbuffer},
     {Py_tp_dealloc, pinned_dealloc},
-    {Py_tp_doc, "Host memory that a device copies from and to directly, freed with its last user."},
+    {Py_tp_doc, "Host memory that a device copies from and to directly; it is freed with its last user."},
     {0, NULL},
 };
 
@@ -40,7 +40,8 @@ static PyType_Spec pinned_spec = {
 
 static PyTypeObject *pinned_type;
 
-/* (device, nbytes) -> a writable buffer. For want of memory what garbage holds is freed, as when a region is entered. */
+/* (device, nbytes) -> a writable buffer. Under memory pressure collects garbage and retries once, as entering a region
+ * does. */
 static PyObject *pinned(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int device, status;
   long long nbytes;

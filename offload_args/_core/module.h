@@ -1,6 +1,7 @@
-/* What the files of the extension module share; module.c says what it is.
+/* The names that the files of the extension share; module.c describes the extension.
  *
- * Each file adds its types and functions to the module through its own add_*(). */
+ * Each file adds its own types and functions to the module through its add_*(), which returns 0, or -1 with an
+ * exception. */
 #ifndef OFFLOAD_ARGS_CORE_MODULE_H
 #define OFFLOAD_ARGS_CORE_MODULE_H
 
@@ -16,28 +17,30 @@
 #include "offload_args.h"
 #include "offload_args/testing.h"
 
-/* The files call one another directly, not through a table that another library might change. */
+/* Hidden symbols: calls between the files are direct, and no other library can replace them. */
 #pragma GCC visibility push(hidden)
 
-/* -- module.c --------------------------------------------------------------------------------------------------------- */
-/* What Python gives once, in setup(). */
+/* -- module.c ------------------------------------------------------------------------------------------------------ */
+/* The objects of Python that C uses. setup() fills it, once; all references are held until the process ends. */
 struct python {
   PyObject *ndarray;
   /* Of ndarray: a subclass may have others by these names, so ndarray's own are called. */
   PyObject *base, *flags, *dtype, *array_struct, *setflags;
   PyObject *pointer;     /* DevicePtr */
   PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;      /* by oa_dtype: cffi's `oa_f32 *` and so on */
   /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
   PyObject *resolve;
-  PyObject *is_array;          /* (argument) -> whether call() lends it */
-  PyObject *refuse;            /* (array, position; 0: of Device.keep): raises DTypeError */
-  PyObject *load;              /* (library's name) -> "", or why the library can't be loaded */
-  PyObject *default_device;    /* () -> device number */
-  PyObject *raise_status;      /* (status): raises */
-  PyObject *argument_error;    /* ArgumentError */
-  PyObject *region_error;      /* RegionError */
-  PyObject *packed_warning;    /* PerformanceWarning */
+  PyObject *is_array;       /* (argument) -> whether call() lends it */
+  PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
+  PyObject *region;         /* offload_args */
+  PyObject *device;         /* Device */
+  PyObject *read_options;   /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */
+  PyObject *load;           /* (library's name) -> "", or why the library can't be loaded */
+  PyObject *default_device; /* () -> device number */
+  PyObject *raise_status;   /* (status): raises */
+  PyObject *argument_error; /* ArgumentError */
+  PyObject *region_error;   /* RegionError */
+  PyObject *packed_warning; /* PerformanceWarning */
   PyObject *unwritten_warning; /* UnwrittenWarning */
   PyObject *collect;           /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
@@ -45,127 +48,135 @@ struct python {
 };
 extern struct python python;
 
-extern atomic_int leaving_process; /* 1 once the interpreter is going: the driver may be gone */
+extern atomic_int leaving_process; /* 1 once the interpreter ends: the driver may have been unloaded */
 
-/* Raises what Python makes of a status; returns NULL. */
+/* Raises the exception of a failed call of the core. Returns NULL. */
 PyObject *fail(int status);
 
-/* Tells of an exception that can't be raised here; Ctrl-C comes once more, when it can. */
+/* Reports an exception that can't be raised here as unraisable. Sends Ctrl-C again, to be raised where it can. */
 void report(PyObject *where);
 
-/* PyLong_AsLong(), as an int. */
+/* Returns an integer as PyLong_AsLong() does. */
 int as_int(PyObject *object);
 
+/* Returns the integers as a tuple; NULL with an exception. */
 PyObject *tuple_of(int count, const int64_t *values);
 
-/* Reads the integers of a tuple; -1 with an exception. */
+/* Reads the integers of a tuple. Returns 0, or -1 with an exception. */
 int read_integers(PyObject *tuple, int64_t *values);
 
-/* -- pointer.c -------------------------------------------------------------------------------------------------------- */
+/* -- pointer.c ----------------------------------------------------------------------------------------------------- */
 typedef struct {
-  PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
+  PyObject_HEAD PyObject *shape, *strides, *code, *device;
   oa_any *handle;
-  _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned;            /* 1: a view, whose slot goes with this object */
+  _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
+  int owned;                    /* 1: a view, whose slot goes with this object */
+  int dtype;                    /* oa_dtype; code is the same as an object */
+  _Atomic(PyObject *) geometry; /* made when it is first asked for */
 } Pointer;
 
 extern PyTypeObject *pointer_type;
 
-/* cffi's own function for "a cdata of this pointer type": a quarter of the cost of ffi.cast(). Its place in the table is
- * part of the ABI between cffi and every module it generates. */
-extern PyObject *(*cdata_from_pointer)(char *, PyObject *);
-
-/* Steals shape and strides, which may be NULL after a failure. */
+/* Makes a DevicePtr; NULL with an exception. owned: 1 if the handle is destroyed with it. Steals the references to
+ * shape and strides, which may be NULL after a failure. */
 PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned);
 
-/* The object as a Pointer; NULL with TypeError if it is none. */
+/* Returns the object as a Pointer; NULL with TypeError if it is not one. */
 Pointer *as_pointer(PyObject *object);
 
-/* Exports the pointer's memory; *keep: to be given to oa_export_release. Returns a status. */
+/* Exports the pointer's memory. Returns a status. The caller passes *keep to oa_export_release later. */
 int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 
 int add_pointer(PyObject *module);
 
-/* -- arguments.c ------------------------------------------------------------------------------------------------------ */
+/* -- arguments.c --------------------------------------------------------------------------------------------------- */
 enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
-/* What is needed of one argument until oa_region_enter has returned. */
+/* One argument, until oa_region_enter has returned. */
 typedef struct {
-  PyObject *source; /* the ndarray or the tuple it was resolved to */
-  PyObject *capsule;
-  int64_t *dims; /* shape and strides of a tuple */
-  int flags;     /* of an ndarray's interface */
+  PyObject *source;  /* the ndarray or the tuple that the argument was resolved to */
+  PyObject *capsule; /* of an ndarray's interface */
+  int64_t *dims;     /* the shape and strides of a tuple */
+  int flags;         /* of an ndarray's interface */
 } Item;
 
+/* Releases the references and memory of an item. */
 void release_item(Item *item);
 
-/* Fills array from an ndarray; *flags are the interface's. 1: done, 0: no dtype for devices, -1: an exception. */
+/* Fills array from an ndarray; *flags become those of its interface. Returns 1, or 0 if devices can't hold its dtype,
+ * or -1 with an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags);
 
-/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), a Scratch or borrowed memory. */
+/* Fills array from (dtype, shape, strides, address, flags, device, stream or None), which stands for a Scratch or
+ * borrowed memory. Returns 0, or -1 with an exception. */
 int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options);
 
-/* What ndarray itself says of an array's attribute. */
+/* Returns an array's attribute as ndarray itself defines it: a new reference, or NULL with an exception. */
 PyObject *attribute(PyObject *array, PyObject *descriptor);
 
-/* -- lent.c ----------------------------------------------------------------------------------------------------------- */
+/* -- lent.c -------------------------------------------------------------------------------------------------------- */
 /* One argument of an open region. */
 typedef struct Held {
-  PyObject *array, *root;     /* strong: the array and the one that owns its memory */
-  PyObject *weak, *weak_root; /* weak: they make ndarray.resize refuse */
-  uintptr_t low, high;        /* where the array's bytes are */
-  PyObject *owner;            /* borrowed, where something may stay on the device: root, or array if that has none */
+  PyObject *array, *root;     /* strong references: the array, and the array that owns its memory */
+  PyObject *weak, *weak_root; /* weak references: they make ndarray.resize refuse */
+  uintptr_t low, high;        /* the interval of the array's bytes, gaps included */
+  PyObject *owner;            /* of memory that may become resident: root, or array if that is NULL; borrowed */
   struct Held *next;          /* in its bucket of `locked` */
   struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */
-  int counted;                                  /* 1: it is in both */
-  int writeable;                                /* 1: the host could write it before it was lent */
-  int unaligned;                                /* 1: its elements do not begin at multiples of their size */
-  int kept_writeable; /* 1: NumPy would never give the flag back, since the memory's owner can't say that it may be written */
+  int counted;                                  /* 1: in both tables */
+  int writeable;                                /* 1: the host could write the array before it was lent */
+  int unaligned;                                /* 1: the elements do not begin at multiples of their size */
+  int kept_writeable; /* 1: NumPy could never set the flag again, because the memory's owner does not permit writes */
 } Held;
 
-/* The mutex of the arrays that are lent, with the GIL released while it is waited for. */
+/* Lock and unlock the mutex of lent arrays. The GIL is released while the lock is waited for. */
 void lock_lent(void);
 void unlock_lent(void);
 
-/* Notes who is held: the array, its root and weak references to both. */
+/* Takes references to the array and to its root, strong and weak. Returns 0, or -1 with an exception. */
 int keep_alive(Held *held, PyObject *array);
 
-/* Where the array's bytes are, gaps included. */
+/* Records the interval of the array's bytes. */
 void find_bytes(Held *held, const oa_array *array);
 
-/* Names the owner of an array's memory to the core, and whether that has it to itself. -1 with an exception. */
+/* Gives the core the owner of an array's memory, and whether it is the sole owner. Returns 0, or -1 with an
+ * exception. */
 int name_owner(Held *held, oa_array *array);
 
-/* Whether all its bytes belong to an array that is lent and that the host could write before; lent.c says more. */
+/* Returns 1 if all bytes of the array belong to one that is lent and that the host could write before. Needs the
+ * lock. */
 int is_lent(const Held *one);
 
-/* Whether the host could write an array before it was lent; flag: whether it can now. Ask of all arguments of an enter
- * before the first is held. */
+/* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.
+ * Ask for all arguments of an enter before the first one is held. */
 int was_writeable(const Held *held, int flag);
 
-/* Makes the array read-only while it is held; flag: whether the host can write it now. */
+/* Makes the array read-only while it is held. flag: 1 if the host can write it now. Needs the lock. */
 void hold(Held *held, int flag);
 
+/* Releases the references of one argument that was not held. */
 void release_one(Held *held);
 
-/* Gives back everything the held arguments took, and the memory itself. Keeps the current exception. */
+/* Makes held arguments writeable again, releases their references, and frees the memory of `held`. Keeps the current
+ * exception. */
 void release_held(Held *held, Py_ssize_t count);
 
-/* Has the core told of the end of an owner, if something newly stays of it. Keeps no exception. */
+/* Reports the end of an owner to the core, if memory of that owner newly became resident. Sets no exception. */
 void watch_owner(PyObject *owner);
 
-/* In a forked child: arrays of the parent's regions are writable again, and no lock is taken. */
+/* Makes the arrays of the parent's regions writeable again, in a forked child. Takes no lock. */
 void lent_after_fork(void);
 
-/* Makes the mutex and the tables; -1 with an exception. */
+/* Makes the mutex and the tables. Returns 0, or -1 with an exception. */
 int start_lent(void);
 
-/* -- the others ------------------------------------------------------------------------------------------------------- */
+/* -- the others ---------------------------------------------------------------------------------------------------- */
 extern atomic_int tracing; /* 1: python.entering and python.left are called (trace.c) */
 void trace_after_fork(void);
 
-/* What the core calls when a library is first needed: an oa_library_loader (library.c). */
+/* The core's oa_library_loader (library.c). It is in C, so that it catches any exception of the search. */
 int load_library(const char *name, char *text, size_t size);
 
+int add_function(PyObject *module);
 int add_region(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
@@ -174,7 +185,7 @@ int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
 
-/* -- records.c -------------------------------------------------------------------------------------------------------- */
+/* -- records.c ----------------------------------------------------------------------------------------------------- */
 enum {
   RECORD_BACKEND_INFO,
   RECORD_DEVICE_INFO,
@@ -192,9 +203,9 @@ extern const char *const residency_modes[]; /* by oa_residency_mode, then NULL *
 
 int add_records(PyObject *module);
 
-/* -- numbers.c -------------------------------------------------------------------------------------------------------- */
-/* Adds the tables of dtypes, statuses and kinds of trace events, and every constant of the core that Python uses, by its C
- * name. */
+/* -- numbers.c ----------------------------------------------------------------------------------------------------- */
+/* Adds the tables of dtypes, statuses, kinds of trace events and residency modes, and every constant of the core that
+ * Python uses, by its name in C. */
 int add_numbers(PyObject *module);
 
 #pragma GCC visibility pop

@@ -1,6 +1,7 @@
 /* Records: structures of the core as named tuples, each by one table of its fields.
  *
- * The tables are the only list of the fields; the stub _core.pyi repeats them for static checkers, and a test compares. */
+ * The tables are the only list of the fields; the stub _core.pyi repeats them for static checkers, and a test
+ * compares. */
 #include "module.h"
 
 #include <stddef.h>

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static PyObject *name_array, *name_add_note;
+static PyObject *name_array, *name_add_note, *name_number, *discard;
+static PyObject *option_names[4]; /* by enum option */
 static atomic_int default_device = -1;
 
 enum { CLOSED, BUSY, OPEN };
@@ -73,29 +74,106 @@ static int make_busy(Region *self) {
   return atomic_compare_exchange_strong(&self->state, &state, BUSY) ? 0 : refuse_busy(state);
 }
 
-/* (arguments, device or -1, stream's handle or None, keep on error, resident): what __init__ was given. */
-static PyObject *region_prepare(PyObject *object, PyObject *given) {
-  Region *self = (Region *)object;
-  PyObject *arguments, *stream;
+/* -- what is given beside arrays --------------------------------------------------------------------------------------- */
+enum option { DEVICE, STREAM, ON_ERROR, RESIDENT, OPTIONS };
+
+typedef struct {
+  PyObject *given[OPTIONS]; /* owned; NULL: the default */
+  PyObject *stream;         /* owned: the handle as an int, or None */
   int device, keep_on_error, resident;
-  if (!PyArg_ParseTuple(given, "O!iOpp:_prepare", &PyTuple_Type, &arguments, &device, &stream, &keep_on_error,
-                        &resident) ||
-      make_busy(self) < 0)
-    return NULL;
-  PyObject *old_arguments = self->arguments, *old_stream = self->stream;
-  self->arguments = Py_NewRef(arguments);
-  self->stream = Py_NewRef(stream);
-  self->device = device;
-  self->keep_on_error = keep_on_error;
-  self->resident = resident;
-  atomic_store(&self->state, CLOSED);
-  Py_XDECREF(old_arguments); /* their end may run any code */
-  Py_XDECREF(old_stream);
-  Py_RETURN_NONE;
+} Options;
+
+static void release_options(Options *options) {
+  for (int i = 0; i < OPTIONS; i++) Py_XDECREF(options->given[i]);
+  Py_XDECREF(options->stream);
 }
 
-/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none, one
- * that a signal handler raised meanwhile stays set. */
+/* Returns which of the first `known` options a keyword names, or `known` for none of them; -1 with TypeError for what is no
+ * string. */
+static int find_option(PyObject *name, int known) {
+  for (int i = 0; i < known; i++)
+    if (name == option_names[i]) return i;
+  if (!PyUnicode_Check(name)) {
+    PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+    return -1;
+  }
+  for (int i = 0; i < known; i++)
+    if (PyUnicode_Compare(name, option_names[i]) == 0) return i;
+  return PyErr_Occurred() ? -1 : known;
+}
+
+static int is_given(PyObject *option) { return option != NULL && option != Py_None; }
+
+/* Finds what the given options mean; -1 with an exception. A Device and the defaults need no code of Python's. */
+static int read_options(Options *options) {
+  PyObject *device = options->given[DEVICE], *on_error = options->given[ON_ERROR];
+  options->device = -1;
+  options->stream = Py_NewRef(Py_None);
+  if (is_given(options->given[STREAM]) || on_error != NULL ||
+      (is_given(device) && Py_TYPE(device) != (PyTypeObject *)python.device)) {
+    PyObject *stream, *stream_given = options->given[STREAM];
+    PyObject *found = PyObject_CallFunctionObjArgs(python.read_options, device != NULL ? device : Py_None,
+                                                   stream_given != NULL ? stream_given : Py_None,
+                                                   on_error != NULL ? on_error : discard, NULL);
+    const int read =
+        found != NULL && PyArg_ParseTuple(found, "iOp", &options->device, &stream, &options->keep_on_error);
+    if (read) {
+      Py_DECREF(options->stream);
+      options->stream = Py_NewRef(stream);
+    }
+    Py_XDECREF(found);
+    if (!read) return -1;
+  } else if (is_given(device)) {
+    PyObject *number = PyObject_GetAttr(device, name_number);
+    if (number == NULL) return -1;
+    options->device = as_int(number);
+    Py_DECREF(number);
+    if (PyErr_Occurred()) return -1;
+  }
+  options->resident = options->given[RESIDENT] == NULL ? 0 : PyObject_IsTrue(options->given[RESIDENT]);
+  return options->resident < 0 ? -1 : 0;
+}
+
+/* Gives a region that is busy other arguments and options; takes over what is owned of these. The old ones are to be
+ * released once it is not busy any more: their end may run any code. */
+static void prepare(Region *self, PyObject *arguments, Options *options, PyObject **old) {
+  old[0] = self->arguments;
+  old[1] = self->stream;
+  self->arguments = Py_NewRef(arguments);
+  self->stream = options->stream;
+  options->stream = NULL;
+  self->device = options->device;
+  self->keep_on_error = options->keep_on_error;
+  self->resident = options->resident;
+}
+
+static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
+  Region *self = (Region *)object;
+  Options options = {.given = {NULL}};
+  PyObject *name, *value, *old[2] = {NULL, NULL};
+  Py_ssize_t at = 0;
+  int failed = 0;
+  while (!failed && keywords != NULL && PyDict_Next(keywords, &at, &name, &value)) {
+    const int option = find_option(name, OPTIONS);
+    failed = option < 0 || option == OPTIONS;
+    if (option == OPTIONS)
+      PyErr_Format(PyExc_TypeError, "offload_args.__init__() got an unexpected keyword argument '%U'", name);
+    else if (option >= 0)
+      options.given[option] = Py_NewRef(value);
+  }
+  failed = failed || read_options(&options) < 0 || make_busy(self) < 0;
+  if (!failed) {
+    prepare(self, arguments, &options, old);
+    atomic_store(&self->state, CLOSED);
+  }
+  Py_XDECREF(old[0]);
+  Py_XDECREF(old[1]);
+  release_options(&options);
+  return failed ? -1 : 0;
+}
+
+/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none,
+ * one that a signal handler raised meanwhile stays set. */
 static void trace_left(Region *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -309,8 +387,8 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held 
 }
 
 /* Enters the region in the core; for want of memory once more, without what garbage holds: regions that were never left
- * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as pinned
- * memory is); nothing is allocated when arrays are first used. -1 with an exception. */
+ * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as
+ * pinned memory is); nothing is allocated when arrays are first used. -1 with an exception. */
 static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
   const int count = (int)self->count;
   int status;
@@ -329,7 +407,7 @@ static int enter_core(Region *self, int device, const oa_region_options *options
 static PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
-  oa_region_options options = OA_SIZED(oa_region_options, .once = self->once);
+  oa_region_options options = OA_SIZED(oa_region_options, .single_use = self->once);
   PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL) {
@@ -453,10 +531,10 @@ static int leave(Region *self, PyObject *body) {
   return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
 }
 
-static PyObject *region_exit(PyObject *object, PyObject *arguments) {
-  PyObject *type, *body, *traceback;
-  if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &type, &body, &traceback)) return NULL;
-  if (leave((Region *)object, type == Py_None ? NULL : body) < 0) return NULL;
+/* (type, exception, traceback), as `with` calls it. */
+static PyObject *region_exit(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "__exit__() takes exactly 3 arguments (%zd given)", count);
+  if (leave((Region *)object, given[0] == Py_None ? NULL : given[1]) < 0) return NULL;
   Py_RETURN_FALSE;
 }
 
@@ -492,13 +570,72 @@ static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   return NULL;
 }
 
-/* Appends what call() lends to the list. */
-static int note_lent(PyObject *lent, PyObject *argument) {
+/* -- call() ------------------------------------------------------------------------------------------------------------ */
+enum role { PASSED, LENT, OPTION }; /* of an argument: to the function as it is, as a pointer, or not at all */
+
+typedef struct {
+  PyObject *const *values; /* borrowed: of positional arguments without the function, then of keyword arguments */
+  PyObject *names;         /* borrowed: of the latter; NULL: there are none */
+  Py_ssize_t positional, count;
+  char *roles, few[32];
+  Options options;
+} Call;
+
+/* Sets aside the options among the keyword arguments; -1 with an exception. */
+static int take_options(Call *call) {
+  for (Py_ssize_t i = call->positional; i < call->count; i++) {
+    const int option = find_option(PyTuple_GetItem(call->names, i - call->positional), RESIDENT);
+    if (option < 0) return -1;
+    if (option == RESIDENT) continue; /* none of call()'s */
+    call->options.given[option] = Py_NewRef(call->values[i]);
+    call->roles[i] = OPTION;
+  }
+  return read_options(&call->options);
+}
+
+/* Whether call() lends an argument; -1 with an exception. */
+static int is_lent_by_call(PyObject *argument) {
+  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return 1;
   if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
-  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return PyList_Append(lent, argument);
   PyObject *answer = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
   Py_XDECREF(answer);
-  return answer == NULL ? -1 : answer == Py_True ? PyList_Append(lent, argument) : 0;
+  return answer == NULL ? -1 : answer == Py_True;
+}
+
+/* Returns a tuple of the arguments that are lent, in their order; NULL with an exception. */
+static PyObject *find_lent(Call *call) {
+  Py_ssize_t count = 0, at = 0;
+  for (Py_ssize_t i = 0; i < call->count; i++) {
+    const int lent = call->roles[i] == OPTION ? 0 : is_lent_by_call(call->values[i]);
+    if (lent < 0) return NULL;
+    if (lent) call->roles[i] = LENT;
+    count += lent;
+  }
+  PyObject *lent = PyTuple_New(count); /* filled at once: others see it whole only */
+  for (Py_ssize_t i = 0; lent != NULL && i < call->count; i++)
+    if (call->roles[i] == LENT) PyTuple_SetItem(lent, at++, Py_NewRef(call->values[i]));
+  return lent;
+}
+
+/* Calls the function with pointers in place of what is lent. */
+static PyObject *call_with(const Call *call, PyObject *function, PyObject *pointers) {
+  PyObject *result = NULL, *passed = PyTuple_New(call->positional), *keywords = NULL; /* passed: likewise */
+  Py_ssize_t next = 0;
+  int failed = passed == NULL;
+  for (Py_ssize_t i = 0; i < call->count && !failed; i++) {
+    PyObject *value = call->roles[i] == LENT ? PyTuple_GetItem(pointers, next++) : call->values[i];
+    if (i < call->positional) {
+      PyTuple_SetItem(passed, i, Py_NewRef(value));
+    } else if (call->roles[i] != OPTION) {
+      if (keywords == NULL) keywords = PyDict_New();
+      failed =
+          keywords == NULL || PyDict_SetItem(keywords, PyTuple_GetItem(call->names, i - call->positional), value) < 0;
+    }
+  }
+  if (!failed) result = PyObject_Call(function, passed, keywords);
+  Py_XDECREF(keywords);
+  Py_XDECREF(passed);
+  return result;
 }
 
 /* Leaves the region after a call that raised; its exception stays, or is the context of another. */
@@ -520,76 +657,66 @@ static void leave_raising(Region *self) {
   PyErr_Restore(type, newer, traceback);
 }
 
-/* What of a call's arguments is lent, as a tuple; NULL with an exception. */
-static PyObject *find_lent(PyObject *arguments, PyObject *keywords) {
-  PyObject *name, *value, *lent = PyList_New(0), *found = NULL;
-  int failed = lent == NULL;
-  Py_ssize_t count = PyTuple_Size(arguments), at = 0;
-  for (Py_ssize_t i = 0; i < count && !failed; i++) failed = note_lent(lent, PyTuple_GetItem(arguments, i)) < 0;
-  while (!failed && PyDict_Next(keywords, &at, &name, &value)) failed = note_lent(lent, value) < 0;
-  if (!failed) found = PyList_AsTuple(lent);
-  Py_XDECREF(lent);
-  return found;
-}
-
-/* Calls the function with pointers in place of what is lent; keywords are changed. */
-static PyObject *call_with(PyObject *function, PyObject *arguments, PyObject *keywords, PyObject *lent,
-                           PyObject *pointers) {
-  const Py_ssize_t count = PyTuple_Size(arguments), lent_count = PyTuple_Size(lent);
-  Py_ssize_t at = 0, next = 0;
-  PyObject *name, *value, *result = NULL, *passed = PyTuple_New(count); /* filled at once: others see it whole only */
-  int failed = passed == NULL;
-  for (Py_ssize_t i = 0; i < count && !failed; i++) {
-    PyObject *one = PyTuple_GetItem(arguments, i);
-    if (next < lent_count && one == PyTuple_GetItem(lent, next)) one = PyTuple_GetItem(pointers, next++);
-    PyTuple_SetItem(passed, i, Py_NewRef(one));
-  }
-  while (!failed && PyDict_Next(keywords, &at, &name, &value))
-    if (next < lent_count && value == PyTuple_GetItem(lent, next))
-      failed = PyDict_SetItem(keywords, name, PyTuple_GetItem(pointers, next++)) < 0;
-  if (!failed) result = PyObject_Call(function, passed, keywords);
-  Py_XDECREF(passed);
-  return result;
-}
-
-/* offload_args.call: enters the region with the arrays among the arguments, calls with their pointers, leaves. */
-static PyObject *region_call(PyObject *object, PyObject *given) {
-  Region *self = (Region *)object;
-  PyObject *function, *arguments, *keywords, *pointers = NULL, *result = NULL, *old = NULL;
-  if (!PyArg_ParseTuple(given, "OO!O!:_call", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords) ||
-      (keywords = PyDict_Copy(keywords)) == NULL) /* others may change the caller's */
-    return NULL;
-  if (make_busy(self) < 0) {
-    Py_DECREF(keywords);
-    return NULL;
-  }
-  PyObject *lent = find_lent(arguments, keywords);
-  if (lent != NULL) {
-    old = self->arguments;
-    self->arguments = Py_NewRef(lent);
-    self->once = 1;
-    self->stacklevel = 2;
-    pointers = region_enter_open(self);
-  }
+/* Makes a region of what the call lends, and calls the function in it. */
+static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *lent, Options *options) {
+  PyObject *result = NULL, *none[2];
+  Region *self = (Region *)region_new((PyTypeObject *)python.region, NULL, NULL);
+  if (self == NULL) return NULL;
+  atomic_store(&self->state, BUSY);
+  prepare(self, lent, options, none);
+  self->once = 1;
+  PyObject *pointers = region_enter_open(self);
   atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
   if (pointers != NULL) {
-    result = call_with(function, arguments, keywords, lent, pointers);
+    result = call_with(call, function, pointers);
     if (result == NULL)
       leave_raising(self);
     else if (leave(self, NULL) < 0)
       Py_CLEAR(result);
   }
-  Py_XDECREF(old);
-  Py_XDECREF(lent);
   Py_XDECREF(pointers);
-  Py_DECREF(keywords);
+  Py_DECREF(self);
   return result;
 }
+
+/* offload_args.call: enters a region with the arrays among the arguments, calls with their pointers, leaves. */
+static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count, PyObject *names) {
+  if (count < 1) {
+    PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
+    return NULL;
+  }
+  Call made = {.values = given + 1, .names = names, .positional = count - 1};
+  made.count = made.positional + (names != NULL ? PyTuple_Size(names) : 0);
+  made.roles = made.count > (Py_ssize_t)sizeof made.few ? PyMem_Malloc((size_t)made.count) : made.few;
+  if (made.roles == NULL) return PyErr_NoMemory();
+  memset(made.roles, PASSED, (size_t)made.count);
+  PyObject *lent = take_options(&made) < 0 ? NULL : find_lent(&made);
+  PyObject *result = lent == NULL ? NULL : call_in_region(&made, given[0], lent, &made.options);
+  Py_XDECREF(lent);
+  release_options(&made.options);
+  if (made.roles != made.few) PyMem_Free(made.roles);
+  return result;
+}
+
+static PyMethodDef region_functions[] = {
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
+     "call($module, function, /, *arguments, device=None, stream=None, on_error='discard', **keywords)\n--\n\n"
+     "Lend every array among the arguments, call function with pointers in their place, copy back, return its "
+     "value.\n\n"
+     "Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error\n"
+     "are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, "
+     "which\n"
+     "is faster for a function that uses each once, and slower for one that does so again and again: open a region "
+     "for\n"
+     "that. Raises what the region and the function raise."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS,
      "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
-    {"__exit__", region_exit, METH_VARARGS, "Leave it: what was written comes down, unless the body raised."},
+    {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
+     "Leave it: what was written comes down, unless the body raised."},
     {"open", region_enter, METH_NOARGS,
      "Enter the region, as `with` does: return a tuple of one DevicePtr an argument.\n\n"
      "For what no block encloses, such as the cells of a notebook; close() or discard() ends it. One that is collected "
@@ -604,20 +731,21 @@ static PyMethodDef region_methods[] = {
      "A region that is not open is left alone. `on_error` does not count. Raises what the device does."},
     {"_pointers", region_pointers, METH_NOARGS, NULL},
     {"_calls_to", region_stream, METH_NOARGS, NULL},
-    {"_call", region_call, METH_VARARGS, NULL},
-    {"_prepare", region_prepare, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot region_slots[] = {
     {Py_tp_new, region_new},
+    {Py_tp_init, region_init},
     {Py_tp_dealloc, region_dealloc},
     {Py_tp_finalize, region_finalize},
     {Py_tp_traverse, region_traverse},
     {Py_tp_clear, region_clear},
     {Py_tp_members, region_members},
     {Py_tp_methods, region_methods},
-    {Py_tp_doc, "What offload_args is made of: one region of the core and the arrays it holds."},
+    {Py_tp_doc,
+     "Region(*arrays, device=None, stream=None, on_error='discard', resident=False)\n--\n\n"
+     "What offload_args is made of: one region of the core and the arrays it holds."},
     {0, NULL},
 };
 
@@ -629,11 +757,15 @@ static PyType_Spec region_spec = {
 };
 
 int add_region(PyObject *module) {
+  static const char *const options[] = {"device", "stream", "on_error", "resident"};
   name_array = PyUnicode_InternFromString("array");
   name_add_note = PyUnicode_InternFromString("add_note");
-  PyObject *type = PyType_FromSpec(&region_spec);
-  const int failed =
-      name_array == NULL || name_add_note == NULL || type == NULL || PyModule_AddObjectRef(module, "Region", type) < 0;
+  name_number = PyUnicode_InternFromString("number");
+  discard = PyUnicode_InternFromString("discard");
+  int failed = name_array == NULL || name_add_note == NULL || name_number == NULL || discard == NULL;
+  for (int i = 0; i < OPTIONS; i++) failed |= (option_names[i] = PyUnicode_InternFromString(options[i])) == NULL;
+  PyObject *type = failed ? NULL : PyType_FromSpec(&region_spec);
+  failed = type == NULL || PyModule_AddObjectRef(module, "Region", type) < 0;
   Py_XDECREF(type);
-  return failed ? -1 : 0;
+  return failed ? -1 : PyModule_AddFunctions(module, region_functions);
 }

@@ -1,22 +1,21 @@
-/* The trace: switching it, and reading its events. */
+/* The trace: turns it on and off, and reads its events. */
 #include "module.h"
 
 atomic_int tracing;
 
-enum { REGIONS_ONLY = 4 }; /* added to oa_trace_flags: nothing of the core's */
-
-/* (flags, entering, left): who is called when a region is entered and left while flags is not 0 */
+/* (listening, flags, entering, left): turns the trace on or off; while it is on, the two functions are called when a
+ * region is entered and left. flags is a sum of oa_trace_flags; 0: the core records no events. */
 static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  int flags;
+  int listening, flags;
   PyObject *entering, *left;
-  if (!PyArg_ParseTuple(arguments, "iOO", &flags, &entering, &left)) return NULL;
-  const int status = oa_trace_set(flags & ~REGIONS_ONLY);
+  if (!PyArg_ParseTuple(arguments, "piOO", &listening, &flags, &entering, &left)) return NULL;
+  const int status = oa_trace_set(flags);
   if (status != OA_OK) return fail(status);
-  if (python.entering == NULL) { /* the same ones from now on: another thread may be calling them */
+  if (python.entering == NULL) { /* they never change again, as another thread may be calling them */
     python.entering = Py_NewRef(entering);
     python.left = Py_NewRef(left);
   }
-  atomic_store(&tracing, flags != 0);
+  atomic_store(&tracing, listening);
   Py_RETURN_NONE;
 }
 
@@ -44,8 +43,8 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
 
 static atomic_flag collecting = ATOMIC_FLAG_INIT;
 
-/* (function) -> whether it was called: not if it runs already, on another thread or below on this one. No exception of a
- * signal handler comes between the flag and the call. */
+/* (function) -> whether it was called. It is not called while another such call runs, on another thread or further down
+ * on this one. No exception of a signal handler comes between the flag and the call. */
 static PyObject *trace_exclusively(PyObject *Py_UNUSED(module), PyObject *function) {
   if (atomic_flag_test_and_set(&collecting)) Py_RETURN_FALSE;
   PyObject *none = PyObject_CallNoArgs(function);

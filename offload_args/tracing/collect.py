@@ -22,7 +22,6 @@ from .source import Place, names_as_written
 
 __all__ = ["Listener", "Site", "collector"]
 
-REGIONS_ONLY = 4  # a listener's flag beside the core's: it takes no events, only the ends of regions
 _NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # callers noted of a region
 _LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
@@ -32,7 +31,7 @@ _NOT_THE_USERS = (_REGIONS_FILE, contextlib.__file__)
 
 
 class Site(NamedTuple):
-    """The place where a region was entered."""
+    """Describe the place where a region was entered."""
 
     places: tuple[Place, ...]  #: the line, and its callers
     names: tuple[str, ...]  #: of the arrays, as the source has them
@@ -40,22 +39,22 @@ class Site(NamedTuple):
 
 
 class Listener(Protocol):
-    """A listener takes the events of the whole process."""
+    """Take the events of the whole process."""
 
-    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs, or REGIONS_ONLY
+    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs; 0: the ends of regions only
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
-        """Take one event. Runs on any thread, on the traced program's time."""
+        """Take one event. This runs on any thread, on the traced program's time."""
 
     def entering(self, tag: int, site: Site) -> None:
-        """A region is about to be entered. Runs on the region's thread."""
+        """Note a region that is about to be entered. This runs on the region's thread."""
 
     def left(self, tag: int) -> None:
-        """The region was left, or could not be entered. Runs while any exception may be on its way."""
+        """Note a region that was left, or could not be entered. An exception may be under way meanwhile."""
 
 
 class _Collector:
-    """The listeners, and the places where regions were entered."""
+    """Hold the listeners, and the places where regions were entered."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +64,9 @@ class _Collector:
         self._regions: dict[int, Site] = {}  # by the core's number
         self._ended: deque[int] = deque()  # regions whose late events may still come
         self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
-        self._unread: deque[_core.TraceEvent] = deque()  # events that the core has handed out
+        self._unread: deque[_core.TraceEvent] = (
+            deque()
+        )  # events that were taken from the core and not yet passed to the listeners
         self._inside: int | None = None  # the thread that collects
         self._stop = threading.Event()
         self.lost = 0
@@ -73,7 +74,7 @@ class _Collector:
     def add(self, listener: Listener) -> None:
         with self._lock:
             first = not self._listeners
-            self.collect()  # what came before is none of its business
+            self.collect()  # earlier events are not for the new listener
             self._listeners = {**self._listeners, listener: self._listeners.get(listener, 0) + 1}
             self._set_flags()
             if first:
@@ -89,7 +90,7 @@ class _Collector:
             if not rest[listener]:
                 del rest[listener]
             if not rest:
-                _core.trace_set(0, self._entering, self._left)
+                _core.trace_set(False, 0, self._entering, self._left)
             self.collect()
             self._listeners = rest
             if rest:
@@ -109,12 +110,12 @@ class _Collector:
         self._exclusively(self._collect)
 
     def _exclusively(self, function: Callable[[], object]) -> None:
-        """Call what one thread at a time may call, unless this thread, or a signal handler on it, is in it already."""
+        """Call the function once no other such call runs. Do nothing within such a call on this thread."""
         while self._inside != threading.get_ident() and not _core.trace_exclusively(function):
             time.sleep(1e-4)
 
     def forget(self) -> None:
-        """Listen no more, in a forked child: the core is dead there, and the parent tells its own story."""
+        """Remove all listeners, in a forked child: the core is dead there."""
         self._lock = threading.Lock()
         self._listeners = {}
         self._inside = None
@@ -127,17 +128,17 @@ class _Collector:
         flags = 0
         for listener in self._listeners:
             flags |= listener.flags
-        _core.trace_set(flags, self._entering, self._left)
+        _core.trace_set(True, flags, self._entering, self._left)
 
-    # Exclusively: it may be asked for by a garbage collection on a thread that is in it already.
+    # Called exclusively: a garbage collection within it may leave a region, which asks for it again on the same thread.
     def _collect(self) -> None:
         try:
             self._inside = threading.get_ident()
-            self._hand_on()
+            self._pass_on()
         finally:
             self._inside = None
 
-    def _hand_on(self) -> None:
+    def _pass_on(self) -> None:
         events, self.lost = _core.trace_read()
         if self._listeners:
             self._unread.extend(events)
@@ -156,7 +157,7 @@ class _Collector:
         while len(self._left_tags) > _LATE:
             self._sites.pop(self._left_tags.popleft(), None)
 
-    # What regions call: on any thread, while any exception is on its way.
+    # Regions call these two, on any thread, while any exception may be under way.
 
     def _entering(self, entered: _core.Region) -> tuple[int, tuple[bytes, ...]]:
         tag = next(self._tags)
@@ -174,7 +175,7 @@ class _Collector:
 
 
 def _short(name: str) -> bytes:
-    """Return as much of a name as the core keeps, in whole characters."""
+    """Return the part of a name that the core keeps, in whole characters."""
     encoded = name.encode()
     if len(encoded) > _NAME_BYTES:
         encoded = encoded[: _NAME_BYTES - 3].decode(errors="ignore").encode() + "…".encode()
@@ -198,7 +199,7 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
     if written is not None and len(written) == len(arguments):
         return written
-    # By identity: what the caller calls the same object.
+    # Found by identity: the name of the same object in the caller.
     scopes = [] if frame is None else [frame.f_locals, frame.f_globals]
     names = []
     for position, argument in enumerate(arguments, 1):

@@ -1,4 +1,4 @@
-"""Listeners that tell events as they come: as log lines, and as NVTX ranges."""
+"""Listeners that report events at once: as log lines, and as NVTX ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from ..devices import by_number
 from ..display import rate_text, size_text, time_text
-from .collect import REGIONS_ONLY, Site
+from .collect import Site
 
 __all__ = ["Log", "NvtxRanges", "failure", "nvtx_ranges"]
 
@@ -19,8 +19,8 @@ def failure(raw: _core.TraceEvent) -> str:
     return f"status {raw.status}" if raw.kind == _core.OA_TRACE_CALL else _core.status_name(raw.status)
 
 
-class _Fallback(logging.StreamHandler[Any]):
-    """Write to stderr in a program that has set up no logging of its own."""
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Write to stderr in a program that has not set up logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
@@ -28,14 +28,14 @@ class _Fallback(logging.StreamHandler[Any]):
 
 
 class Log:
-    """Tell events to the logger "offload_args" as they are fetched."""
+    """Log events to the logger "offload_args" as they are fetched."""
 
     flags = _core.OA_TRACE_ON
 
     def __init__(self) -> None:
         self._logger = logging.getLogger("offload_args")
         if not self._logger.handlers:
-            handler = _Fallback()
+            handler = _StderrHandler()
             handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
             self._logger.addHandler(handler)
         if self._logger.level == logging.NOTSET:
@@ -72,12 +72,12 @@ class Log:
 
 
 class NvtxRanges:
-    """A range for each region, in the domain "offload_args", where the package nvtx is here.
+    """Mark each region as a range in the domain "offload_args", if the package nvtx is installed.
 
-    Copies and calls have none: a profiler sees the driver's own.
+    Copies and calls get no range, because a profiler sees those of the driver.
     """
 
-    flags = REGIONS_ONLY
+    flags = 0  # the ends of regions are enough
 
     def __init__(self) -> None:
         self._ranges: dict[int, Any] = {}

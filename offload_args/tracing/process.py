@@ -22,7 +22,7 @@ def _wanted(variable: str) -> str:
 
 
 def start_from_environment() -> None:
-    """Begin what OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for; called once, on import."""
+    """Begin what OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for. Called once, on import."""
     file = _wanted("OFFLOAD_ARGS_TRACE")
     listeners: list[Listener] = []
     if _wanted("OFFLOAD_ARGS_INFO"):
@@ -56,7 +56,7 @@ _RUNNERS = (os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.p
 
 
 def run(run_script: Callable[[], object], save: str | None) -> int:
-    """Run a script, traced; print the summary to stderr, for stdout is the script's; return its exit status."""
+    """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status."""
     import traceback
 
     status, me = 0, threading.current_thread()

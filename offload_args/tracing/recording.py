@@ -18,10 +18,10 @@ __all__ = ["Trace"]
 
 
 class Trace:
-    """Record what happens in a block, or in a process; `offload_args.trace()` makes one.
+    """Record the events of a block or of a process; `offload_args.trace()` makes one.
 
-    checksums: also take the checksum of what is copied, which tells what went up unchanged; it reads the bytes once
-    more. limit: events kept at most; more are counted in left_out.
+    checksums: also take checksums of the copied bytes, which reads them again; they show which copies up were
+    unchanged. limit: the most events to keep; the others are counted in left_out.
     """
 
     def __init__(self, *, checksums: bool = True, limit: int = 1_000_000) -> None:
@@ -53,7 +53,7 @@ class Trace:
         self.stop()
 
     def start(self) -> None:
-        """Begin to record; a trace records once."""
+        """Begin to record. A trace records once."""
         if self.begun:
             raise ArgumentError("trace: it has begun before; make another one")
         self.begun = time.monotonic_ns()
@@ -63,7 +63,7 @@ class Trace:
         self._lost_before = collector.lost
 
     def stop(self) -> None:
-        """End it; regions that are still open count as ending now. A second stop does nothing."""
+        """End the recording. Regions that are still open count as ending now. A second stop does nothing."""
         if not self.begun or self.ended:
             return
         self._watched_after = _watched()
@@ -134,11 +134,11 @@ class Trace:
         last, self._last[key] = self._last.get(key), raw.checksum
         return raw.kind == _core.OA_TRACE_UP and last == raw.checksum
 
-    # What came of it
+    # The results
 
     @property
     def events(self) -> list[Event]:
-        """What is over so far, and the regions that are still open as if they ended now; in the order of their ends."""
+        """The events so far, in the order of their ends; regions that are still open appear as if they ended now."""
         if self.begun and not self.ended:
             collector.collect()
         self._decode()
@@ -147,12 +147,12 @@ class Trace:
 
     @property
     def summary(self) -> Summary:
-        """What was copied, called and waited for in all, and what to do about it; str() of it is for people."""
+        """The sums of copies, calls and waits, with advice; str() of it is a text for people."""
         end = self.ended or time.monotonic_ns()
         return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
 
     def __repr__(self) -> str:
-        """Return the summary once it is over; that takes a while where there are many events."""
+        """Return the summary once the trace is over; with many events that takes a while."""
         if self.ended:
             return str(self.summary)
         state = f"under way, {len(self._raw)} {plural('event', len(self._raw))} so far" if self.begun else "not begun"
@@ -162,7 +162,7 @@ class Trace:
         return self.summary._repr_html_() if self.ended else None
 
     def _watching(self) -> tuple[int, float]:
-        """Return how many watched pages were written, and what that cost, as estimated."""
+        """Return how many watched pages were written, and the estimated seconds that this cost."""
         after = _watched() if self.begun and not self.ended else self._watched_after
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 

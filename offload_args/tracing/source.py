@@ -1,6 +1,6 @@
-"""What a script's text says of the place where a region is entered: how its arrays are called, what loop it is in.
+"""The source of the traced program: what the arrays of a region are named, and which loops are around it.
 
-Imported while somebody traces only. A text that can't be had or read answers nothing, and raises nothing.
+If the source is unavailable or cannot be parsed, functions return empty results; they never raise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Place(NamedTuple):
-    """A line of a function."""
+    """Name a line of a function."""
 
     file: str
     line: int
@@ -32,10 +32,10 @@ class Place(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop around a place."""
+    """Describe a loop around a place."""
 
-    line: int  #: where it begins
-    bound: frozenset[str]  #: names that it gives a value each time
+    line: int  #: its first
+    bound: frozenset[str]  #: the names to which each iteration assigns
 
 
 def _working_directory() -> str:
@@ -45,12 +45,12 @@ def _working_directory() -> str:
         return os.sep
 
 
-_HERE = _working_directory()  # at first; the program may go elsewhere
+_HERE = _working_directory()  # at the start; the program may change it
 
 
 @lru_cache(maxsize=256)
 def shown(file: str) -> str:
-    """Return a file's name as people want to read it: from the working directory, if it is below that."""
+    """Return a file's name for people: relative to the working directory, if the file is below that."""
     if not os.path.isabs(file):
         return file
     relative = os.path.relpath(file, _HERE)
@@ -70,7 +70,7 @@ def _callee(call: ast.Call) -> str:
 
 
 def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
-    """Return the arguments of a region as they are written; None if it is none, or they can't be told apart."""
+    """Return the arguments of a region as they are written; None if the call does not make a region, or has `*`."""
     if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # of an ExitStack
         call = call.args[0]
     if not isinstance(call, ast.Call) or _callee(call) != "offload_args":
@@ -92,7 +92,7 @@ def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None:
-    """Return the arguments of the region that an instruction (its offset in bytes) enters, as they are written."""
+    """Return the arguments, as they are written, of the region that an instruction enters; it is an offset in bytes."""
     tree = _tree(code.co_filename)
     positions = list(code.co_positions())
     if tree is None or not 0 <= instruction // 2 < len(positions):
@@ -114,7 +114,7 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 
 def _bound(loop: ast.AST) -> frozenset[str]:
-    """Return the names that a loop gives a value each time, not those that loops inside of it run through."""
+    """Return the names to which each iteration of a loop assigns, without the variables of loops inside it."""
     own = (loop, *getattr(loop, "generators", ()))
     inside = [one for one in ast.walk(loop) if isinstance(one, (*_LOOPS, ast.comprehension)) and one not in own]
     passing = {node for one in inside for node in ast.walk(one.target)}
@@ -127,14 +127,14 @@ def _bound(loop: ast.AST) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def loops_around(file: str, line: int, function: str) -> tuple[Loop, ...]:
-    """Return the loops of a function in whose body a line of it is, innermost first."""
+    """Return the loops of a function whose bodies contain a line of it, the innermost first."""
     tree = _tree(file)
     loops: list[Loop] = []
 
     def descend(node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
             if not _spans(child, line):
-                # a node without a position of its own, such as a comprehension's `for`, may have one that has
+                # A node without a position, such as a comprehension's `for`, may contain nodes that have one.
                 if not hasattr(child, "lineno"):
                     descend(child)
                 continue

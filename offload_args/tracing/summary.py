@@ -1,4 +1,4 @@
-"""What a trace says: its events, their sums, and advice in plain words with file and line."""
+"""Summaries of traces: the events, their sums, and advice with file and line."""
 
 from __future__ import annotations
 
@@ -18,73 +18,73 @@ _INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders, wherever 
 
 
 class Event(NamedTuple):
-    """Something that is over. Times are nanoseconds as time.monotonic_ns() counts them."""
+    """Describe an event that is over. Times are nanoseconds, as time.monotonic_ns() counts them."""
 
     kind: str  #: "region", "enter", "leave", "up", "down", "call", "wait", "allocate", "release" or "access"
     begun: int
     ended: int
-    name: str  #: the array's as its region's source has it, or the function's
-    why: str  #: of a copy or wait: "first read by cublas.sgemv"
+    name: str  #: of the array, as the source of its region has it, or of the function
+    why: str  #: the reason of a copy or wait: "first read by cublas.sgemv"
     nbytes: int
     device: str
-    thread: int  #: the system's number for it
-    region: int  #: a number; of a copy that of the region that lent the array first; 0: none
-    places: tuple[Place, ...]  #: where that region is entered, and its callers
-    unchanged: bool  #: of a copy up: this device had the same bytes from the same memory last
-    packed: bool  #: of a copy: gathered or scattered on the host
-    batch: int  #: of a copy: how many went together, sharing its time in proportion to their bytes
-    address: int  #: of a copy, on the host; 0: not known
-    failed: str  #: what failed, or ""
+    thread: int  #: the system's number
+    region: int  #: a number, 0: none; of a copy: the region that lent the array first
+    places: tuple[Place, ...]  #: the line that enters that region, and its callers
+    unchanged: bool  #: of a copy up: the device last got the same bytes from the same memory
+    packed: bool  #: of a copy: the bytes were gathered or scattered on the host
+    batch: int  #: of a copy: how many copies went together; they share the batch's time in proportion to their bytes
+    address: int  #: of a copy: its host address; 0: unknown
+    failed: str  #: the failure, or ""
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The time it took."""
         return (self.ended - self.begun) * 1e-9
 
     @property
     def place(self) -> Place | None:
-        """Where its region is entered."""
+        """The line that enters its region."""
         return self.places[0] if self.places else None
 
     @property
     def rate(self) -> float:
-        """Bytes a second; 0 if it moved none."""
+        """Bytes per second; 0 if it moved none."""
         return self.nbytes / self.seconds if self.ended > self.begun else 0.0
 
 
 class Advice(NamedTuple):
-    """Something that can be done better."""
+    """Advise one change of the program."""
 
     text: str
-    file: str  #: "" if it is not known
+    file: str  #: "" if unknown
     line: int
-    seconds: float  #: what it saves
+    seconds: float  #: the time that the change saves
 
     def __str__(self) -> str:
         return self.text
 
 
 class Copies(NamedTuple):
-    """The copies of one array from one place."""
+    """Sum up the copies of one array from one place."""
 
     name: str
     nbytes: int  #: of one copy
     device: str
-    way: str  #: "up" or "down"
+    direction: str  #: "up" or "down"
     places: tuple[Place, ...]
     times: int
     unchanged: int
     seconds: float
     seconds_unchanged: float
     packed: bool
-    arrays: int  #: how many there were under that name
+    arrays: int  #: how many arrays had that name
 
 
 class _Line(NamedTuple):
-    """What is shown as one line: the copies of one name from one place, of whatever sizes and callers."""
+    """Sum up the copies of one name from one place, of any size and from any caller: one line of the text."""
 
     name: str
-    way: str
+    direction: str
     device: str
     place: str
     times: int
@@ -104,7 +104,7 @@ class _Line(NamedTuple):
 
 
 class Summary:
-    """What came of a trace."""
+    """Sum up a trace."""
 
     copies_up: int
     bytes_up: int
@@ -117,7 +117,7 @@ class Summary:
     waits: int
     seconds_waiting: float
     pages_written: int
-    seconds_watching: float  #: what writes to watched pages cost the program, as estimated
+    seconds_watching: float  #: the estimated time that writes to watched pages cost the program
 
     def __init__(
         self, events: Sequence[Event], seconds: float, left_out: int, pages_written: int = 0, watching: float = 0.0
@@ -153,9 +153,9 @@ class Summary:
 
     def _repr_html_(self) -> str:
         copies = [
-            (one.way, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
-            for way in ("up", "down")
-            for one in _lines(self.copies, way)[:10]
+            (one.direction, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
+            for direction in ("up", "down")
+            for one in _lines(self.copies, direction)[:10]
         ]
         calls = [(name, f"{count} x", time_text(seconds)) for name, count, seconds in self._calls()]
         waits = (f"waiting, {self.waits} {plural('time', self.waits)}", time_text(self.seconds_waiting))
@@ -172,13 +172,13 @@ class Summary:
         lines = [self._title()]
         if self.left_out:
             lines.append(f"{self.left_out} events are missing: there was no room for them")
-        for way, count, nbytes, seconds in (
+        for direction, count, nbytes, seconds in (
             ("up", self.copies_up, self.bytes_up, self.seconds_up),
             ("down", self.copies_down, self.bytes_down, self.seconds_down),
         ):
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
-            lines.append(f"{way:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
-            these = _lines(self.copies, way)
+            lines.append(f"{direction:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
+            these = _lines(self.copies, direction)
             for one in these[:10]:
                 unchanged = f", unchanged {one.unchanged}" if one.unchanged else ""
                 at = f"  {one.place}" if one.place else ""
@@ -241,15 +241,15 @@ def range_text(least: int, most: int) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _lines(copies: Iterable[Copies], way: str) -> list[_Line]:
-    """Return the lines of one way, the longest time first."""
+def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
+    """Return the lines of one direction, the longest time first."""
     lines: dict[tuple[str, ...], _Line] = {}
     for one in copies:
-        if one.way != way:
+        if one.direction != direction:
             continue
         place = str(one.places[0]) if one.places else ""
         key = (one.name, one.device, place)
-        line = lines.get(key) or _Line(one.name, way, one.device, place, 0, one.nbytes, one.nbytes, 0, 0.0, 0)
+        line = lines.get(key) or _Line(one.name, direction, one.device, place, 0, one.nbytes, one.nbytes, 0, 0.0, 0)
         lines[key] = line._replace(
             times=line.times + one.times,
             least=min(line.least, one.nbytes),
@@ -262,14 +262,15 @@ def _lines(copies: Iterable[Copies], way: str) -> list[_Line]:
 
 
 def _is_of_a_library(file: str) -> bool:
-    """Tell whether a file is Python's or an installed package's: advice is on the user's own loops."""
+    """Tell whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
     return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(file.split(os.sep))
 
 
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
-    It is the innermost one that does not make the array anew, or the outermost such one if that never changed.
+    Of several loops it is the innermost one that does not make the array anew; if the array never changed, the
+    outermost such one.
     """
     for depth, place in enumerate(copies.places):
         if depth and _is_of_a_library(place.file):
@@ -285,8 +286,8 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     return None
 
 
-class _Case:
-    """What one piece of advice stands for: copies of several sizes, and from several callers, add up."""
+class _Repetition:
+    """Add up the copies that one piece of advice is about, of several sizes and from several callers."""
 
     def __init__(self, remedy: str) -> None:
         self.remedy = remedy
@@ -306,14 +307,14 @@ class _Case:
 
 
 def _advise(copies: Iterable[Copies]) -> list[Advice]:
-    repeated: dict[tuple[str, str, int], _Case] = {}
-    packed: dict[tuple[str, str, str, int], _Case] = {}
+    repeated: dict[tuple[str, str, int], _Repetition] = {}
+    packed: dict[tuple[str, str, str, int], _Repetition] = {}
     for one in copies:
         if one.packed and one.places:
             place = one.places[0]
-            case = packed.setdefault((one.name, one.way, place.file, place.line), _Case(f"at {place}"))
+            case = packed.setdefault((one.name, one.direction, place.file, place.line), _Repetition(f"at {place}"))
             case.add(one, one.seconds)
-        if one.way != "up" or not one.unchanged or 2 * one.unchanged < one.times:  # else the host writes it
+        if one.direction != "up" or not one.unchanged or 2 * one.unchanged < one.times:  # otherwise the host writes it
             continue
         loop = _loop_of(one)
         if loop is not None:
@@ -324,16 +325,16 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             remedy = f"open a region around all that uses it, the one at {one.places[0]} too"
         else:
             file, line, remedy = "", 0, "open a region around all that uses it"
-        repeated.setdefault((one.name, file, line), _Case(remedy)).add(one, one.seconds_unchanged)
+        repeated.setdefault((one.name, file, line), _Repetition(remedy)).add(one, one.seconds_unchanged)
     advice = [
         Advice(
-            f"{name} ({case.size()}) is packed each time it goes {way}, {case.times} {plural('time', case.times)}: "
-            f"lend a contiguous array {case.remedy} (it took {time_text(case.seconds)})",
+            f"{name} ({case.size()}) is packed each time it goes {direction}, {case.times} "
+            f"{plural('time', case.times)}: lend a contiguous array {case.remedy} (it took {time_text(case.seconds)})",
             file,
             line,
             0.0,
         )
-        for (name, way, file, line), case in packed.items()
+        for (name, direction, file, line), case in packed.items()
     ]
     advice += [
         Advice(

@@ -34,7 +34,7 @@ def write(
 def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
     """Yield (thread, lane, event) so that the events of a lane nest or are apart.
 
-    Those of one thread do, but for regions left out of order or on another thread.
+    The events of one thread do so too, except for regions that are left out of order or on another thread.
     """
     stacks: dict[tuple[int, int], list[int]] = {}
     for event in sorted(events, key=lambda one: (one.begun, -one.ended)):
@@ -63,7 +63,7 @@ def _chrome(events: Iterable[Event], begun: int, threads: Mapping[int, str]) -> 
     yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": "offload_args"}}
     names = {thread.native_id: thread.name for thread in threading.enumerate()} | dict(threads)
     seen: dict[tuple[int, int], int] = {}
-    extra = itertools.count(1 << 30)  # above the system's numbers of threads
+    extra = itertools.count(1 << 30)  # above the system's thread numbers
     for thread, lane, event in _lanes(events):
         if (thread, lane) not in seen:
             seen[thread, lane] = next(extra) if lane else thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from offload_args import (
     update,
 )
 from offload_args.errors import (
+    ArgumentError,
     PerformanceWarning,
     UnwrittenWarning,
 )
@@ -38,6 +40,45 @@ def test_call_lends_calls_copies_back_and_returns_the_value(device: str) -> None
         result = function(dot_and_scale, 2.0, In(x), y=y, label="name", device=device)
         assert result == ("name", float(ramp(8) @ ramp(8)))
         np.testing.assert_array_equal(y, 2 * ramp(8))
+
+
+def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
+    x = ramp(4)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'devise'"):
+        offload_args(x, devise=device)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="keywords must be strings"):
+        offload_args(x, **{1: device})  # type: ignore[misc]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'function'"):
+        call(device=device)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="on_error needs .*, got None"):
+        call(blas.asum, x, device=device, on_error=None)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        offload_args(x, device=device, resident=Undecided())  # type: ignore[arg-type]
+    assert x.flags.writeable
+    names = "device=None, stream=None, on_error='discard'"
+    assert str(inspect.signature(offload_args)) == f"(*arrays, {names}, resident=False)"
+    assert str(inspect.signature(call)) == f"(function, /, *arguments, {names}, **keywords)"
+
+
+class Undecided:
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("on_error", ["discard", "keep"])
+def test_call_replaces_arrays_wherever_they_stand_and_hands_on_the_rest(device: str, on_error: Any) -> None:
+    arrays = [ramp(i) for i in range(1, 41)]
+
+    def shapes(*arguments: Any, **keywords: Any) -> dict[str, Any]:
+        given = {str(i): value for i, value in enumerate(arguments)} | keywords
+        return {name: value.shape if isinstance(value, DevicePtr) else value for name, value in given.items()}
+
+    known = {str(i): array.shape for i, array in enumerate(arrays)}
+    assert call(shapes, *arrays, device=device, on_error=on_error) == known
+    x = arrays[2]
+    mixed = call(shapes, 1.5, x, "x", resident=True, y=x, device=Device(device), z=In(arrays[0]), on_error=on_error)
+    assert mixed == {"0": 1.5, "1": (3,), "2": "x", "resident": True, "y": (3,), "z": (1,)}
+    assert call(shapes, device=device) == {}
 
 
 def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:

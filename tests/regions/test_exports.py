@@ -48,7 +48,6 @@ USES: dict[str, Callable[[Any, Array], object]] = {
     "leaves it": lambda region, x: region.__exit__(None, None, None),
     "initialises it": lambda region, x: region.__init__(*[x] * 20, device="sim:1"),
     "initialises it with nothing": lambda region, x: region.__init__(),
-    "calls with it": lambda region, x: region._call(blas.asum, (x,), {}),
 }
 
 
@@ -114,8 +113,6 @@ def test_an_open_region_is_not_initialised_again(device: str) -> None:
     with region as (dx,):
         with pytest.raises(RegionError, match="open already"):
             region.__init__(ramp(400), device="sim:1")  # type: ignore[misc]
-        with pytest.raises(RegionError, match="open already"):
-            region._call(blas.asum, (x,), {})
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(4))
     assert x.flags.writeable

@@ -414,7 +414,7 @@ def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:
 
     with trace() as made, contextlib.ExitStack() as stack:
         with offload_args(np.ones(3), device=device):
-            stack.enter_context(ctrl_c(function="_hand_on", handler=lambda *_: seen.append(made.summary.regions)))
+            stack.enter_context(ctrl_c(function="_pass_on", handler=lambda *_: seen.append(made.summary.regions)))
     assert len(seen) == 1 and made.summary.regions == 1
 
 

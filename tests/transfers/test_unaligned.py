@@ -92,7 +92,7 @@ def test_unaligned_arrays_are_written_read_and_updated_in_the_middle(device: str
     x = UNALIGNED[kind](ramp(7, dtype=np.float64))
     with offload_args(x, device=device) as (dx,):
         blas.scal(2.0, dx)
-        np.testing.assert_array_equal(update(x, device=device)._core, 2 * ramp(7))
+        np.testing.assert_array_equal(update(x, device=device)._array, 2 * ramp(7))
         with update(x, device=device):
             x[3] = -1
         dx[:2].assign(UNALIGNED[kind](ramp(2, dtype=np.float64)))
