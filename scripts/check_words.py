@@ -46,10 +46,8 @@ ALLOWED: tuple[str, ...] = (
     "CHANGELOG.md",
     "CMakeLists.txt",
     "README.md",
-    "bindings/",
     "csrc/",
     "offload_args/",
-    "tests/",
 )
 
 

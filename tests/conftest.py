@@ -1,4 +1,4 @@
-"""What every test has: the devices of this machine one by one, and an empty present table at its end."""
+"""Fixtures of all tests: the devices of this machine one by one, and an empty present table at the end of each test."""
 
 from __future__ import annotations
 

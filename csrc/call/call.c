@@ -761,7 +761,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (failed && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
                    call->function, text);
   }
   return status;

@@ -1,4 +1,4 @@
-"""What the workshop promises: labels are complete and right; what it emits compiles and calls as it should."""
+"""The promises of the workshop: labels are complete and right; what it emits compiles and calls as it should."""
 
 from __future__ import annotations
 

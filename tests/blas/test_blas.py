@@ -442,7 +442,7 @@ def refusing(error: type[Exception], text: str) -> AbstractContextManager[Any]:
 
 Call = Callable[[Any, Any, Any], object]
 
-# of A (3, 5), x (5,) and y (3,): the call, and what it is told
+# of A (3, 5), x (5,) and y (3,): the call, and its error
 SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.gemv(1, A, y, 0, y), r"gemv: x has shape \(3,\), needs \(5,\) for A of shape \(3, 5\)"),
     (lambda A, x, y: blas.gemv(1, A, x, 0, x), r"gemv: y has shape \(5,\), needs \(3,\) for A of shape \(3, 5\)"),

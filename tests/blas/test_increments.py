@@ -123,7 +123,7 @@ def test_a_length_below_0_counts_as_0(device: str, letter: str) -> None:
         getattr(library, dot)(-1, dx, 1, dy, 1, result=dr)
         getattr(library, of_real + "nrm2")(-1, dx, 1, result=dreal)
     assert (x == 1).all() and (y == 2).all() and result == 0 and real == 0
-    with pytest.raises(StalePointerError):  # what is no vector is told all the same
+    with pytest.raises(StalePointerError):  # a stale pointer is refused even if the call touches nothing
         getattr(library, letter + "copy")(-1, dx, 1, dy, 1)
 
 

@@ -75,7 +75,7 @@ def test_memory_that_was_refused_is_not_in_the_peak(device: str) -> None:
         assert 64 <= Device(device).counters.memory_peak < 1 << 57
 
 
-# Automatic collections are off: what is given back was collected for want of memory.
+# Automatic collections are off: only memory pressure made the package collect what is freed.
 CYCLE = """
 import gc
 import numpy as np
@@ -97,7 +97,7 @@ def abandon_what(make):
 
 
 def used_in_a_cycle(device: str, code: str, **limits: str) -> list[str]:
-    """What a script prints that leaves something in a reference cycle, then needs what that holds."""
+    """Return what a script prints that leaves something in a reference cycle, then needs what that holds."""
     use = python(CYCLE.format(device=device) + code, **limits)
     assert (use.returncode, use.stderr) == (0, ""), use
     return use.stdout.splitlines()

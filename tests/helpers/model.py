@@ -41,7 +41,7 @@ class Unspecified(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What must come of a step."""
+    """The required result of a step."""
 
     errors: frozenset[str] = frozenset()  # one of these is raised; none is if it is empty
     value: object = None
@@ -159,7 +159,7 @@ class Group:
     elements: int = 0
     valid: bool = False  # the device's contents are at least as new as the host's
     dirty: bool = False  # the device wrote, and the host does not have it
-    written: bool = False  # somebody wrote it in this mapping's life
+    written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
     escaped: bool = False  # an address by which it may be written was given away
     writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
@@ -184,7 +184,7 @@ class Mapping:
     high: int
     packed: bool
     groups: list[Group]
-    contents: Array  # by position, as the base array's; NaN where nobody knows
+    contents: Array  # by position, as the base array's; NaN where it is unknown
     scratch: bool = False
     holders: set[int] = field(default_factory=set)  # regions that are open
 
@@ -230,14 +230,14 @@ class Mapping:
 
 @dataclass(eq=False)
 class Pointer:
-    """What a region gives for one argument."""
+    """A pointer that a region makes for one argument."""
 
     part: Part
     mapping: Mapping
     group: Group
     writes: bool
     out: bool  # readable only once it was written
-    owed: bool  # lent as Out: somebody should write it
+    owed: bool  # lent as Out: a call should write it
 
 
 @dataclass(eq=False)
@@ -673,7 +673,7 @@ class World:
         self.mappings = [mapping for mapping in self.mappings if mapping.holders]
 
     def _fate(self, number: int, end: End, mapping: Mapping, group: Group) -> Literal["stay", "come down", "spoil"]:
-        """What becomes of a group when one of its regions is left."""
+        """Return what becomes of a group when one of its regions is left."""
         last = len(mapping.holders) == 1
         news = group.dirty or (group.escaped and group.valid and end != "discard")
         if group.invalid or not news:

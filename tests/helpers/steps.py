@@ -21,7 +21,7 @@ DELAY_US: Final = 3000  # of each operation of a simulated device, while two ste
 
 @dataclass
 class Came:
-    """What came of a step."""
+    """The result of a step."""
 
     error: BaseException | None = None
     value: object = None

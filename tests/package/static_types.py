@@ -1,4 +1,4 @@
-"""What static checkers are to know: `make lint` checks this file, and test_static_types.py runs it."""
+"""The types that static checkers see: `make lint` checks this file, and test_static_types.py runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What static checkers are told is so."""
+"""The types that static checkers see are those at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device pointer says of itself."""
+"""The attributes of a device pointer."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class Program:
             # Unless the driver fails before a refusal is found out.
             return well + [(end, replace(outcome, errors=outcome.errors | DRIVER_ERRORS)) for end, outcome in refused]
 
-        # What is idle is given back first, so that the k-th call is the same one each time.
+        # Idle memory is freed first, so that the k-th call is the same one each time.
         self.lines.append(f'Device("{device}").trim(); testing.fail_call(Device("{device}"), {k})')
         self.failed = True
         Device(device).trim()
@@ -305,7 +305,7 @@ class Program:
             told = [f"# must raise {sorted(o.errors)}" if o.errors else f"# must give {o.value}" for o in outcomes]
             if not all(one.agrees(outcome) for one, outcome in zip(came, outcomes, strict=True)):
                 reasons.append("; ".join(told))
-            elif warned != must and not self.failed:  # want of pinned memory is told once
+            elif warned != must and not self.failed:  # a lack of pinned memory is reported once
                 reasons.append(f"# must warn {dict(must)}")
             elif wrong := [base for base, array in arrays.items() if not np.array_equal(array, world.hosts[base])]:
                 base = wrong[0]
@@ -556,7 +556,7 @@ class Program:
 
 
 class Writer:
-    """Writes a program's next step from some bytes; zeros are no step."""
+    """Writes a program's next step from some bytes; zeros make none."""
 
     KINDS: Final = (
         "nothing",
@@ -850,7 +850,7 @@ def test_random_programs_do_what_the_documents_say(devices: tuple[str, str]) -> 
     def write(data: bytes) -> None:
         bases = ("a", "A", "aA", "AF", "a", "A", "aAF", "B")[data[0] % 8]
         with program_on(devices, bases) as program:
-            # What stays on a device shows when arrays come back often.
+            # Residency shows when arrays come back often.
             again = ("leave", "leave", "call", "call", "call", "write_host") * 5 if bases == "B" else ()
             writer = Writer(program, bases, Writer.KINDS + again)
             if bases == "B":

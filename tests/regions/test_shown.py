@@ -1,4 +1,4 @@
-"""What a region shows of itself, as text and in a notebook."""
+"""A region shows itself, as text and in a notebook."""
 
 from __future__ import annotations
 

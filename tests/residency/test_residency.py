@@ -59,7 +59,7 @@ def ramp(n: int = N) -> Array:
 
 
 def there(array: Array, device: str, **options: Any) -> tuple[Array, int]:
-    """What the device has of an array, and how many bytes of it had to be sent."""
+    """Return what the device has of an array, and how many bytes of it had to be sent."""
     result = np.empty(array.size, np.float32)
     with testing.counting(Device(device)) as moved:
         with offload_args(In(array), device=device, **options) as (d,):
@@ -95,7 +95,7 @@ def test_a_region_around_the_loop_moves_the_matrix_once(device: str) -> None:
 def test_an_unchanged_array_is_sent_once(device: str, tracked: None) -> None:
     x = ramp()
     assert [sent(x, device, resident=True) for _ in range(3)] == [x.nbytes, 0, 0]
-    assert sent(x, device) == 0  # it stays whoever lends it next
+    assert sent(x, device) == 0  # it stays for any region that lends it next
     assert Device(device).residency.kept_bytes == x.nbytes
 
 

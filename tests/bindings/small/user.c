@@ -37,7 +37,7 @@ static void tiny(int device) {
   y[2] = 0;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 4, &region));
   CHECK_FAILS(oa_tiny_divide(N, (oa_f64 *)arrays[1].handle, (oa_f64 *)arrays[2].handle, (oa_f64 *)arrays[3].handle),
-              OA_ERROR_LIBRARY, "tiny.divide: the library answered TINY_ZERO (7)");
+              OA_ERROR_LIBRARY, "tiny.divide: the library returned TINY_ZERO (7)");
   CHECK_OK(oa_region_finish(region, OA_DISCARD, NULL));
   CHECK_OK(oa_region_wait(region));
 }
@@ -52,7 +52,8 @@ static void lanes_and_held(int device) {
   CHECK_OK(oa_held_scale(N, 2, df));
   CHECK_OK(oa_lanes_negate(N, df));
   CHECK_OK(oa_held_scale(N, 3, df));
-  CHECK_FAILS(oa_lanes_negate(-1, df), OA_ERROR_ARGUMENT, "lanes.negate: n needs to be at least 0, got -1 (the size of x)");
+  CHECK_FAILS(oa_lanes_negate(-1, df), OA_ERROR_ARGUMENT,
+              "lanes.negate: n needs to be at least 0, got -1 (the size of x)");
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_OK(oa_region_wait(region));
   CHECK(f[0] == -6 && f[N - 1] == -24);
