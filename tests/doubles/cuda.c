@@ -54,7 +54,7 @@ struct device {
 };
 static struct device devices[DEVICES] = {{0, 0}, {1, 0}};
 
-/* What lives: memory of a device, pinned memory, a stream or an event. */
+/* An object that lives: memory of a device, pinned memory, a stream or an event. */
 struct object {
   struct object *next;
   char *memory;

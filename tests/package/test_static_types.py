@@ -1,4 +1,4 @@
-"""The types that static checkers are told are those of the running program."""
+"""Static checkers and the running program agree on the types."""
 
 from __future__ import annotations
 
