@@ -101,6 +101,15 @@ def test_pointers_of_a_region_are_checked_moved_and_marked(device: str) -> None:
 
 
 @CPUS
+def test_call_lends_arrays_to_a_function_of_the_vendors_signatures(device: str) -> None:
+    x, y = np.arange(4.0), np.ones(4)
+    with testing.counting(Device(device)) as moved:
+        call(raw.cblas_daxpy, 4, 2.0, x, 1, y, 1, device=device)
+    assert (moved.copies_up, moved.copies_down) == (2, 1)  # x is read only, as the function's role says
+    np.testing.assert_array_equal(y, [1, 3, 5, 7])
+
+
+@CPUS
 def test_numbers_of_a_rotation_are_read_from_where_c_has_them(device: str) -> None:
     a, b, c, s = (raw.ffi.new("double *", value) for value in (3, 4, 0, 0))
     raw.cblas_drotg(a, b, c, s)
