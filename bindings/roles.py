@@ -38,6 +38,22 @@ A family may have `also = { A = "AP" }`, for functions whose header names a para
 `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is
 whole: so it is with extensions of one vendor.
 
+How Python finds the library, and what a person installs who lacks it:
+
+    [find]
+    pathfinder = "cublas"                                        its name for cuda-pathfinder
+    shared_with = { NumPy = ["module", ...] }                    loaded modules that are linked with it: it is theirs
+    wheels = { name-on-the-index = "module/lib/libx*.so" }       wheels that carry it: a pattern in a module's folder
+    version = { call = "xGetProperty", gives = "parts" }         the function that tells its version; VERSION_GIVES
+    install = "install x"                                        the remedy, in messages
+
+What the types are that the header's functions take, for the signatures of <library>.raw; enums are known already, and
+a function with a type that is not known is left out there:
+
+    [raw]
+    cublasHandle_t = "struct cublasContext *"
+    cuComplex = "struct { float x, y; }"
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
