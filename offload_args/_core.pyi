@@ -160,7 +160,7 @@ class TraceEvent(NamedTuple):
 class Pointer:
     _shape: tuple[int, ...]
     _strides: tuple[int, ...]
-    _code: int
+    _dtype_code: int
     _geometry: tuple[Any, ...]
     _device: int
     @property

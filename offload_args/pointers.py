@@ -62,7 +62,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     @property
     def dtype(self) -> np.dtype[T_co]:
         """The NumPy dtype of its elements."""
-        return dtype_of(self._code)
+        return dtype_of(self._dtype_code)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -351,7 +351,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         if not writable and not versioned:
             raise BufferError("DevicePtr.__dlpack__: it is read-only, which needs max_version=(1, 0) or later")
         dtype = self.dtype
-        code = _DLPACK_BFLOAT if self._code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
+        code = _DLPACK_BFLOAT if self._dtype_code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
         return _core.dlpack(self, versioned, not writable, kind, index, code, 8 * dtype.itemsize)
 
     def _need_gpu(self, name: str) -> None:
@@ -419,12 +419,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Describe the array, its device and the state of its bytes, or say that it is dead."""
         state = self._state()
         where = [state] if state == "dead" else [str(self.device), state]
-        parts = [DTYPE_NAMES[self._code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
+        parts = [DTYPE_NAMES[self._dtype_code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
         return f"DevicePtr({', '.join(filter(None, parts))})"
 
     def _repr_html_(self) -> str:
         rows = [
-            ("dtype", DTYPE_NAMES[self._code]),
+            ("dtype", DTYPE_NAMES[self._dtype_code]),
             ("shape", f"{self._shape}"),
             ("strides", f"{self._strides}"),
             ("size", size_text(self.nbytes)),
@@ -434,7 +434,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return html_table("DevicePtr", (), rows)
 
     def _missing(self, name: str) -> NoReturn:
-        """Refuse an attribute that is not there; the core asks."""
+        """Refuse an attribute that does not exist. The extension calls this."""
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
         remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")

@@ -51,8 +51,8 @@ int load_library(const char *name, char *text, size_t size) {
   return text[0] == '\0' ? OA_OK : OA_ERROR_LIBRARY;
 }
 
-/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module is
- * linked with; else why not. */
+/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module
+ * is linked with; else why not. */
 static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *path;
   int shared, status;
