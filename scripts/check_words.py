@@ -47,7 +47,10 @@ ALLOWED: tuple[str, ...] = (
     "CMakeLists.txt",
     "README.md",
     "bindings/",
-    "csrc/",
+    "csrc/call/",
+    "csrc/library/",
+    "csrc/region/",
+    "csrc/tests/",
     "offload_args/",
     "tests/",
 )

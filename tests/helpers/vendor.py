@@ -46,7 +46,7 @@ class Operand:
     def __init__(self, values: Any, base: Array, slot: Any, lent: Array, part: Any = None) -> None:
         self.values = np.asarray(values)  # before the call
         self.base, self.slot, self.lent = base, slot, lent
-        self.part = part  # of the pointer to lent, what is passed
+        self.part = part  # of the pointer to lent: the slice that is passed
         base[slot] = self.values
         self.before = base.copy(order="K")
 
@@ -141,7 +141,7 @@ class Vendor:
         self.device = device
         self.is_cublas = device.startswith("cuda")
         self.module: Any = cublas if self.is_cublas else cblas
-        # NumPy's order, and what a function of level 2 or 3 takes first for it
+        # NumPy's order, and the first arguments of a function of level 2 or 3 for it
         self.orders: list[tuple[str, tuple[int, ...]]]
         if self.is_cublas:
             self.orders = [("F", ())]
@@ -258,7 +258,7 @@ class Routine:
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
     def close(self, operand: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
-        """Check what was written (where `mask`), and that nothing else was."""
+        """Check the written elements (where `mask`), and that nothing else was written."""
         mask = np.broadcast_to(mask, operand.values.shape)
         ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
         operand.check(what, mask)
