@@ -1,4 +1,4 @@
-"""Static checkers and the running program agree on the types."""
+"""The types that static checkers see are those at run time."""
 
 from __future__ import annotations
 
