@@ -257,10 +257,12 @@ typedef struct {
   size_t used;
 } Room;
 
+/* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
 static void *take_room(Room *room, const Parameter *parameter) {
   void *memory = room->bytes + room->used;
-  room->used += ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
-  return memory;
+  const size_t bytes = ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
+  room->used += bytes;
+  return memset(memory, 0, bytes);
 }
 
 enum read { WRONG = -1, ON_HOST, ON_DEVICE };
@@ -310,6 +312,7 @@ static inline enum read read_on_host(const Function *function, const Arguments *
       default: /* an output */
         if (pointer_of(object) != NULL) return ON_DEVICE;
         wrong = object != Py_None;
+        memset(&values[i], 0, sizeof values[i]);
         if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
     }
     if (__builtin_expect(wrong, 0)) return asks_for_device(function, arguments, i + 1);
@@ -628,9 +631,18 @@ static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) 
   return names;
 }
 
+/* (library, name) -> that routine's record; "" if there is none */
+static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  if (!PyArg_ParseTuple(arguments, "ss", &library, &name)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  return PyUnicode_FromString(routine == NULL ? "" : routine->record);
+}
+
 static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
+    {"record", routine_record, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
