@@ -25,7 +25,7 @@ _REAL: Final = {"f32": "float", "f64": "double"}
 
 
 def _number(dtype: str, value: Any) -> Any:
-    """Return the number that a scalar of a vendor's function points to; return what is no cffi pointer as it is."""
+    """Return the number that a scalar of a vendor's function points to; other values are returned unchanged."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if not isinstance(value, CDATA):

@@ -1,4 +1,4 @@
-"""What the module of each vendor library has: its functions, made when they are first asked for."""
+"""The functions of each vendor library's module, made when they are first used."""
 
 from __future__ import annotations
 

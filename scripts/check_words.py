@@ -48,7 +48,6 @@ ALLOWED: tuple[str, ...] = (
     "README.md",
     "bindings/",
     "csrc/",
-    "offload_args/",
     "tests/",
 )
 

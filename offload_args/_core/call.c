@@ -112,8 +112,8 @@ static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *
   return result;
 }
 
-/* Returns 1 if a function belongs to cffi: it is a pointer of cffi's, or from a compiled cffi library; otherwise 0, or -1
- * with an exception. Remembers the last static type that is not cffi's. */
+/* Returns 1 if a function belongs to cffi: it is a pointer of cffi's, or from a compiled cffi library; otherwise 0, or
+ * -1 with an exception. Remembers the last static type that is not cffi's. */
 static int is_of_cffi(PyObject *function) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(function);
