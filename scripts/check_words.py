@@ -47,8 +47,6 @@ ALLOWED: tuple[str, ...] = (
     "CMakeLists.txt",
     "README.md",
     "bindings/",
-    "csrc/",
-    "tests/",
 )
 
 
