@@ -47,6 +47,10 @@ ALLOWED: tuple[str, ...] = (
     "CMakeLists.txt",
     "README.md",
     "bindings/",
+    "csrc/call/",
+    "csrc/library/",
+    "csrc/region/",
+    "csrc/tests/",
 )
 
 
