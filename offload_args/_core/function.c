@@ -321,8 +321,8 @@ static inline enum read read_on_host(const Function *function, const Arguments *
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried
- * once more. */
+/* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns 0, or -1
+ * with an exception. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -381,8 +381,8 @@ static const void *anchor_of(const Function *function, const oa_value *values, c
   return NULL;
 }
 
-/* Calls the form of a routine whose scalars and results are on the device; host scalars are sent there, once everything
- * else is known to be right, and given back in the order of the stream. */
+/* Calls the form of a routine whose scalars and results are on the device. Host scalars are copied there once all other
+ * arguments are checked, and their memory is freed in the order of the stream. */
 static __attribute__((noinline)) PyObject *call_on_device(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES], numbers[MOST_VALUES];
   const void *hosted[MOST_VALUES];
