@@ -19,7 +19,7 @@ int64_t oa_touched_span(const oa_touched *touched);
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
 /* No byte is touched by both: exact. Takes as long as the fewer of their lines, and at once for most. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
-/* Sets the text of an operand that no shim declares so, and returns OA_ERROR_ARGUMENT. */
+/* Sets the text of an operand that no routine declares so, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
 /* "m=64, n=64, lda=64"; returns text. */
 const char *oa_extent_text(const oa_extent *extent, char *text, size_t size);
