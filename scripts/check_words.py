@@ -52,7 +52,6 @@ ALLOWED: tuple[str, ...] = (
     "csrc/region/",
     "csrc/tests/",
     "offload_args/",
-    "tests/",
 )
 
 
