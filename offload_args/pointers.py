@@ -306,6 +306,20 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     # -- for code outside ------------------------------------------------------------------------------------
 
+    def cdata(self, ffi: Any, c_type: str | None = None) -> Any:
+        """Return the pointer as one of cffi's, for a cffi library of your own.
+
+        ffi: cffi's object of that library. c_type: such as "float *", if it is not the dtype's own; a pointer to one of
+        the core's types, such as "oa_f32 *", is the handle that the core's own functions take. Any other one is the
+        address, and all that `address` says holds: what is done there is not checked.
+
+        Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is none of cffi's, and what
+        `address` raises.
+        """
+        from ._cffi import cdata
+
+        return cdata(self, ffi, c_type)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._need_gpu("__cuda_array_interface__")

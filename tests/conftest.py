@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the devices of this machine one by one, and an empty present table at the end of each test."""
+"""Fixtures of every test: each device of this machine in turn, and a check that nothing stays lent."""
 
 from __future__ import annotations
 

@@ -1,29 +1,31 @@
-/* Extents: the bytes that a call touches behind one pointer. */
+/* Extents: the elements that a call touches behind one pointer, as bytes. */
 #ifndef OA_EXTENT_H
 #define OA_EXTENT_H
 
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* What an operand touches. `lines` are its elements, or of a triangle or band the rectangle that holds them as stored. */
+/* The bytes that an operand touches. `lines` has its elements. Of a triangle or band it is the rectangle that holds
+ * them as stored; of a batch that is not lines it is the one line that holds it. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
   int64_t itemsize;
 } oa_touched;
 
-/* From the start to the last byte that is touched. */
+/* Returns the bytes from the start to the last one that is touched. */
 int64_t oa_touched_span(const oa_touched *touched);
-/* Every byte that is touched is a byte of outer. */
+/* Returns whether every byte that is touched is a byte of outer. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
-/* No byte is touched by both: exact. Takes as long as the fewer of their lines, and at once for most. */
+/* Returns whether no byte is touched by both, exactly. Most pairs take constant time, others time in the lines of the
+ * one that has fewer. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
-/* Sets the text of an operand that no shim declares so, and returns OA_ERROR_ARGUMENT. */
+/* Sets the text for an operand that is not well formed, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
-/* "m=64, n=64, lda=64"; returns text. */
+/* Writes the sizes to text, as in "m=64, n=64, lda=64". Returns text. */
 const char *oa_extent_text(const oa_extent *extent, char *text, size_t size);
 
-/* What is wrong with an operand's sizes: each sets the text and returns the status. */
+/* Faults of an operand's sizes: each function sets the text and returns the status. */
 __attribute__((cold)) int oa_extent_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value);
 __attribute__((cold)) int oa_extent_overflow(const oa_call *call, const oa_operand *o);
 __attribute__((cold)) int oa_extent_narrow(const oa_call *call, const oa_operand *o, int64_t stored);
@@ -62,8 +64,12 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Sets the lines of what the operand touches, but for their start; 0 lines if nothing. */
-static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+/* Sets lines, those of one matrix, to the lines of the whole batch, or to one line that holds it if it is not lines. */
+__attribute__((cold)) int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
+/* Whether the lines hold nothing but elements of the batch. */
+bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);
+
+static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
   int64_t span, stored = e->rows; /* rows as stored */
   if (__builtin_expect(e->rows < 0, 0)) return oa_extent_negative(call, o, e->rows_name, e->rows);
@@ -79,12 +85,20 @@ static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int6
     return oa_extent_overflow(call, o);
   lines->width = stored * itemsize;
   lines->count = e->rows ? e->columns : 0;
-  if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1)) lines->count = 0; /* a diagonal, and nothing beside it */
+  if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1))
+    lines->count = 0; /* nothing but the diagonal, which is not touched */
   if (lines->pitch == lines->width) {
     lines->width = lines->pitch = lines->width * lines->count;
     lines->count = lines->count > 0;
   }
   return OA_OK;
+}
+
+/* Sets the lines of what the operand touches, but for their start; 0 lines if nothing. */
+static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+  const int status = oa_extent_of_one(call, o, itemsize, lines);
+  if (__builtin_expect(!(o->extent.part & OA_BATCHED), 1) || status) return status;
+  return oa_extent_batch(call, o, itemsize, lines);
 }
 
 #endif

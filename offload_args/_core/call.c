@@ -112,6 +112,36 @@ static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *
   return result;
 }
 
+/* Returns 1 if a function belongs to cffi: it is one of its pointers, or one of a compiled cffi library. Returns 0 if
+ * not, -1 with an exception. The last static type that does not is remembered. */
+static int is_of_cffi(PyObject *function) {
+  static _Atomic(PyTypeObject *) known;
+  PyTypeObject *type = Py_TYPE(function);
+  if (PyCFunction_CheckExact(function)) {
+    PyObject *self = PyCFunction_GetSelf(function);
+    if (self == NULL || PyModule_Check(self)) return 0;
+    type = Py_TYPE(self);
+  }
+  if (type == atomic_load_explicit(&known, memory_order_relaxed)) return 0;
+  PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+  if (module == NULL) return -1;
+  const int is = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
+  Py_DECREF(module);
+  if (!is && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) atomic_store_explicit(&known, type, memory_order_relaxed);
+  return is;
+}
+
+/* Returns a new reference to the function, or to an adapter that passes pointers to a cffi function; NULL with an
+ * exception. */
+static PyObject *adapted(PyObject *function) {
+  const int is = is_of_cffi(function);
+  if (is <= 0) return is < 0 ? NULL : Py_NewRef(function);
+  PyObject *module = PyImport_ImportModule("offload_args._cffi");
+  PyObject *found = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
+  Py_XDECREF(module);
+  return found;
+}
+
 /* (function, *arguments, **keywords) -> the function's value */
 static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count, PyObject *names) {
   if (count < 1) {
@@ -124,7 +154,9 @@ static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ss
   if (made.roles == NULL) return PyErr_NoMemory();
   memset(made.roles, PASSED, (size_t)made.count);
   PyObject *lent = take_options(&made) < 0 ? NULL : find_lent(&made);
-  PyObject *result = lent == NULL ? NULL : call_in_region(&made, given[0], lent, &made.options);
+  PyObject *function = lent == NULL ? NULL : adapted(given[0]);
+  PyObject *result = function == NULL ? NULL : call_in_region(&made, function, lent, &made.options);
+  Py_XDECREF(function);
   Py_XDECREF(lent);
   release_options(&made.options);
   if (made.roles != made.few) PyMem_Free(made.roles);
@@ -139,6 +171,8 @@ static PyMethodDef call_functions[] = {
      "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
      "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"
      "for that.\n\n"
+     "function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the\n"
+     "types that it takes.\n\n"
      "Raises the errors of the region and of the function."},
     {NULL, NULL, 0, NULL},
 };

@@ -33,7 +33,7 @@ typedef struct {
   Parameter parameters[];
 } Function;
 
-/* What a caller passed. The references are the caller's. */
+/* The arguments of a call. The references are the caller's. */
 typedef struct {
   PyObject *const *positional;
   PyObject *result, *handle; /* NULL where not given, or None */
@@ -257,10 +257,12 @@ typedef struct {
   size_t used;
 } Room;
 
+/* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
 static void *take_room(Room *room, const Parameter *parameter) {
   void *memory = room->bytes + room->used;
-  room->used += ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
-  return memory;
+  const size_t bytes = ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
+  room->used += bytes;
+  return memset(memory, 0, bytes);
 }
 
 enum read { WRONG = -1, ON_HOST, ON_DEVICE };
@@ -310,6 +312,7 @@ static inline enum read read_on_host(const Function *function, const Arguments *
       default: /* an output */
         if (pointer_of(object) != NULL) return ON_DEVICE;
         wrong = object != Py_None;
+        memset(&values[i], 0, sizeof values[i]);
         if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
     }
     if (__builtin_expect(wrong, 0)) return asks_for_device(function, arguments, i + 1);
@@ -318,8 +321,8 @@ static inline enum read read_on_host(const Function *function, const Arguments *
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried
- * once more. */
+/* Sends a host number to the device; -1 with an exception. If memory runs out, collects garbage and retries
+ * once. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -378,8 +381,8 @@ static const void *anchor_of(const Function *function, const oa_value *values, c
   return NULL;
 }
 
-/* Calls the form of a routine whose scalars and results are on the device; host scalars are sent there, once everything
- * else is known to be right, and given back in the order of the stream. */
+/* Calls the form of a routine whose scalars and results are on the device; host scalars are sent there once all
+ * other arguments were checked, and are freed in the order of the stream. */
 static __attribute__((noinline)) PyObject *call_on_device(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES], numbers[MOST_VALUES];
   const void *hosted[MOST_VALUES];
@@ -628,9 +631,18 @@ static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) 
   return names;
 }
 
+/* (library, name) -> that routine's record; "" if there is none */
+static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  if (!PyArg_ParseTuple(arguments, "ss", &library, &name)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  return PyUnicode_FromString(routine == NULL ? "" : routine->record);
+}
+
 static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
+    {"record", routine_record, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,9 +1,9 @@
-"""The types that static checkers see are those at run time."""
+"""The types that static checkers see are those of the running program."""
 
 from __future__ import annotations
 
 from package import static_types
 
 
-def test_what_static_checkers_are_told_is_so() -> None:
+def test_types_told_to_static_checkers_are_right() -> None:
     static_types.check()
