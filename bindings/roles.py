@@ -153,6 +153,9 @@ class Library:
     constants: dict[str, int]
     functions: list[Function]
     find: dict[str, Any]
+    api: dict[str, Any]
+    status: str = ""  # the type that its functions return; "" if they return none
+    raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -469,6 +472,9 @@ class _Reader:
             constants=dict(sorted(self.constants.items(), key=lambda item: item[0])),
             functions=functions,
             find=find,
+            api=self.api,
+            status=status or "",
+            raw=self.roles.get("raw", {}),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )

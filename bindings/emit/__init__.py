@@ -1,7 +1,7 @@
 """Writes what the build compiles and installs, each kind of output in a file of its own.
 
 tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs and docs: the Python side. report: what is bound.
+python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from ..roles import Library
 from .docs import record
 from .python_modules import python_module, python_table
+from .raw import raw_file
 from .report import report
 from .stubs import python_stub
 from .tables import libraries_file, library_file
@@ -34,3 +35,5 @@ def emit(libraries: list[Library], out: Path) -> None:
         }
     for name, text in texts.items():
         (out / name).write_text(text)
+    for one in libraries:
+        raw_file(one, out / f"_{one.name}_raw.py")

@@ -243,6 +243,25 @@ static int ensure_loaded(const oa_library *library) {
       library->name, tried);
 }
 
+int oa_library_address(const char *name, const char *symbol, void **address) {
+  const oa_library *library = oa_library_named("oa_library_address", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!symbol || !address) return oa_fail_null("oa_library_address", symbol ? "address" : "symbol");
+  int status = oa_core_start();
+  if (!status) status = ensure_loaded(library);
+  if (status) return status;
+  const oa_library_state *state = library->state;
+  *address = look_up(state->loaded, state->prefix, symbol, state->suffix);
+  if (*address) return OA_OK;
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s", library->name, state->path, state->prefix, symbol,
+                 state->suffix);
+}
+
+int oa_library_integer_bits(const char *name) {
+  const oa_library_state *state = loaded_state(oa_library_named("oa_library_integer_bits", name));
+  return !state ? 0 : state->ilp64 ? 64 : 32;
+}
+
 void *oa_library_symbol(const oa_library *library, int index) {
   if (library && index < 0) {
     oa_fail(OA_ERROR_LIBRARY, "oa_library_symbol: %s has no function for that, such as a handle's stream or mode",
