@@ -49,12 +49,12 @@ def _takes(element: Any, dtype: str) -> bool:
 
 def _check(what: str, pointer: _core.Pointer, wanted: Any) -> None:
     """Raise the error of a DevicePtr that can't be an argument of the C type `wanted`."""
-    dtype = DTYPE_NAMES[pointer._code]
+    dtype = DTYPE_NAMES[pointer._dtype_code]
     needed = f"{what} needs {wanted.cname}, got a DevicePtr[{dtype}]"
     if wanted.kind != "pointer":
         raise HostPointerError(f"{needed}; it is on the device")
     own = _own_type(wanted.item)
-    fits = own in ("any", _core.DTYPES[pointer._code][1]) if own else _takes(wanted.item, dtype)
+    fits = own in ("any", _core.DTYPES[pointer._dtype_code][1]) if own else _takes(wanted.item, dtype)
     if not fits:
         raise DTypeError(f"{needed}; lend an array of its dtype")
 
@@ -88,7 +88,7 @@ def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> lis
 
 
 def _pointer_type(pointer: _core.Pointer) -> str:
-    return f"{_C_TYPES[DTYPE_NAMES[pointer._code]][0]} *"
+    return f"{_C_TYPES[DTYPE_NAMES[pointer._dtype_code]][0]} *"
 
 
 def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:

@@ -40,13 +40,16 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
   return dlsym(loaded, symbol);
 }
 
-/* Finds how this build spells its symbols: by the first of them that it has, whose address is returned. */
+/* Finds how this build spells its symbols: by the first of them that it has in any way, whose address is returned.
+ * Optional ones don't count: builds have been seen that spell them otherwise than the rest. */
 static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
   const char *const given[] = {*prefix, NULL};
-  for (const char *const *p = *prefix ? given : library->prefixes ? library->prefixes : plain; *p; p++)
-    for (const char *const *s = library->suffixes ? library->suffixes : plain; *s; s++)
-      for (int i = 0; i < library->symbol_count; i++) {
+  const char *const *prefixes = *prefix ? given : library->prefixes ? library->prefixes : plain;
+  const char *const *suffixes = library->suffixes ? library->suffixes : plain;
+  for (int i = 0; i < library->symbol_count - library->optional_count; i++)
+    for (const char *const *p = prefixes; *p; p++)
+      for (const char *const *s = suffixes; *s; s++) {
         void *found = look_up(loaded, *p, library->symbols[i], *s);
         if (!found) continue;
         *prefix = *p;
@@ -64,12 +67,13 @@ static bool has_64_bit_integers(void *search) {
   return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
 }
 
-/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there. */
+/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there, but for
+ * optional ones. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
   if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0];
-  for (int i = 0; whole && !missing && i < library->symbol_count; i++)
+  for (int i = 0; whole && !missing && i < library->symbol_count - library->optional_count; i++)
     if (!look_up(loaded, prefix, library->symbols[i], suffix)) missing = library->symbols[i];
   if (missing) {
     oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s%s%s: it is another library, or another version of it",
@@ -141,7 +145,7 @@ static int acquire(const char *function, const char *name, const char *path, con
   if (!library) return OA_ERROR_ARGUMENT;
   if (path ? path[0] != '/' : !shared)
     return oa_fail(OA_ERROR_LIBRARY,
-                   "%s: \"%s\" is no absolute path; libraries are never loaded from the working directory", name,
+                   "%s: \"%s\" is not an absolute path; libraries are never loaded from the working directory", name,
                    path ? path : "NULL");
   pthread_mutex_lock(&loading);
   status = shared ? share(library, path) : load(library, path, prefix);

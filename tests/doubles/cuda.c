@@ -130,8 +130,12 @@ static int on_device(cu_address address, size_t nbytes) {
 /* -- the driver and its devices ------------------------------------------------------------------------------------ */
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 int cuDriverGetVersion(int *version) { return *version = 13000, SUCCESS; }
-int cuGetErrorName(int code, const char **name) { return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0; }
-int cuGetErrorString(int code, const char **text) { return *text = code == 2 ? "out of memory" : "a double's error", 0; }
+int cuGetErrorName(int code, const char **name) {
+  return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0;
+}
+int cuGetErrorString(int code, const char **text) {
+  return *text = code == 2 ? "out of memory" : "a double's error", 0;
+}
 int cuDeviceGetCount(int *count) { return *count = DEVICES, SUCCESS; }
 int cuDeviceGet(int *device, int ordinal) {
   return *device = ordinal, ordinal >= 0 && ordinal < DEVICES ? SUCCESS : INVALID_DEVICE;

@@ -140,7 +140,7 @@ print("loaded", libraries.load("{name}").found)
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == "loaded scipy-openblas32\n"
 
 
-def test_only_what_a_loaded_module_is_linked_with_is_shared(tmp_path: Path) -> None:
+def test_only_libraries_that_a_loaded_module_is_linked_with_are_shared(tmp_path: Path) -> None:
     core = build(tmp_path, "core.so", LINKED, build(tmp_path, "libblas.so.3", LACKING))
     code = """
 import ctypes, os
@@ -158,7 +158,7 @@ share(None, None)
 """
     lines = run(tmp_path, code=code.replace("CORE", str(core))).splitlines()
     assert lines[0] == f"cblas: {core} is not loaded in this process"
-    assert "is no absolute path" in lines[1]
+    assert "is not an absolute path" in lines[1]
     assert lines[2].startswith("cblas: the program has no symbol cblas_caxpy")
     assert lines[3].endswith('needs the name of a library of this build, got "elephant"')
     assert lines[4].endswith('needs the name of a library of this build, got "NULL"')

@@ -1,11 +1,12 @@
 /* How a call into a vendor's library, or into a kernel of the program's own, declares what it touches:
- *   oa_operand operands[] = {{.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(n)}};
+ *   oa_operand operands[] = {
+ *       {.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(n)}};
  *   oa_call call = {.function = "mine.sum", .operands = operands, .count = 1};
  *   int status = oa_begin(&call);
  *   if (status) return status;
  *   return oa_end(&call, sum(operands[0].address, n, call.stream));
- * Generated shims do so for every function of a vendor. They are compiled with the core; a program that uses this header
- * is compiled again with each new minor version. */
+ * Generated shims do so for every function of a vendor. They are compiled with the core. A program that uses this
+ * header must be compiled again for each new minor version. */
 #ifndef OFFLOAD_ARGS_SHIM_H
 #define OFFLOAD_ARGS_SHIM_H
 
@@ -17,8 +18,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* The elements that a call touches behind one pointer: bounds, overlap and directions speak of these and no others.
- * Built by the macros below; checked by oa_begin. Matrices are as stored, by columns: describe a matrix stored by rows as
- * its transpose. The names are those of the call's own parameters, for messages. */
+ * Built by the macros below; checked by oa_begin. Matrices are as stored, by columns: describe a matrix stored by rows
+ * as its transpose. The names are those of the call's own parameters, for messages. */
 enum oa_extent_kind {
   OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative) */
   OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart */
@@ -27,38 +28,53 @@ enum oa_extent_kind {
   OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
 };
 enum oa_extent_part {
-  OA_UPPER = 1,  /* of triangles and triangular bands: the upper one; else the lower */
-  OA_UNIT = 2,   /* of the same: all but the diagonal */
-  OA_REPEATS = 4 /* of vectors: ld may be 0, and all are one element */
+  OA_UPPER = 1,   /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,    /* of the same: all but the diagonal */
+  OA_REPEATS = 4, /* of vectors: ld may be 0, and all are one element */
+  OA_BATCHED = 8  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
 };
 
 typedef struct oa_extent {
   int64_t rows, columns, ld;
   const char *rows_name, *columns_name, *ld_name;
-  int kind, part;       /* oa_extent_kind, and of oa_extent_part what holds */
-  int64_t below, above; /* diagonals of a band, beside the main one */
+  int kind, part;        /* oa_extent_kind, and of oa_extent_part what holds */
+  int64_t below, above;  /* diagonals of a band, beside the main one */
+  int64_t batch, stride; /* with OA_BATCHED */
+  const char *batch_name, *stride_name;
 } oa_extent;
 
 #define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name) \
-  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0})
+  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0, 0, 0, NULL, NULL})
 #define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, inc, n_name, "", inc_name)
 #define OA_REPEATABLE(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, OA_REPEATS, n, 1, inc, n_name, "", inc_name)
 #define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, 0, m, n, ld, m_name, n_name, ld_name)
 #define OA_TRIANGLE(part, n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, part, n, n, ld, n_name, n_name, ld_name)
 #define OA_BAND(m, n, below, above, ld, m_name, n_name, ld_name) \
-  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above)})
+  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above), 0, 0, NULL, NULL})
 /* One triangle of a square band matrix, of k diagonals beside the main one. */
 #define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                            \
   ((oa_extent){(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
-               ((part) & OA_UPPER) ? (k) : 0})
+               ((part) & OA_UPPER) ? (k) : 0, 0, 0, NULL, NULL})
 #define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
 #define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
+
+/* Returns the extent of `batch` of these, `stride` elements from the start of one to that of the next. Those that are
+ * written may not lie within each other. */
+static inline oa_extent oa_strided(oa_extent one, int64_t batch, int64_t stride, const char *batch_name,
+                                   const char *stride_name) {
+  one.part |= OA_BATCHED;
+  one.batch = batch;
+  one.stride = stride;
+  one.batch_name = batch_name;
+  one.stride_name = stride_name;
+  return one;
+}
 
 enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly another that says so too */
+  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly the memory of another with the same mark */
 };
 
 typedef struct oa_operand {
@@ -89,22 +105,22 @@ typedef struct oa_call {
   void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int vendor_status; /* success; run of oa_submit may write the vendor's status here before it returns, if blocking is 1 */
+  int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
   int64_t begun;     /* of the trace; 0: it is off */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
- * what they wait for, moves what is missing as one batch. Nothing moved and nothing marked unless it returns OA_OK; then
- * exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
+ * what they wait for, and brings up the missing bytes as one batch. Nothing is moved and nothing marked unless it
+ * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
  * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
 int oa_begin(oa_call *call);
 /* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
  * OA_ERROR_LIBRARY is returned. */
 int oa_end(oa_call *call, int status);
-/* For libraries that run on the CPU: runs run(arguments) in stream order (size bytes of arguments are copied if it runs
- * later), then does what oa_end does. */
+/* Ends a call of a library that runs on the CPU: calls run(arguments) in stream order (size bytes of arguments are
+ * copied if it runs later), then does what oa_end does. */
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
-/* 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
+/* Returns 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
 int oa_is_host_zero(const void *pointer);
 
 /* One vendor library, as its roles file has it. Read-only data, generated; see bindings/. */
@@ -134,23 +150,26 @@ struct oa_library {
   const struct oa_routine *routines; /* routine_count of them, sorted by name; or NULL */
   int version_kind;                  /* oa_version_kind */
   int symbol_count, routine_count;
-  int success; /* the status of a call that succeeded */
+  int optional_count; /* of the symbols, the last ones: a library without them is whole */
+  int success;        /* the status of a call that succeeded */
   /* Indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
    * int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
    * int get_pointer_mode(void *, int *). create -1: the library has no handles. */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
   int host_mode, device_mode; /* the values of its pointer mode */
-  int takes_stream; /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has
-                     * neither this nor set_stream is waited for before and after each call */
+  /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
+   * nor set_stream is waited for before and after each call. */
+  int takes_stream;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];
-/* The address of library->symbols[index]; loads the library on first use; NULL with OA_ERROR_LIBRARY's text set. */
+/* Returns the address of library->symbols[index]; loads the library on first use. NULL with the text set if it has
+ * none. */
 void *oa_library_symbol(const oa_library *library, int index);
 
-/* Failures that shims find themselves; each sets the text and returns the status. */
+/* Failures that shims find themselves: each sets the text and returns the status. */
 int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed);
 int oa_fail_too_large(const char *function, const char *name, int64_t value); /* no _64 form: OA_ERROR_OVERFLOW */
 int oa_fail_null(const char *function, const char *name);
