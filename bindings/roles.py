@@ -38,7 +38,7 @@ A family may have `also = { A = "AP" }`, for functions whose header names a para
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
 library that lacks it is whole: so it is with extensions of one vendor.
 
-How Python finds the library, and what a person installs who lacks it:
+How Python finds the library, and what to install if it is missing:
 
     [find]
     pathfinder = "cublas"                                        its name for cuda-pathfinder

@@ -124,7 +124,8 @@ static int belongs(const void *object) {
 static int on_device(cu_address address, size_t nbytes) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
-  return owner_of((void *)(uintptr_t)address, nbytes) == device->number ? SUCCESS : INVALID_VALUE;
+  const int owner = owner_of((void *)(uintptr_t)address, nbytes);
+  return owner == device->number || owner == -1 ? SUCCESS : INVALID_VALUE; /* pinned memory has an address there, too */
 }
 
 /* -- the driver and its devices ------------------------------------------------------------------------------------ */

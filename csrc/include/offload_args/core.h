@@ -314,7 +314,7 @@ int oa_library_has_symbol(const char *library, const char *symbol);
  * that function. */
 int oa_library_address(const char *library, const char *symbol, void **address);
 int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
-/* Writes what a loaded library says of its version to text, cut to size; "" if it says nothing. */
+/* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it has none. */
 int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
  * mode is as before after each call. */
