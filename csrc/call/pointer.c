@@ -310,24 +310,15 @@ int oa_is_host_zero(const void *pointer) {
   return zero;
 }
 
-int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged) {
-  const char *const function = "oa_stage";
+/* Returns the pointer to a new device scalar of the region, which has no memory yet; NULL with the text set. */
+static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtype) {
   const int64_t nbytes = oa_itemsize(dtype);
-  int status;
-  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is not an oa_dtype", function, dtype);
-  if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
-  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
-  if (!slot) return status;
-  oa_region_state *region = slot->region;
-  oa_device *device = region->device;
-  oa_stream *stream = region->stream;
-  oa_mapping *mapping = oa_mapping_new(device, OA_MAPS_SCALAR, nbytes);
+  oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_SCALAR, nbytes);
   oa_slot *made = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
   if (!made || oa_region_attach(region, mapping)) {
     if (made) oa_slot_free(made);
-    if (mapping) oa_mapping_free(mapping, stream, false);
-    oa_unlock();
-    return OA_ERROR_MEMORY;
+    if (mapping) oa_mapping_free(mapping, region->stream, false);
+    return NULL;
   }
   made->dtype = (uint8_t)dtype;
   made->reads = made->writes = true;
@@ -338,18 +329,25 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   mapping->groups[0].valid = true;
   mapping->views[0].lines = made->inside;
   mapping->holders = mapping->references = 1;
-  *staged = oa_slot_handle(made);
+  return made;
+}
+
+/* Allocates a device scalar, and copies its value up. Called with the lock, which it frees meanwhile. */
+static int send_scalar(oa_slot *made, const void *value) {
+  const oa_region_state *region = made->region;
+  oa_mapping *mapping = made->mapping;
+  oa_device *device = region->device;
+  oa_stream *stream = region->stream;
+  oa_move move = {
+      .host = (void *)value,
+      .lines = made->inside,
+      .name = "a scalar",
+      .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
   oa_slot_hold(made, true); /* the region can't end until the value is on its way */
   oa_unlock();
-  uint64_t address = 0;
-  status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
+  int status = oa_device_allocate(device, stream->native, (size_t)made->nbytes, &move.address);
+  const uint64_t address = status ? 0 : move.address;
   if (!status) {
-    oa_move move = {
-        .host = (void *)value,
-        .address = address,
-        .lines = made->inside,
-        .name = "a scalar",
-        .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
     const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
@@ -362,8 +360,21 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   }
   oa_slot_unhold(made, true);
   oa_announce_change();
+  return status;
+}
+
+int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged) {
+  const char *const function = "oa_stage";
+  int status;
+  if (!oa_itemsize(dtype)) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is not an oa_dtype", function, dtype);
+  if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
+  oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
+  if (!slot) return status;
+  oa_slot *made = make_scalar(slot->region, value, dtype);
+  if (made) *staged = oa_slot_handle(made);
+  status = made ? send_scalar(made, value) : OA_ERROR_MEMORY;
   oa_unlock();
-  if (status) {
+  if (status && made) {
     oa_saved_error saved;
     oa_error_save(&saved);
     oa_pointer_release(*staged);

@@ -9,43 +9,43 @@ static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "S
 
 const char *oa_direction_name(int direction) { return direction_names[direction]; }
 
-static void name_array(oa_lent_array *e, int position) {
-  const char *name = e->array->name;
+static void name_array(oa_lent_array *lent, int position) {
+  const char *name = lent->array->name;
   if (name) {
-    const size_t length = strnlen(name, sizeof e->name - 1);
-    memcpy(e->name, name, length);
-    e->name[length] = '\0';
+    const size_t length = strnlen(name, sizeof lent->name - 1);
+    memcpy(lent->name, name, length);
+    lent->name[length] = '\0';
   } else if (position < 9) { /* snprintf would cost more than the rest of entering an array */
-    memcpy(e->name, "argument 0", 11);
-    e->name[9] = (char)('1' + position);
+    memcpy(lent->name, "argument 0", 11);
+    lent->name[9] = (char)('1' + position);
   } else {
-    snprintf(e->name, sizeof e->name, "argument %d", position + 1);
+    snprintf(lent->name, sizeof lent->name, "argument %d", position + 1);
   }
 }
 
 /* Checks the members of the array that need no layout. */
-static int check_description(const oa_lent_array *e) {
-  const oa_array *a = e->array;
+static int check_description(const oa_lent_array *lent) {
+  const oa_array *a = lent->array;
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
-    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is not an oa_dtype", e->name, a->dtype);
+    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is not an oa_dtype", lent->name, a->dtype);
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is not an oa_direction", e->name,
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is not an oa_direction", lent->name,
                    a->direction);
   if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED))
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are not a sum of oa_array_flags", e->name,
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are not a sum of oa_array_flags", lent->name,
                    a->flags);
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", lent->name, a->ndim,
                    OA_MAX_DIMENSIONS);
   if (a->ndim > 0 && (!a->shape || (!a->strides && a->direction != OA_SCRATCH)))
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL", e->name,
-                   a->ndim);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: shape and strides need %d numbers each, got NULL",
+                   lent->name, a->ndim);
   return OA_OK;
 }
 
 /* Finds the layout of the array; of Scratch, that of an array in C order. */
-static int find_layout(oa_lent_array *e, int64_t itemsize) {
-  const oa_array *a = e->array;
+static int find_layout(oa_lent_array *lent, int64_t itemsize) {
+  const oa_array *a = lent->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
   if (a->direction == OA_SCRATCH) {
@@ -57,87 +57,88 @@ static int find_layout(oa_lent_array *e, int64_t itemsize) {
     }
     strides = c_order;
   }
-  const int status = oa_layout_of(a->ndim, a->shape, strides, itemsize, &e->layout);
+  const int status = oa_layout_of(a->ndim, a->shape, strides, itemsize, &lent->layout);
   if (status == OA_ERROR_ARGUMENT)
-    return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", e->name);
+    return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", lent->name);
   if (status)
-    return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it", e->name);
+    return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it",
+                   lent->name);
   return OA_OK;
 }
 
 /* Decides whether the array may be written. */
-static int decide_rights(oa_lent_array *e) {
-  const oa_array *a = e->array;
+static int decide_rights(oa_lent_array *lent) {
+  const oa_array *a = lent->array;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
-  e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
-  e->out = a->direction == OA_OUT;
+  lent->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
+  lent->out = a->direction == OA_OUT;
   if (must_write && (a->flags & OA_READ_ONLY))
     return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", e->name,
+                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", lent->name,
                    direction_names[a->direction]);
-  if (!e->layout.overlapping) return OA_OK;
+  if (!lent->layout.overlapping) return OA_OK;
   if (must_write)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
                    "overlapping view); lend a copy of it",
-                   e->name, direction_names[a->direction]);
-  e->writes = false;
+                   lent->name, direction_names[a->direction]);
+  lent->writes = false;
   return OA_OK;
 }
 
 /* Checks an array that lies on the device already. */
-static int check_borrowed(const oa_lent_array *e, int64_t itemsize) {
-  if (!e->layout.regular)
+static int check_borrowed(const oa_lent_array *lent, int64_t itemsize) {
+  if (!lent->layout.regular)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
-                   e->name);
-  if (e->low % (uintptr_t)itemsize)
+                   lent->name);
+  if (lent->low % (uintptr_t)itemsize)
     return oa_fail(
         OA_ERROR_ARGUMENT,
         "oa_region_enter: %s is on a device at an address that is not a multiple of its itemsize, %lld bytes; "
         "devices can't read it there: make a copy of it",
-        e->name, (long long)itemsize);
+        lent->name, (long long)itemsize);
   return OA_OK;
 }
 
 /* Finds the array's bytes on the host, and whether the device has to hold it packed. */
-static int find_bytes(oa_lent_array *e, int64_t itemsize) {
-  const oa_array *a = e->array;
-  if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
+static int find_bytes(oa_lent_array *lent, int64_t itemsize) {
+  const oa_array *a = lent->array;
+  if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", lent->name);
   const uintptr_t data = (uintptr_t)a->data;
-  e->low = data + (uintptr_t)e->layout.low;
-  e->high = e->low + (uintptr_t)e->layout.span;
-  if (e->high < e->low || (e->layout.low < 0 && e->low > data))
-    return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", e->name);
-  e->lines = e->layout.lines;
+  lent->low = data + (uintptr_t)lent->layout.low;
+  lent->high = lent->low + (uintptr_t)lent->layout.span;
+  if (lent->high < lent->low || (lent->layout.low < 0 && lent->low > data))
+    return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", lent->name);
+  lent->lines = lent->layout.lines;
   /* An array is packed if it is not lines, or if no leading dimension can name it: it is reversed, or has gaps along
    * every axis. A matrix of one column counts as a matrix. */
-  bool named = e->layout.lines.count == 1;
+  bool named = lent->layout.lines.count == 1;
   for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= a->strides[i] == itemsize;
-  e->packed = !e->layout.regular || e->layout.reversed || !named;
+  lent->packed = !lent->layout.regular || lent->layout.reversed || !named;
   return OA_OK;
 }
 
-int oa_lent_array_check(oa_lent_array *e, int position) {
-  const oa_array *a = e->array;
+int oa_lent_array_check(oa_lent_array *lent, int position) {
+  const oa_array *a = lent->array;
   int status;
-  name_array(e, position);
-  if ((status = check_description(e))) return status;
+  name_array(lent, position);
+  if ((status = check_description(lent))) return status;
   const int64_t itemsize = oa_itemsize(a->dtype);
-  if ((status = find_layout(e, itemsize)) || (status = decide_rights(e))) return status;
-  if (a->direction == OA_SCRATCH || e->layout.size == 0) return OA_OK;
-  if ((status = find_bytes(e, itemsize))) return status;
-  return a->flags & OA_BORROWED ? check_borrowed(e, itemsize) : OA_OK;
+  if ((status = find_layout(lent, itemsize)) || (status = decide_rights(lent))) return status;
+  if (a->direction == OA_SCRATCH || lent->layout.size == 0) return OA_OK;
+  if ((status = find_bytes(lent, itemsize))) return status;
+  return a->flags & OA_BORROWED ? check_borrowed(lent, itemsize) : OA_OK;
 }
 
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
   if (!array) return oa_fail_null(function, "array");
-  oa_lent_array e = {.array = (oa_array *)array};
-  const int status = oa_lent_array_check(&e, 0);
+  oa_lent_array lent = {.array = (oa_array *)array};
+  const int status = oa_lent_array_check(&lent, 0);
   if (status) return oa_fail_in(status, "%s", function);
-  *low = e.low;
-  *high = e.high;
-  *lines = e.packed ? (oa_lines){0} : e.lines;
+  *low = lent.low;
+  *high = lent.high;
+  *lines = lent.packed ? (oa_lines){0} : lent.lines;
   lines->start = 0;
   return OA_OK;
 }

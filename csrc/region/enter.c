@@ -16,14 +16,14 @@
 
 /* Checks that the array begins at a multiple of its itemsize in the mapping, whose memory begins at a multiple of every
  * itemsize. */
-static int check_start(const oa_lent_array *e, const char *other) {
-  const int64_t itemsize = oa_itemsize(e->array->dtype);
-  if (e->lines.start % itemsize == 0) return OA_OK;
+static int check_start(const oa_lent_array *lent, const char *other) {
+  const int64_t itemsize = oa_itemsize(lent->array->dtype);
+  if (lent->lines.start % itemsize == 0) return OA_OK;
   return oa_fail(
       OA_ERROR_PRESENT,
       "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is not a multiple of its "
       "itemsize, %lld: devices can't read it there; lend a copy of it",
-      e->name, (long long)e->lines.start, other, (long long)itemsize);
+      lent->name, (long long)lent->lines.start, other, (long long)itemsize);
 }
 
 /* Notes the shape and strides of a packed array in its view. */
@@ -63,69 +63,69 @@ static int note_overlap(oa_present *element, void *data) {
 
 /* Returns the view of a mapping that has the array's bytes, and of several the one with the most rights; NULL with
  * *status and the text set. */
-static const oa_view *find_view(oa_lent_array *e, const oa_mapping *mapping, int *status) {
+static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, int *status) {
   const oa_view *first = &mapping->views[0], *covering = NULL;
   if (first->shape) {
-    e->view = 0;
-    e->packed = true;
-    e->lines = first->lines;
-    if (oa_view_is(first, e->array)) return first;
+    lent->view = 0;
+    lent->packed = true;
+    lent->lines = first->lines;
+    if (oa_view_is(first, lent->array)) return first;
     *status =
         oa_fail(OA_ERROR_PRESENT,
                 "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
                 "dimension); lend exactly the same view, or their parent in a region around both",
-                e->name, first->name);
+                lent->name, first->name);
     return NULL;
   }
-  if (!e->layout.regular) {
+  if (!lent->layout.regular) {
     *status =
         oa_fail(OA_ERROR_PRESENT,
                 "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
                 "dimension; slice the pointer of %s, or lend a copy",
-                e->name, first->name, first->name);
+                lent->name, first->name, first->name);
     return NULL;
   }
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
-    if (!oa_lines_contain(view->lines, e->lines)) continue;
+    if (!oa_lines_contain(view->lines, lent->lines)) continue;
     if (covering && view->writes + view->goes_up <= covering->writes + covering->goes_up) continue;
     covering = view;
-    e->view = i;
+    lent->view = i;
   }
-  e->packed = false;
+  lent->packed = false;
   if (covering) {
-    *status = check_start(e, covering->name);
+    *status = check_start(lent, covering->name);
     return *status ? NULL : covering;
   }
   *status =
       oa_fail(OA_ERROR_PRESENT,
               "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
               "region around both, and slice its pointer",
-              e->name, first->name);
+              lent->name, first->name);
   return NULL;
 }
 
 /* Gives an array its place in a mapping that is present, with no more rights than its view there has. */
-static int share(oa_lent_array *e, oa_mapping *mapping) {
-  const int direction = e->array->direction;
+static int share(oa_lent_array *lent, oa_mapping *mapping) {
+  const int direction = lent->array->direction;
   int status;
-  e->mapping = mapping;
-  e->lines.start = (int64_t)(e->low - mapping->at.low);
-  const oa_view *view = find_view(e, mapping, &status);
+  lent->mapping = mapping;
+  lent->lines.start = (int64_t)(lent->low - mapping->at.low);
+  const oa_view *view = find_view(lent, mapping, &status);
   if (!view) return status;
   if ((direction == OA_OUT || direction == OA_INOUT) && !view->writes)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
         "InOut in the outer region",
-        e->name, oa_direction_name(direction), view->name);
+        lent->name, oa_direction_name(direction), view->name);
   if (direction == OA_INOUT && !view->goes_up)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
-        e->name, view->name);
-  e->writes = e->writes && view->writes;
-  e->out = e->out || !view->goes_up;
+        lent->name, view->name);
+  lent->writes = lent->writes && view->writes;
+  lent->out = lent->out || !view->goes_up;
   return OA_OK;
 }
 
@@ -160,22 +160,22 @@ static int make_room(oa_mapping *mapping, int count) {
 
 /* Gives the array its view of the mapping; arrays of the same bytes share one. first: the first array of the
  * cluster. */
-static int add_view(oa_mapping *mapping, oa_lent_array *e, const oa_lent_array *first) {
-  const oa_array *a = e->array;
-  if (check_start(e, first->name)) return OA_ERROR_PRESENT;
+static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_array *first) {
+  const oa_array *a = lent->array;
+  if (check_start(lent, first->name)) return OA_ERROR_PRESENT;
   int at = 0;
-  while (at < mapping->view_count && memcmp(&mapping->views[at].lines, &e->lines, sizeof e->lines) != 0) at++;
+  while (at < mapping->view_count && memcmp(&mapping->views[at].lines, &lent->lines, sizeof lent->lines) != 0) at++;
   oa_view *view = &mapping->views[at];
   if (at == mapping->view_count) {
     mapping->view_count++;
-    *view = (oa_view){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
-    memcpy(view->name, e->name, sizeof view->name);
-    if (e->packed && keep_shape(view, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
+    *view = (oa_view){.data = a->data, .host = (void *)lent->low, .lines = lent->lines, .dtype = a->dtype};
+    memcpy(view->name, lent->name, sizeof view->name);
+    if (lent->packed && keep_shape(view, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
   }
-  view->writes |= e->writes;
+  view->writes |= lent->writes;
   view->goes_up |= a->direction != OA_OUT;
-  e->mapping = mapping;
-  e->view = at;
+  lent->mapping = mapping;
+  lent->view = at;
   return OA_OK;
 }
 
@@ -191,17 +191,17 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   if (count > 1 && make_room(mapping, count)) return OA_ERROR_MEMORY;
   mapping->view_count = 0;
   for (int i = 0; i < count; i++) {
-    oa_lent_array *e = cluster[i];
-    if (!packed && !e->layout.regular)
+    oa_lent_array *lent = cluster[i];
+    if (!packed && !lent->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
           "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
           "lend their parent and slice its pointer, or lend a copy",
-          e->name, cluster[i ? 0 : 1]->name);
-    e->packed = packed;
-    e->lines.start = (int64_t)(e->low - low);
-    if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
-    const int status = add_view(mapping, e, first);
+          lent->name, cluster[i ? 0 : 1]->name);
+    lent->packed = packed;
+    lent->lines.start = (int64_t)(lent->low - low);
+    if (packed) lent->lines = (oa_lines){0, nbytes, nbytes, 1};
+    const int status = add_view(mapping, lent, first);
     if (status) return status;
   }
   if (mapping->view_count == 1)
@@ -263,8 +263,8 @@ static int by_address(const void *a, const void *b) {
   return (*x)->array < (*y)->array ? -1 : 1;
 }
 
-static bool is_on_the_host(const oa_lent_array *e) {
-  return e->array->direction != OA_SCRATCH && !(e->array->flags & OA_BORROWED) && e->layout.size;
+static bool is_on_the_host(const oa_lent_array *lent) {
+  return lent->array->direction != OA_SCRATCH && !(lent->array->flags & OA_BORROWED) && lent->layout.size;
 }
 
 /* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
@@ -297,20 +297,20 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
 }
 
 /* Gives scratch or borrowed memory a mapping of its own. */
-static int place_apart(oa_region_state *region, oa_lent_array *e) {
-  const oa_array *a = e->array;
+static int place_apart(oa_region_state *region, oa_lent_array *lent) {
+  const oa_array *a = lent->array;
   const bool borrowed = a->flags & OA_BORROWED;
-  oa_mapping *mapping = make_mapping(region, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
+  oa_mapping *mapping = make_mapping(region, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, lent->layout.span);
   if (!mapping) return OA_ERROR_MEMORY;
-  if (borrowed) mapping->address = e->low;
-  e->mapping = mapping;
-  e->view = 0;
-  e->packed = false;
-  e->lines = e->layout.lines;
-  e->lines.start = 0;
+  if (borrowed) mapping->address = lent->low;
+  lent->mapping = mapping;
+  lent->view = 0;
+  lent->packed = false;
+  lent->lines = lent->layout.lines;
+  lent->lines.start = 0;
   oa_view *view = &mapping->views[0];
-  *view = (oa_view){.lines = e->lines, .dtype = a->dtype, .writes = e->writes};
-  memcpy(view->name, e->name, sizeof view->name);
+  *view = (oa_view){.lines = lent->lines, .dtype = a->dtype, .writes = lent->writes};
+  memcpy(view->name, lent->name, sizeof view->name);
   mapping->groups[0].valid = true;
   return OA_OK;
 }
@@ -318,8 +318,8 @@ static int place_apart(oa_region_state *region, oa_lent_array *e) {
 /* -- memory -- */
 
 /* Returns whether the array's mapping is new and belongs into an arena. */
-static bool is_small(const oa_region_state *region, const oa_lent_array *e) {
-  const oa_mapping *mapping = e->mapping;
+static bool is_small(const oa_region_state *region, const oa_lent_array *lent) {
+  const oa_mapping *mapping = lent->mapping;
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
@@ -424,23 +424,23 @@ static int note_allocations(oa_region_state *region) {
  * then in the order of the arguments. */
 static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   for (int i = count - 1; i >= 0; i--) {
-    oa_lent_array *e = &lent[i];
+    oa_lent_array *one = &lent[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
-    slot->dtype = (uint8_t)e->array->dtype;
+    slot->dtype = (uint8_t)one->array->dtype;
     slot->reads = true;
-    slot->writes = e->writes;
-    slot->out = e->out;
-    slot->owed = e->array->direction == OA_OUT;
-    if (e->layout.size) {
-      slot->mapping = e->mapping;
-      slot->view = e->view;
-      slot->offset = e->lines.start;
-      slot->nbytes = oa_lines_span(e->lines);
-      slot->inside = e->lines;
+    slot->writes = one->writes;
+    slot->out = one->out;
+    slot->owed = one->array->direction == OA_OUT;
+    if (one->layout.size) {
+      slot->mapping = one->mapping;
+      slot->view = one->view;
+      slot->offset = one->lines.start;
+      slot->nbytes = oa_lines_span(one->lines);
+      slot->inside = one->lines;
     }
-    e->array->handle = oa_slot_handle(slot);
-    e->array->packed = e->layout.size && e->packed;
+    one->array->handle = oa_slot_handle(slot);
+    one->array->packed = one->layout.size && one->packed;
   }
   return OA_OK;
 }

@@ -59,11 +59,11 @@ static int note_holder(oa_present *element, void *data) {
 /* Finds the mappings and seizes all of them at once: waits until none is moving or leaving, marks them as moving, and
  * waits for the calls that hold them. Frees the lock meanwhile. */
 static int seize_holders(plan *p) {
-  const oa_lent_array *e = p->array;
+  const oa_lent_array *lent = p->array;
   for (bool retry = true; retry;) {
     retry = false;
     p->holder_count = 0;
-    const int status = oa_present_visit(&oa_table, e->low, e->high, note_holder, p);
+    const int status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
     if (status) return status;
     for (int i = 0; i < p->holder_count && !retry; i++) {
       const oa_mapping *mapping = p->holders[i].mapping;
@@ -172,18 +172,18 @@ static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *vie
 
 /* Returns whether the array has every byte of the view. */
 static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view) {
-  const oa_lent_array *e = p->array;
-  if (view->shape && oa_view_is(view, e->array)) return true;
-  if (!e->layout.regular) return false;
-  oa_lines lines = e->lines;
-  lines.start = (int64_t)(e->low - mapping->at.low);
+  const oa_lent_array *lent = p->array;
+  if (view->shape && oa_view_is(view, lent->array)) return true;
+  if (!lent->layout.regular) return false;
+  oa_lines lines = lent->lines;
+  lines.start = (int64_t)(lent->low - mapping->at.low);
   const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
   return oa_lines_contain(lines, view->shape ? (oa_lines){0, hull, hull, 1} : view->lines);
 }
 
 /* Adds the moves of one view, and refuses to bring invalid bytes down. */
 static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
-  const oa_lent_array *e = p->array;
+  const oa_lent_array *lent = p->array;
   const int before = p->move_count;
   int status = OA_OK;
   if (covers(p, mapping, view)) {
@@ -193,16 +193,17 @@ static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
   } else {
     oa_pieces pieces;
     oa_lines piece;
-    oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, NULL, oa_itemsize(e->array->dtype));
+    oa_pieces_start(&pieces, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
+                    oa_itemsize(lent->array->dtype));
     if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, view);
     while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
-      piece.start += (int64_t)(e->low - mapping->at.low);
+      piece.start += (int64_t)(lent->low - mapping->at.low);
       status = add_common(p, mapping, view, piece);
     }
   }
   if (!status && p->from && p->move_count > before && mapping->groups[view->group].invalid)
     return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
-                   p->function, e->name);
+                   p->function, lent->name);
   return status;
 }
 
@@ -322,10 +323,10 @@ static int update(const char *function, const oa_array *array, int device, bool 
   int status = oa_core_start();
   if (status) return status;
   if (!array) return oa_fail_null(function, "array");
-  oa_lent_array e = {.array = (oa_array *)array};
-  if ((status = oa_lent_array_check(&e, 0))) return oa_fail_in(status, "%s", function);
-  if (!e.layout.size) return OA_OK;
-  plan p = {.function = function, .array = &e, .device = device, .from = from};
+  oa_lent_array lent = {.array = (oa_array *)array};
+  if ((status = oa_lent_array_check(&lent, 0))) return oa_fail_in(status, "%s", function);
+  if (!lent.layout.size) return OA_OK;
+  plan p = {.function = function, .array = &lent, .device = device, .from = from};
   oa_lock();
   status = make_plan(&p);
   if (!status) {
@@ -343,7 +344,7 @@ static int update(const char *function, const oa_array *array, int device, bool 
     }
     yield_holders(&p);
     if (status) oa_error_restore(&first);
-    if (status) oa_fail_in(status, "%s: %s", function, e.name);
+    if (status) oa_fail_in(status, "%s: %s", function, lent.name);
   }
   oa_unlock();
   free_plan(&p);
