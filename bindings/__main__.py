@@ -5,7 +5,7 @@
     python -m bindings emit --out DIR
     python -m bindings --check
 
-Extracting needs libclang; writing the cffi sources needs cffi.
+Extracting needs libclang.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     extracting.add_argument("--library", required=True)
     extracting.add_argument("--header", required=True, type=Path)
     extracting.add_argument("-I", dest="include", action="append", type=Path, default=[])
-    emitting = commands.add_parser("emit", help="write shims, cffi sources and Python for the build")
+    emitting = commands.add_parser("emit", help="write the C and Python that the build needs")
     emitting.add_argument("--out", required=True, type=Path)
     commands.add_parser("report", help="write report.md")
     given = parser.parse_args(arguments)

@@ -74,6 +74,9 @@ STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
+REQUIRED = ("name", "title")
+SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
+SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -178,24 +181,29 @@ class _Reader:
         self.name = name
         self.api = api
         self.roles = roles
-        self.settings = roles["library"]
+        self.settings = roles.get("library", {})
+        self.enums = roles.get("enums", {})
         self.faults: list[str] = []
-        strip = self.settings["strip"]
+        self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
+        self.faults += [
+            f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
+        ]
+        strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in roles["enums"].values() for key in one["constants"]}
+        used = {key for one in self.enums.values() for key in one["constants"]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
     def enum(self, key: str, letter: str) -> Enum:
-        entry = self.roles["enums"][key]
-        names = entry.get("complex", entry["constants"]) if letter in "cz" else entry["constants"]
-        strip = self.settings["strip"]
+        entry = self.enums[key]
+        names = entry.get("complex", entry["constants"]) if letter in ("c", "z") else entry["constants"]
+        strip = self.settings.get("strip", "")
         return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
 
     def dtype(self, pointee: str, letter: str) -> str:
-        named = str(self.roles["types"].get(pointee, ""))
-        return LETTERS[letter] if named == "letter" else named
+        named = str(self.roles.get("types", {}).get(pointee, ""))
+        return LETTERS.get(letter, "") if named == "letter" else named
 
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
@@ -247,7 +255,7 @@ class _Reader:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
-        if label in self.roles["enums"]:
+        if label in self.enums:
             enum = self.enum(label, letter)
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
@@ -335,12 +343,14 @@ class _Reader:
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, family in self.roles["family"].items():
-            for template, (letters, summary) in family["bind"].items():
+        for key, family in self.roles.get("family", {}).items():
+            for template, bound in family["bind"].items():
+                # Without letters: one function, whose types say all.
+                letters, summary = ([""], bound) if isinstance(bound, str) else bound
                 for letter in letters:
-                    name = template.format(t=letter, r=REAL[letter])
+                    name = template.format(t=letter, r=REAL.get(letter, ""))
                     spelled = {"name": name, "Name": name[0].upper() + name[1:]}
-                    candidates = [one.format(**spelled) for one in self.settings["symbols"]]
+                    candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
                     symbol = next((one for one in candidates if one in self.api["functions"]), None)
                     if symbol is None:
                         self.faults.append(
@@ -354,6 +364,8 @@ class _Reader:
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
         bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
+        used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
+        used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
         groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}
         for symbol in self.api["functions"]:
             if symbol in bound:
@@ -361,7 +373,7 @@ class _Reader:
             rule = next((one for one in self.roles.get("not_bound", []) if re.fullmatch(one["names"], symbol)), None)
             if rule:
                 groups[rule["reason"]].append(symbol)
-            else:
+            elif symbol not in used:
                 self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
         return groups
 
@@ -433,14 +445,16 @@ class _Reader:
         row_major = settings.get("row_major")
         not_bound = self.left_over(functions)
         find = self.find()
+        if settings.get("name", self.name) != self.name:
+            self.faults.append(f"{self.name}.toml: [library] name: {settings['name']!r} is not the name of the file")
         if self.faults:
             raise RolesError(self.faults)
         return Library(
-            name=settings["name"],
+            name=self.name,
             title=settings["title"],
-            source=settings["source"],
+            source=settings.get("source", f"{settings['title']} manual"),
             backend=settings.get("backend"),
-            sonames=settings["sonames"],
+            sonames=settings.get("sonames", []),
             stream=stream,
             scalars=scalars,
             success=self.all_constants[success] if success else 0,

@@ -1,20 +1,17 @@
-"""Explains what is wrong with a call of a vendor's function, and makes the calls that are off the fast path.
+"""Explains what is wrong with a call of a vendor's function.
 
-Generated functions turn to this module when an argument is wrong, when a scalar or a result is on the device, and when
-the caller brings a handle.
+_core/function.c, which has the functions themselves, imports this module when an argument is wrong, and when the caller
+brings a handle.
 """
 
 from __future__ import annotations
 
-import gc
 import operator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from . import _core
-from ._native import ffi, lib
 from .dtypes import C_NAMES, DTYPE_NAMES
 from .errors import (
     ArgumentTypeError,
@@ -22,33 +19,19 @@ from .errors import (
     ExtentError,
     HostPointerError,
     SizeOverflowError,
-    raise_status,
 )
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Binding"]
+__all__ = ["explain", "handle_address", "misfit"]
 
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
-def _allocate(function: Callable[..., int], *arguments: Any) -> None:
-    """Call a core function that allocates; if memory runs out, collect garbage and retry once.
-
-    Raises the error of the last attempt. Regions are entered in the same way, in _core.
-    """
-    status = function(*arguments)
-    if status == _core.OA_ERROR_MEMORY:
-        gc.collect()
-        status = function(*arguments)
-    if status:
-        raise_status(status)
-
-
 class _Token(NamedTuple):
-    """A parameter as generated modules describe it: "scalar:alpha:f32"."""
+    """A parameter as records describe it: "scalar:alpha:f32"."""
 
     kind: str  # enum, size, in, out, inout, scalar, result, update or output
     name: str
@@ -85,159 +68,81 @@ def _describe(value: object) -> str:
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
 
 
-class Binding:
-    """What the generated module of one library needs of this one; `records` describe its functions' parameters."""
+def explain(function: str, record: str, arguments: Sequence[Any], on_device: bool) -> None:
+    """Raise the error of the first argument that the function can't take; return if there is none.
 
-    __slots__ = ("_ffi", "_lib", "_library", "_records")
-
-    def __init__(self, library: str, library_ffi: Any, library_lib: Any, records: Mapping[str, str]) -> None:
-        self._library = library
-        self._ffi = library_ffi
-        self._lib = library_lib
-        self._records = records
-
-    def with_handle(
-        self, handle: object, function: Callable[..., Any], arguments: tuple[Any, ...], result: object = None
-    ) -> Any:
-        """Call a function with the caller's own library handle: an address, or an object with `handle` or `ptr`."""
-        value = handle
-        for attribute in ("handle", "ptr"):
-            value = getattr(value, attribute, value)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not value:
-            raise ArgumentTypeError(
-                f"{self._library}.{function.__name__}: handle needs a handle of {self._library} as an int, or an "
-                f"object with .handle or .ptr, got {_describe(handle)}"
-            )
-        name = self._library.encode()
-        status = lib.oa_use_handle(name, ffi.cast("void *", int(value)))
-        if status:
-            raise_status(status)
-        try:
-            return function(*arguments) if result is None else function(*arguments, result=result)
-        finally:
-            lib.oa_use_handle(name, ffi.NULL)
-
-    def on_device(self, name: str, arguments: tuple[Any, ...]) -> None:
-        """Call the form of a function whose scalars and results are on the device; host scalars are sent there."""
-        tokens = _parse(self._records[name])
-        passed: list[Any] = []
-        staged: list[Any] = []
-        try:
-            for token, value in zip(tokens, arguments, strict=True):
-                kind = token.kind
-                if kind in ("size", "enum"):
-                    passed.append(operator.index(value))
-                elif kind in ("in", "out", "inout"):
-                    passed.append(value._cd)
-                elif kind == "scalar" and not isinstance(value, DevicePtr):
-                    if not staged:  # nothing moves for a call that can't be made
-                        self._check(name, tokens, arguments, results_on_device=True)
-                    staged.append(self._stage(arguments, token, value))
-                    passed.append(ffi.cast(f"oa_{token.dtype} *", staged[-1]))
-                elif value.size == token.elements:
-                    passed.append(value._cd)
-                else:
-                    raise ValueError(name)
-            status = getattr(self._lib, f"oa_{self._library}_{name}_device")(*passed)
-        except (AttributeError, TypeError, OverflowError, ValueError):
-            self._check(name, tokens, arguments, results_on_device=True)
-            raise
-        else:
-            if status:
-                raise_status(status)
-        finally:
-            for one in staged:  # given back in the order of the stream, after the call
-                lib.oa_pointer_release(one)
-
-    def explain(self, name: str, arguments: tuple[Any, ...], error: BaseException) -> None:
-        """Make the call whose scalars are on the device, or raise what is wrong with the arguments.
-
-        error: what the fast path raised; it is raised again if no argument is at fault.
-        """
-        tokens = _parse(self._records[name])
-        remote = [
-            token
+    function: such as "cublas.sgemv". record: what it takes, as bindings write it. arguments: in the record's order, the
+    result last if one was given. on_device: scalars and results have to be on the device.
+    """
+    tokens = _parse(record)
+    if on_device and len(arguments) < len(tokens):
+        scalar = next(
+            token.name
             for token, value in zip(tokens, arguments, strict=False)
             if token.on_device_or_host and isinstance(value, DevicePtr)
-        ]
-        if not remote:
-            self._check(name, tokens, arguments, results_on_device=False)
-            raise error
-        if len(arguments) < len(tokens):
-            raise HostPointerError(
-                f"{self._library}.{name}: {remote[0].name} is on the device, so the result has to be: "
-                f"result needs a DevicePtr[{tokens[-1].dtype_name}], got None"
-            )
-        self.on_device(name, arguments)
-
-    def in_out(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Call a function that changes its scalars: host numbers give a tuple of the new ones, DevicePtrs None."""
-        if any(isinstance(value, DevicePtr) for value in arguments):
-            return self.on_device(name, arguments)
-        tokens = _parse(self._records[name])
-        self._check(name, tokens, arguments, results_on_device=False)
-        passed: list[Any] = []
-        changed: list[tuple[_Token, Any]] = []
-        for token, value in zip(tokens, arguments, strict=True):
-            if token.kind in ("update", "output"):
-                place = self._ffi.new(f"{_c_type(token)}[]", token.elements)
-                if token.kind == "update":
-                    place[0] = value
-                changed.append((token, place))
-                passed.append(place)
-            else:
-                passed.append(value)
-        status = getattr(self._lib, f"oa_{self._library}_{name}")(*passed)
-        if status:
-            raise_status(status)
-        return tuple(place[0] if token.elements == 1 else tuple(place) for token, place in changed)
-
-    def _stage(self, arguments: tuple[Any, ...], token: _Token, value: Any) -> Any:
-        anchor = next(one for one in arguments if isinstance(one, DevicePtr))
-        staged = ffi.new("oa_any **")
-        number = ffi.from_buffer(np.asarray(value, dtype=token.dtype_name).reshape(1).view(np.uint8))
-        _allocate(lib.oa_stage, ffi.cast("oa_any *", anchor._cd), number, DTYPE_NAMES.index(token.dtype_name), staged)
-        return staged[0]
-
-    def _check(
-        self, name: str, tokens: Sequence[_Token], arguments: tuple[Any, ...], *, results_on_device: bool
-    ) -> None:
-        """Raise what is wrong with the first wrong argument, if one is."""
-        for token, value in zip(tokens, arguments, strict=False):
-            fail = _Failure(f"{self._library}.{name}: {token.name} needs", value)
-            if token.kind in ("enum", "size"):
-                _check_integer(token, value, fail)
-            elif token.kind in ("in", "out", "inout"):
-                _check_pointer(token, value, fail)
-            elif isinstance(value, DevicePtr):
-                _check_pointer(token, value, fail)
-                if value.size != token.elements:
-                    fail(
-                        ExtentError,
-                        f"a pointer to {token.elements} element{'s' * (token.elements > 1)}",
-                        f"pass a part of it, such as {token.name}[:{token.elements}]",
-                    )
-            elif token.kind == "scalar" or (token.kind == "update" and not results_on_device):
-                _check_scalar(token, value, fail)
-            elif results_on_device:
-                fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
-            elif token.kind == "output" and value is not None:
-                fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{token.dtype_name}]")
+        )
+        raise HostPointerError(
+            f"{function}: {scalar} is on the device, so the result has to be: "
+            f"result needs a DevicePtr[{tokens[-1].dtype_name}], got None"
+        )
+    for token, value in zip(tokens, arguments, strict=False):
+        fail = _Failure(f"{function}: {token.name} needs", value)
+        if token.kind in ("enum", "size"):
+            _check_integer(token, value, fail)
+        elif token.kind in ("in", "out", "inout"):
+            _check_pointer(token, value, fail)
+        elif isinstance(value, DevicePtr):
+            _check_pointer(token, value, fail)
+            if value.size != token.elements:
+                fail(
+                    ExtentError,
+                    f"a pointer to {token.elements} element{'s' * (token.elements > 1)}",
+                    f"pass a part of it, such as {token.name}[:{token.elements}]",
+                )
+        elif token.kind == "scalar" or (token.kind == "update" and not on_device):
+            _check_scalar(token, value, fail)
+        elif on_device:
+            fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
+        elif token.kind == "output" and value is not None:
+            fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{token.dtype_name}]")
 
 
-def _c_type(token: _Token) -> str:
-    return {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex"}[token.dtype]
+def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise the TypeError that a Python function raises whose arguments do not fit its signature.
+
+    doc: begins with the signature, such as "sgemv(trans, m, n)".
+    """
+    signature, _, _ = doc.partition("\n--")
+    made: dict[str, Any] = {}
+    exec(f"def {signature}: pass", made)  # a signature of ours, so that the interpreter words the error
+    made[signature.partition("(")[0]](*positional, **keywords)
+
+
+def handle_address(function: str, handle: object) -> int:
+    """Return the address of the caller's own library handle: it is an address, or an object with `handle` or `ptr`.
+
+    Raises ArgumentTypeError for anything else.
+    """
+    value = handle
+    for attribute in ("handle", "ptr"):
+        value = getattr(value, attribute, value)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not value:
+        raise ArgumentTypeError(
+            f"{function}: handle needs a handle of {function.partition('.')[0]} as an int, or an "
+            f"object with .handle or .ptr, got {_describe(handle)}"
+        )
+    return int(value)
 
 
 class _Failure:
-    """The two ends of a message: who needs, and what came."""
+    """The two ends of a message: the argument with its need, and the value that was given."""
 
-    def __init__(self, who: str, given: object) -> None:
-        self._who = who
+    def __init__(self, need: str, given: object) -> None:
+        self._need = need
         self._given = given
 
     def __call__(self, kind: type[Exception], needed: str, remedy: str = "") -> NoReturn:
-        text = f"{self._who} {needed}, got {_describe(self._given)}"
+        text = f"{self._need} {needed}, got {_describe(self._given)}"
         raise kind(text + (f"; {remedy}" if remedy else "")) from None
 
 

@@ -111,16 +111,19 @@ class _Routine(dict[tuple[int, int], _Entry]):
         return entry
 
 
-class _Parts(dict[tuple[int, int], "tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]"]):
-    """What gemv needs, taken apart: (itemsize, function, order or None, operations as they are and flipped).
+_GemvParts: TypeAlias = "tuple[Any, int | None, dict[str, Any], dict[str, Any]]"
+
+
+class _Parts(dict[tuple[int, int], _GemvParts]):
+    """What gemv needs, taken apart: (function, order or None, operations as they are and flipped).
 
     It is the routine whose own cost shows; a partial alone is a tenth of that.
     """
 
-    def __missing__(self, key: tuple[int, int]) -> tuple[int, Any, int | None, dict[str, Any], dict[str, Any]]:
-        itemsize, call, enums = _GEMV[key]
+    def __missing__(self, key: tuple[int, int]) -> _GemvParts:
+        _, call, enums = _GEMV[key]
         function, order = (call.func, call.args[0]) if isinstance(call, partial) else (call, None)
-        parts = self[key] = itemsize, function, order, *enums.op
+        parts = self[key] = function, order, *enums.op
         return parts
 
 
@@ -229,29 +232,7 @@ def _forward(name: str, operand: str, inc: int) -> int:
 
 def _stored(A: Pointer) -> tuple[int, int]:
     """Return the leading dimensions of A stored by columns and by rows; 0 where it is not. A vector can be both."""
-    m, n = A._shape
-    down, across = A._strides
-    itemsize = _ITEMSIZES[A._code]
-    if m > 1 and n > 1:  # most matrices: one order, or none
-        if across == itemsize:
-            return 0, down // itemsize if down >= n * itemsize and down % itemsize == 0 else 0
-        if down == itemsize:
-            return across // itemsize if across >= m * itemsize and across % itemsize == 0 else 0, 0
-        return 0, 0
-    if not m or not n:
-        return m or 1, n or 1
-    by_columns = by_rows = 0
-    if (down | across) % itemsize == 0:
-        if down == itemsize or m == 1:
-            if n == 1:
-                by_columns = m
-            elif across >= m * itemsize:
-                by_columns = across // itemsize
-        if across == itemsize or n == 1:
-            if m == 1:
-                by_rows = n
-            elif down >= n * itemsize:
-                by_rows = down // itemsize
+    _, _, _, by_columns, by_rows = A._geometry
     return by_columns, by_rows
 
 
@@ -259,34 +240,32 @@ def _stored(A: Pointer) -> tuple[int, int]:
 def _one(routine: _Routine, x: Pointer) -> tuple[Any, Enums, int, int]:
     """Return the vendor's function, its enums, and size and increment of x."""
     try:
-        itemsize, call, enums = routine[x._device, x._code]
-        (n,), (stride,) = x._shape, x._strides
+        key, n, inc = x._geometry
+        _, call, enums = routine[key]
     except _WRONG:
         _explain(routine, {"x": (x, 1)})
         raise
-    if stride % itemsize:
+    if inc is None:
         raise _unaligned(routine.name, x=x)
-    return call, enums, n, stride // itemsize if n > 1 else 1
+    return call, enums, n, inc
 
 
 def _two(routine: _Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]:
     """Return the vendor's function, the size of x and y, and their increments."""
     try:
-        itemsize, call, _ = routine[x._device, x._code]
-        (n,), (stride_x,) = x._shape, x._strides
-        (size,), (stride_y,) = y._shape, y._strides
-        if x._code != y._code:
+        key, n, incx = x._geometry
+        key_y, size, incy = y._geometry
+        _, call, _ = routine[key]
+        if key_y is not key and x._code != y._code:
             raise KeyError
     except _WRONG:
         _explain(routine, {"x": (x, 1), "y": (y, 1)})
         raise
     if size != n:
         raise _misfit(routine.name, "y", y, (n,), "as x has")
-    if (stride_x | stride_y) % itemsize:
+    if incx is None or incy is None:
         raise _unaligned(routine.name, x=x, y=y)
-    if n > 1:
-        return call, n, stride_x // itemsize, stride_y // itemsize
-    return call, n, 1, 1
+    return call, n, incx, incy
 
 
 def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
@@ -390,41 +369,28 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
     A has shape (m, n), x (n,) and y (m,); x (m,) and y (n,) unless trans is "N".
     """
     try:
-        code = A._code
-        itemsize, function, order, ops, flipped_ops = _GEMV_PARTS[A._device, code]
-        (m, n), (down, across) = A._shape, A._strides
-        (size_x,), (stride_x,) = x._shape, x._strides
-        (size_y,), (stride_y,) = y._shape, y._strides
-        if code != x._code or code != y._code:
+        key, m, n, ld, ld_rows = A._geometry
+        function, order, ops, flipped_ops = _GEMV_PARTS[key]
+        key_x, size_x, incx = x._geometry
+        key_y, size_y, incy = y._geometry
+        if (key_x is not key or key_y is not key) and not A._code == x._code == y._code:
             raise KeyError
-        op = ops[trans]
+        op = ops[trans] if ld else flipped_ops[trans]
     except _WRONG:
         _explain(_GEMV, {"A": (A, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
         raise
-    inner, outer = (n, m) if trans == "N" else (m, n)
-    if size_x != inner:
-        raise _misfit("gemv", "x", x, (inner,), f'for A of shape ({m}, {n}) and trans="{trans}"')
-    if size_y != outer:
-        raise _misfit("gemv", "y", y, (outer,), f'for A of shape ({m}, {n}) and trans="{trans}"')
-    incx = incy = 1
-    if stride_x != itemsize or stride_y != itemsize:
-        if (stride_x | stride_y) % itemsize:
-            raise _unaligned("gemv", x=x, y=y)
-        incx = stride_x // itemsize if size_x > 1 else 1
-        incy = stride_y // itemsize if size_y > 1 else 1
-    if down == itemsize and (ld := across // itemsize) >= m > 0 and ld * itemsize == across:
-        pass  # in Fortran order
-    elif across == itemsize and (ld := down // itemsize) >= n > 1 and ld * itemsize == down and m > 1:
-        m, n, op = n, m, flipped_ops[trans]  # in C order
-    else:
-        by_columns, by_rows = _stored(A)
-        if not by_columns and not by_rows:
+    if not (size_x == n and size_y == m if trans == "N" else size_x == m and size_y == n):
+        inner, outer = (n, m) if trans == "N" else (m, n)
+        operand, pointer, size = ("x", x, inner) if size_x != inner else ("y", y, outer)
+        raise _misfit("gemv", operand, pointer, (size,), f'for A of shape ({m}, {n}) and trans="{trans}"')
+    if incx is None or incy is None:
+        raise _unaligned("gemv", x=x, y=y)
+    if not ld:  # in C order; a single row or column can be both, and by columns nothing is refused
+        if not ld_rows:
             raise _inexpressible("gemv", "", A=A)
-        ld = by_columns or by_rows  # a single row or column can be both, and by columns nothing is refused
-        if not by_columns:
-            m, n, op = n, m, flipped_ops[trans]
+        m, n, ld = n, m, ld_rows
     if op is None:  # y^T = x^T (A^T)^H, of matrices of one row
-        _, gemm, _ = _GEMM[A._device, code]
+        _, gemm, _ = _GEMM[key]
         row_x, row_y = _forward("gemv", "x", incx), _forward("gemv", "y", incy)
         gemm(ops["N"], ops["C"], 1, m, n, alpha, x, row_x, A, ld, beta, y, row_y)
     elif order is None:

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ._native import ffi, lib
+from . import _core
 from ._table import LIBRARIES
 from .errors import LibraryError
 
@@ -29,26 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Library", "load", "loaded"]
 
-_OK: Final = 0
-
-
-def _text(pointer: Any) -> str:
-    return str(ffi.string(pointer).decode(errors="replace"))
-
 
 class _Facts(NamedTuple):
-    """How one library is found and asked for its version, as its roles file says."""
+    """How one library is found, as its roles file says."""
 
     title: str
     backend: str | None  # the devices it works on; None: those whose libraries run on the CPU
     install: str  # the remedy if it is not found
     sonames: tuple[str, ...]  # in the order of preference
-    prefixes: tuple[str, ...]  # of its symbols, in builds that are known
-    suffixes: tuple[str, ...]
     pathfinder: str  # its name for cuda-pathfinder; "" if that does not know it
     shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
     wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
-    version: tuple[str, str]  # (symbol, what it gives: see _version); ("", "") if it does not say
 
 
 _FACTS: Final = {name: _Facts(**facts) for name, facts in LIBRARIES.items()}
@@ -171,13 +161,10 @@ def find_and_open(name: str) -> str:
         for candidate in candidates:
             path = os.fsencode(candidate.path)
             _found[name] = candidate.found  # before it is loaded: Ctrl-C may come between
-            if candidate.shared:
-                status = lib.oa_library_share(name.encode(), path)
-            else:
-                status = lib.oa_library_open(name.encode(), path, ffi.NULL)
-            if status == _OK:
+            failure = _core.library_open(name, path, candidate.shared)
+            if not failure:
                 return ""
-            tried.append(f"{candidate.path} ({candidate.found}): {_text(lib.oa_last_error())}")
+            tried.append(f"{candidate.path} ({candidate.found}): {failure}")
     return (
         f"not loaded; {_FACTS[name].install}, or set OFFLOAD_ARGS_{name.upper()} to the absolute path of the library. "
         "Tried: " + "; ".join(tried)
@@ -188,8 +175,8 @@ def loaded(name: str) -> Library | None:
     """Return a library if it is loaded."""
     if name not in NAMES:  # C reads "cublas\0x" as cublas
         return None
-    path = _text(lib.oa_library_path(name.encode()))
-    return Library(name, path, _version(name, path), _found.get(name, "oa_library_open")) if path else None
+    path, version = _core.library_loaded(name)
+    return Library(name, path, version, _found.get(name, "oa_library_open")) if path else None
 
 
 def load(name: str) -> Library:
@@ -206,30 +193,3 @@ def load(name: str) -> Library:
         if found is None:
             raise LibraryError(f"{name}: {failure}")
     return found
-
-
-def _version(name: str, path: str) -> str:
-    """Ask a library for its version. Returns "" if it does not say.
-
-    The function of its roles file gives "text" (const char *f(void)), "parts" (int f(int part, int *value), for the
-    parts 0 to 2) or a "number" (int f(int *value)); the last two return 0 unless they failed.
-    """
-    import ctypes
-
-    facts = _FACTS[name]
-    symbol, gives = facts.version
-    library = ctypes.CDLL(path)
-    spelled = (f"{prefix}{symbol}{suffix}" for prefix, suffix in product(facts.prefixes, facts.suffixes))
-    ask = next((getattr(library, one) for one in spelled if symbol and hasattr(library, one)), None)
-    if ask is None:
-        return ""
-    if gives == "text":
-        ask.restype = ctypes.c_char_p
-        return str(ask().decode())
-    numbers = []
-    for arguments in [(part,) for part in range(3)] if gives == "parts" else [()]:
-        value = ctypes.c_int()
-        if ask(*arguments, ctypes.byref(value)) != 0:
-            return ""
-        numbers.append(str(value.value))
-    return ".".join(numbers)

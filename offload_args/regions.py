@@ -12,11 +12,9 @@ import numpy as np
 
 from . import _core, errors
 from ._core import call
-from ._native import ffi
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
-from .dtypes import C_NAMES
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -250,7 +248,6 @@ def _load(library: str) -> str:
 _core.setup(
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
-    ctypes=tuple(ffi.typeof(f"oa_{name} *") for name in C_NAMES),
     errors=errors,
     resolve=resolve,
     refuse=refuse,

@@ -1,10 +1,13 @@
-"""Checks that the files and folders which the Markdown pages name exist.
+"""Checks that the files, folders and C names which the Markdown pages name exist, and that each folder has its purpose.
 
     python scripts/check_paths.py
 
 It looks at links, and at code spans with a slash and an ending of SUFFIXES, or with a slash at their end. A path may be
-relative to the root, to csrc (as includes are), to offload_args or to the page; <library> and * stand for any name. It
-prints one line a fault and exits with 1, or prints nothing.
+relative to the root, to csrc (as includes are), to offload_args or to the page; <library> and * stand for any name. A C
+name is a code span that begins with oa_ or OA_; csrc must have it, unless it is generated for a library.
+
+Each folder of sources has a row in the table of ARCHITECTURE.md. The file to read first begins with a comment.
+It prints one line a fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = (".c", ".def", ".h", ".inc", ".json", ".md", ".py", ".pyi", ".svg", ".toml", ".txt", ".yml", ".yaml")
 # Made by the build or by a program.
 MADE = ("build/", "dist/", "wheels/")
+# Folders that ARCHITECTURE.md describes, if there are sources in them.
+FOLDERS = ("[a-z]*/", "csrc/*/", "offload_args/[_a-z]*/", "bindings/[a-z]*/")
+# TODO: C names that are about to come. To be empty.
+COMING = {"oa_device_pool", "oa_device_take", "oa_lent_array", "oa_region_state", "oa_resident", "oa_view"}
 
 
 def named(text: str) -> Iterator[str]:
@@ -31,20 +38,45 @@ def named(text: str) -> Iterator[str]:
             yield path
 
 
+def c_names(text: str) -> Iterator[str]:
+    """Yields the C names that a page names: `oa_begin`, `oa_region_options.tag`, `oa_counters *`."""
+    for span in re.findall(r"`([^`\n]+)`", text):
+        yield from re.findall(r"\b(oa_\w*[a-z0-9]|OA_\w*[A-Z0-9])\b(?!\*)", span)
+
+
 def exists(path: str, page: Path) -> bool:
     pattern = re.sub(r"<[^>]*>", "*", path).rstrip("/")
     return any(any(folder.glob(pattern)) for folder in (ROOT, ROOT / "csrc", ROOT / "offload_args", page.parent))
 
 
+def folders() -> Iterator[str]:
+    """Yields the faults of the table of folders in ARCHITECTURE.md."""
+    rows = re.findall(r"^\| (`.*?/`) \|.*\| `([^`]+)` \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    described = {folder for cell, _ in rows for folder in re.findall(r"`([^`]+)/`", cell)}
+    for path in sorted(path for pattern in FOLDERS for path in ROOT.glob(pattern)):
+        folder = str(path.relative_to(ROOT))
+        if any(path.glob("*.[chp]*")) and f"{folder}/" not in MADE and folder not in described:
+            yield f"ARCHITECTURE.md: no row for {folder}/"
+    for _, first in rows:
+        path = next(folder / first for folder in (ROOT, ROOT / "offload_args") if (folder / first).exists())
+        if not path.read_text().startswith(("/*", '"""', "#")):
+            yield f"{first}: begins with no comment that says what its folder is for"
+
+
 def main() -> int:
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    faults = [
-        f"{page}: names {path}, which does not exist"
-        for page in listed.splitlines()
-        if not page.startswith(("benchmarks/results/", "CHANGELOG.md")) and (ROOT / page).exists()
-        for path in sorted(set(named((ROOT / page).read_text())))
-        if not path.startswith(MADE) and not exists(path, ROOT / page)
-    ]
+    libraries = "|".join(path.stem for path in (ROOT / "bindings/roles").glob("*.toml"))
+    sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
+    known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
+    faults = []
+    for page in listed.splitlines():
+        if page.startswith(("benchmarks/results/", "CHANGELOG.md")) or not (ROOT / page).exists():
+            continue
+        text = (ROOT / page).read_text()
+        missing = [path for path in set(named(text)) if not path.startswith(MADE) and not exists(path, ROOT / page)]
+        missing += [name for name in set(c_names(text)) - known - COMING if not re.match(f"oa_({libraries})_", name)]
+        faults += [f"{page}: names {what}, which does not exist" for what in sorted(missing)]
+    faults += folders()
     print("\n".join(faults), end="\n" if faults else "")
     return bool(faults)
 

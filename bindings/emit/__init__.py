@@ -1,7 +1,7 @@
 """Writes what the build compiles and installs, each kind of output in a file of its own.
 
 tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs, cffi_sources and docs: the Python side. report: what is bound.
+python_modules, stubs and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..roles import Library
-from .cffi_sources import cffi_sources
 from .docs import record
 from .python_modules import python_module, python_table
 from .report import report
@@ -35,4 +34,3 @@ def emit(libraries: list[Library], out: Path) -> None:
         }
     for name, text in texts.items():
         (out / name).write_text(text)
-    cffi_sources(libraries, out)

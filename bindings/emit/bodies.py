@@ -180,7 +180,9 @@ class Body:
         kind = one.extent.kind
         values, names = self.as_stored(one.extent)
         if kind == "elements":
-            return f"OA_ELEMENTS({values[0]})"
+            if isinstance(one.extent.arguments[0], ast.Constant):
+                return f"OA_ELEMENTS({values[0]})"
+            return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
         if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
             names = [*names[: len(one.extent.sizes)], names[-1]]
         kind = "repeatable" if one.repeats else kind

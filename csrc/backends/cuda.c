@@ -325,7 +325,7 @@ static int cuda_allocate(oa_device *device, void *stream, size_t nbytes, uint64_
   return done(device, saved, status);
 }
 
-static int cuda_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+static int cuda_free(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   CALL(device, driver.cuMemFreeAsync(address, stream), "cuMemFreeAsync of %zu bytes", nbytes);
 }
 
@@ -590,7 +590,7 @@ const oa_backend oa_backend_cuda = {
     .open = cuda_open,
     .memory = cuda_memory,
     .allocate = cuda_allocate,
-    .release = cuda_release,
+    .free = cuda_free,
     .trim = cuda_trim,
     .copy_up = cuda_copy_up,
     .copy_down = cuda_copy_down,

@@ -91,7 +91,7 @@ static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_
   return OA_OK;
 }
 
-static int host_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+static int host_free(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   (void)device, (void)stream;
   const size_t size = size_of(nbytes);
   if (size < LARGE || size > most_idle_bytes) {
@@ -208,7 +208,7 @@ const oa_backend oa_backend_host = {
     .open = host_open,
     .memory = host_memory,
     .allocate = host_allocate,
-    .release = host_release,
+    .free = host_free,
     .trim = host_trim,
     .copy_up = host_copy_up,
     .copy_down = host_copy_down,

@@ -458,11 +458,11 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
 }
 
 /* A made-up failure comes after the deed: the address is gone whatever is returned. */
-static int sim_release(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
+static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
-  int failure = called(device, "release of %zu bytes", nbytes);
-  int status = find_stream(device, "release", pointer, &stream);
+  int failure = called(device, "free of %zu bytes", nbytes);
+  int status = find_stream(device, "free", pointer, &stream);
   if (status) return status;
   struct block key = {.address = address, .nbytes = nbytes}, *block = NULL;
   pthread_mutex_lock(&sim->mutex);
@@ -475,7 +475,7 @@ static int sim_release(oa_device *device, void *pointer, uint64_t address, size_
   if (!block) {
     return oa_fail(
         OA_ERROR_BACKEND,
-        "%s: release of %zu bytes failed: SIM_ERROR_INVALID_VALUE: no allocation of that size is live at 0x%" PRIx64,
+        "%s: free of %zu bytes failed: SIM_ERROR_INVALID_VALUE: no allocation of that size is live at 0x%" PRIx64,
         device->name, nbytes, address);
   }
   issue(stream, &block->release);
@@ -483,7 +483,7 @@ static int sim_release(oa_device *device, void *pointer, uint64_t address, size_
 }
 
 /* What stays is checked and filled as if it were released, and as if it were fresh when it is taken again. */
-static void sim_keep(oa_device *device, uint64_t address, size_t nbytes) {
+static void sim_pool(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   unsigned char *memory = bytes_at(address);
   pthread_mutex_lock(&sim->mutex);
@@ -492,7 +492,7 @@ static void sim_keep(oa_device *device, uint64_t address, size_t nbytes) {
   memset(memory, FREED, nbytes);
 }
 
-static void sim_renew(oa_device *device, uint64_t address, size_t nbytes) {
+static void sim_take(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   unsigned char *memory = bytes_at(address);
   pthread_mutex_lock(&sim->mutex);
@@ -829,9 +829,9 @@ const oa_backend oa_backend_sim = {
     .open = sim_open,
     .memory = sim_memory,
     .allocate = sim_allocate,
-    .release = sim_release,
-    .keep = sim_keep,
-    .renew = sim_renew,
+    .free = sim_free,
+    .pool = sim_pool,
+    .take = sim_take,
     .trim = sim_trim,
     .copy_up = sim_copy_up,
     .copy_down = sim_copy_down,

@@ -308,7 +308,7 @@ static int send(const oa_call *call, oa_state *region, oa_stream **stream, const
   oa_device *device = region->device;
   int status = OA_OK;
   if (bytes >= OA_OVERLAP_BYTES) {
-    if (!region->copies) status = oa_stream_borrow(device, &region->copies);
+    if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) *stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);

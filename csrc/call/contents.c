@@ -274,7 +274,7 @@ static int read_line(const reading *r, oa_move *move) {
   if (status) return status;
   status = r->device->backend->stream_synchronize(r->device, r->stream);
   if (!status) return oa_transfer_settle(r->device, r->stream, move, 1);
-  oa_transfer_abandon(r->device, move, 1);
+  oa_transfer_cancel(r->device, move, 1);
   return status;
 }
 
@@ -286,7 +286,7 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
                   .address = r.from + (uint64_t)pieces->at[0],
                   .lines = {0, nbytes, nbytes, 1},
                   .name = mapping->parts[slot->part].name,
-                  .trace = {.why = "read", .region = mapping->serial, .apart = true}};
+                  .trace = {.why = "read", .region = mapping->serial, .is_copy = true}};
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
   if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time is its own */

@@ -197,9 +197,9 @@ int oa_export_release(void *keep) {
   if (mapping->kind != OA_MAPS_BORROWED) status = mapping->device->backend->synchronize(mapping->device);
   oa_lock();
   oa_stream *stream = NULL;
-  if (oa_stream_borrow(mapping->device, &stream) == OA_OK) {
+  if (oa_stream_take(mapping->device, &stream) == OA_OK) {
     const int freed = oa_mapping_free(mapping, stream, false);
-    oa_stream_give_back(stream);
+    oa_stream_return(stream);
     if (!status) status = freed;
   }
   oa_unlock();
@@ -221,7 +221,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
                                .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)lines.start,
                                .lines = {0, lines.width, lines.pitch, lines.count},
                                .name = target->mapping->parts[target->part].name,
-                               .trace = {.why = "assign", .region = target->mapping->serial, .apart = true}};
+                               .trace = {.why = "assign", .region = target->mapping->serial, .is_copy = true}};
     const int64_t begun = oa_trace_begin_up(moves, count);
     if (count) status = oa_transfer_up(device, stream, moves, count);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, count, NULL, status);
@@ -348,7 +348,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
         .address = address,
         .lines = made->inside,
         .name = "a scalar",
-        .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .apart = true}};
+        .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
     const int64_t begun = oa_trace_begin_up(&move, 1);
     status = oa_transfer_up(device, stream->native, &move, 1);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);

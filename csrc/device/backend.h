@@ -38,12 +38,12 @@ typedef struct oa_backend {
   /* OA_ERROR_MEMORY when there is no room; usable on stream at once, on others after an event. nbytes > 0. */
   int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
   /* In stream order. The address is gone whatever this returns. */
-  int (*release)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-  /* The core returns memory to its own pool (keep) and takes it from there again (renew); nothing uses it meanwhile.
-   * NULL: the memory may hold anything. */
-  void (*keep)(oa_device *device, uint64_t address, size_t nbytes);
-  void (*renew)(oa_device *device, uint64_t address, size_t nbytes);
-  int (*trim)(oa_device *device); /* waits for releases under way, then returns idle memory to the driver */
+  int (*free)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
+  /* The core put the memory into its own pool, or took it from there again; nothing uses it meanwhile. NULL: the memory
+   * may hold anything. */
+  void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
+  void (*take)(oa_device *device, uint64_t address, size_t nbytes);
+  int (*trim)(oa_device *device); /* waits for frees under way, then returns idle memory to the driver */
   /* Copy `lines` lines of `width` bytes; pitches are the distances between their starts. up: the host lines were read
    * when this returns. down: the host lines are written at any time from this call on until the stream is synchronized. */
   int (*copy_up)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,

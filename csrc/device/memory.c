@@ -49,7 +49,7 @@ static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
 }
 
 static int free_spare(oa_device *device, void *stream, spare piece) {
-  return device->backend->release(device, piece.cleared ? piece.cleared : stream, piece.address, piece.nbytes);
+  return device->backend->free(device, piece.cleared ? piece.cleared : stream, piece.address, piece.nbytes);
 }
 
 /* Frees all pieces of the pool. Returns the first failure. */
@@ -99,7 +99,7 @@ static bool fits(const spare *piece, const void *stream, size_t nbytes) {
   return piece->nbytes == nbytes && (!piece->cleared || piece->cleared == stream);
 }
 
-bool oa_device_reuse(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared) {
+bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared) {
   const int64_t begun = oa_trace_begin();
   if (!atomic_load_explicit(&device->spare_bytes, memory_order_relaxed)) return false;
   struct oa_spares *spares = spares_of(device);
@@ -116,7 +116,7 @@ bool oa_device_reuse(oa_device *device, void *stream, size_t nbytes, uint64_t *a
   if (i < 0) return false;
   note_peak(device);
   atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);
-  if (device->backend->renew && !*cleared) device->backend->renew(device, *address, nbytes);
+  if (device->backend->take && !*cleared) device->backend->take(device, *address, nbytes);
   note_allocate(device, begun, nbytes, OA_OK);
   return true;
 }
@@ -126,14 +126,14 @@ static bool is_pooled(const oa_device *device, size_t nbytes) {
   return nbytes <= SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
 }
 
-int oa_device_keep(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear) {
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear) {
   const oa_backend *backend = device->backend;
   struct oa_spares *spares = is_pooled(device, nbytes) ? spares_of(device) : NULL;
   if (!spares || (clear && backend->fill(device, stream, address, nbytes, 0, 1, nbytes, 1)))
-    return oa_device_release(device, stream, address, nbytes);
+    return oa_device_free(device, stream, address, nbytes);
   const int64_t begun = oa_trace_begin();
   spare oldest = {0};
-  if (backend->keep && !clear) backend->keep(device, address, nbytes);
+  if (backend->pool && !clear) backend->pool(device, address, nbytes);
   pthread_mutex_lock(&spares->mutex);
   if (spares->count == SPARES) oldest = take_spare(device, spares, 0);
   spares->at[spares->count++] = (spare){address, nbytes, clear ? stream : NULL};
@@ -192,11 +192,11 @@ int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t 
   return status;
 }
 
-int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
   atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
   const int64_t begun = oa_trace_begin();
-  const int status = device->backend->release(device, stream, address, nbytes);
+  const int status = device->backend->free(device, stream, address, nbytes);
   note_release(device, begun, nbytes, status);
   return status;
 }
@@ -235,9 +235,9 @@ int oa_device_trim(int number) {
   int status = oa_device_find(number, "oa_device_trim", &device);
   if (status) return status;
   oa_lock();
-  if (!(status = oa_stream_borrow(device, &stream))) {
+  if (!(status = oa_stream_take(device, &stream))) {
     status = free_spares(device, stream->native);
-    oa_stream_give_back(stream);
+    oa_stream_return(stream);
   }
   oa_unlock();
   const int unpinned = oa_staging_trim(device);
@@ -265,9 +265,9 @@ int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
   return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
 }
 
-int oa_pinned_release(int number, void *memory, size_t nbytes) {
+int oa_pinned_free(int number, void *memory, size_t nbytes) {
   if (!memory || atomic_load(&oa_forked)) return OA_OK;
   oa_device *device = oa_device_of(number);
-  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_pinned_release");
+  if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_pinned_free");
   return oa_staging_unpin(device, memory, nbytes);
 }

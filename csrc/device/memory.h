@@ -13,13 +13,13 @@ extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
  * asks oa_device_pressure, and tries again. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in stream's order. */
-int oa_device_release(oa_device *device, void *stream, uint64_t address, size_t nbytes);
+int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
 /* Takes memory of exactly that size from the pool, counted as allocated. Returns false if the pool has none. *cleared:
  * the memory is all zeros in stream's order; else no stream uses any of it. */
-bool oa_device_reuse(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared);
+bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared);
 /* Returns memory that nothing uses any more to the pool if it is small, else frees it. Pooled memory counts as free, but
  * for the device's limit. clear: fills it with zeros, for the next region that has that stream. */
-int oa_device_keep(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear);
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear);
 
 /* Waits for a stream; noted in the trace as a wait of that region, for that reason. */
 int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, const char *why);

@@ -214,7 +214,7 @@ int oa_staging_trim(oa_device *device) {
   return status;
 }
 
-void oa_block_give(oa_device *device, oa_block *block) {
+void oa_block_return(oa_device *device, oa_block *block) {
   struct oa_staging *staging = device->staging;
   pthread_mutex_lock(&staging->mutex);
   put(staging, block);
@@ -233,7 +233,7 @@ int oa_block_await(oa_device *device, oa_block *block) {
   return status;
 }
 
-int oa_block_give_after(oa_device *device, oa_block *block, void *stream) {
+int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   const int status = oa_block_mark(device, block, stream);
   if (status) { /* afterwards nothing touches it any more, whatever is returned */
     oa_saved_error first;
@@ -241,6 +241,6 @@ int oa_block_give_after(oa_device *device, oa_block *block, void *stream) {
     device->backend->stream_synchronize(device, stream);
     oa_error_restore(&first);
   }
-  oa_block_give(device, block);
+  oa_block_return(device, block);
   return status;
 }

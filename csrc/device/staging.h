@@ -34,9 +34,9 @@ int oa_staging_expect(oa_device *device, int64_t bytes);
 /* A block that is the caller's alone, or NULL (text not changed): no pinned memory, or with OA_BLOCK_NOW none free. The
  * first time that the former happens the process is warned. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
-void oa_block_give(oa_device *device, oa_block *block);
+void oa_block_return(oa_device *device, oa_block *block);
 /* Gives it back with copies on stream under way; waits for them itself if they can't be marked by an event. */
-int oa_block_give_after(oa_device *device, oa_block *block, void *stream);
+int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
 /* Marks the copies that were issued on stream with the block, for the caller to wait for. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);

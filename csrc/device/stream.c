@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-int oa_stream_borrow(oa_device *device, oa_stream **stream) {
+int oa_stream_take(oa_device *device, oa_stream **stream) {
   if (device->idle_streams) {
     *stream = device->idle_streams;
     device->idle_streams = (*stream)->next;
@@ -24,7 +24,7 @@ int oa_stream_borrow(oa_device *device, oa_stream **stream) {
   return OA_OK;
 }
 
-void oa_stream_give_back(oa_stream *stream) {
+void oa_stream_return(oa_stream *stream) {
   stream->next = stream->device->idle_streams;
   stream->device->idle_streams = stream;
 }
@@ -39,7 +39,7 @@ int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream) {
   return OA_OK;
 }
 
-void oa_stream_forget(oa_stream *stream) {
+void oa_stream_destroy(oa_stream *stream) {
   if (stream->event) stream->device->backend->event_destroy(stream->device, stream->event);
   free(stream->seen);
   free(stream);
@@ -134,7 +134,7 @@ bool oa_uses_over(const oa_uses *uses, const oa_stream *stream) {
   return true;
 }
 
-void oa_uses_clear(oa_uses *uses) {
+void oa_uses_free(oa_uses *uses) {
   free(uses->more);
   *uses = (oa_uses){.count = 0};
 }

@@ -38,11 +38,11 @@ typedef struct oa_uses {
   int count, capacity;
 } oa_uses;
 
-int oa_stream_borrow(oa_device *device, oa_stream **stream);
-void oa_stream_give_back(oa_stream *stream);
+int oa_stream_take(oa_device *device, oa_stream **stream);
+void oa_stream_return(oa_stream *stream);
 /* A stream owned by somebody else, valid while its region is open. */
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);
-void oa_stream_forget(oa_stream *stream);
+void oa_stream_destroy(oa_stream *stream);
 
 /* Notes an operation just issued on the stream; records the event at once on foreign ones. */
 int oa_stream_advance(oa_stream *stream);
@@ -61,6 +61,6 @@ int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
 /* Whether all uses are by that stream, and known to be complete. */
 bool oa_uses_over(const oa_uses *uses, const oa_stream *stream);
-void oa_uses_clear(oa_uses *uses);
+void oa_uses_free(oa_uses *uses);
 
 #endif

@@ -318,7 +318,7 @@ static bool is_small(const oa_state *region, const oa_entrant *e) {
  * lock. */
 static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
-  const bool reused = oa_device_reuse(region->device, stream, nbytes, address, zeros);
+  const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
   if (!reused || *zeros) region->allocated = true;
   if (reused) return OA_OK;
   oa_unlock();
@@ -436,7 +436,7 @@ static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
 /* Borrows the region's stream, and takes in those of the caller. */
 static int find_streams(oa_state *region, const oa_region_options *options) {
   oa_device *device = region->device;
-  int status = oa_stream_borrow(device, &region->stream);
+  int status = oa_stream_take(device, &region->stream);
   if (status) return status;
   region->calls = region->stream;
   if (options->has_stream) {
@@ -464,7 +464,7 @@ static int fill_region(oa_state *region, const oa_region_options *options, oa_en
     if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &entrants[i]))) return status;
   }
-  status = allocate_mappings(region, entrants, count, options->once);
+  status = allocate_mappings(region, entrants, count, options->single_use);
   const int noted = note_allocations(region);
   if (status || (status = noted)) return status;
   return make_slots(region, entrants, count);

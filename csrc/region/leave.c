@@ -37,11 +37,11 @@ int oa_region_destroy(oa_state *region) {
   while (region->foreign) {
     oa_stream *next = region->foreign->next;
     oa_library_give_back(region->foreign);
-    oa_stream_forget(region->foreign);
+    oa_stream_destroy(region->foreign);
     region->foreign = next;
   }
-  if (region->copies) oa_stream_give_back(region->copies);
-  if (region->stream) oa_stream_give_back(region->stream);
+  if (region->copies) oa_stream_return(region->copies);
+  if (region->stream) oa_stream_return(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
   if (own) oa_slot_release(own);
@@ -365,7 +365,7 @@ static void complete(oa_state *region) {
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
-    oa_transfer_abandon(device, region->moves, region->move_count);
+    oa_transfer_cancel(device, region->moves, region->move_count);
   if (region->copying)
     oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;

@@ -59,14 +59,14 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   }
   int released = OA_OK;
   if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
-    oa_block_give(device, arena->block);
+    oa_block_return(device, arena->block);
   } else {
     over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = over ? oa_device_keep(device, stream->native, arena->address, arena->nbytes, false)
-                    : oa_device_release(device, stream->native, arena->address, arena->nbytes);
+    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes, false)
+                    : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
-  oa_uses_clear(&arena->uses);
+  oa_uses_free(&arena->uses);
   free(arena);
   return status ? status : released;
 }
@@ -78,8 +78,8 @@ static int give_memory(oa_mapping *mapping, oa_stream *stream) {
   const size_t nbytes = (size_t)mapping->nbytes;
   const int status = oa_uses_order(&mapping->uses, stream, true);
   const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
-                       : over ? oa_device_keep(device, stream->native, mapping->address, nbytes, mapping->cleared)
-                              : oa_device_release(device, stream->native, mapping->address, nbytes);
+                       : over ? oa_device_pool(device, stream->native, mapping->address, nbytes, mapping->cleared)
+                              : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
 }
 
@@ -96,7 +96,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   for (int i = 0; i < mapping->part_count; i++) free(mapping->parts[i].shape);
   if (mapping->parts != &mapping->one_part) free(mapping->parts);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
-  oa_uses_clear(&mapping->uses);
+  oa_uses_free(&mapping->uses);
   free(mapping);
   return status;
 }

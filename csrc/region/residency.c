@@ -167,10 +167,10 @@ static void forget(oa_kept *kept) {
 /* Gives device memory back that no region has. */
 static int give_back(oa_device *device, uint64_t address, int64_t nbytes) {
   oa_stream *stream;
-  int status = oa_stream_borrow(device, &stream);
+  int status = oa_stream_take(device, &stream);
   if (status) return status;
-  status = oa_device_release(device, stream->native, address, (size_t)nbytes);
-  oa_stream_give_back(stream);
+  status = oa_device_free(device, stream->native, address, (size_t)nbytes);
+  oa_stream_return(stream);
   return status;
 }
 

@@ -270,7 +270,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   if (!status) status = waited;
   if (p->from && !status) status = oa_transfer_settle(device, native, moves, h->count);
   if (begun) oa_trace_copies(p->from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, device, moves, h->count, NULL, status);
-  oa_transfer_abandon(device, moves, h->count);
+  oa_transfer_cancel(device, moves, h->count);
   return status;
 }
 
@@ -278,14 +278,14 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
 static int move_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   oa_stream *stream;
-  int status = oa_stream_borrow(mapping->device, &stream);
+  int status = oa_stream_take(mapping->device, &stream);
   if (status) return status;
   if (!(mapping->device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_order(&mapping->uses, stream, !p->from);
   const bool escaped = mapping->escaped;
   oa_unlock();
   if (!status) status = move(p, h, stream, escaped);
   oa_lock();
-  oa_stream_give_back(stream);
+  oa_stream_return(stream);
   return status;
 }
 

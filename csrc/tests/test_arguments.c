@@ -174,8 +174,8 @@ static void pinned_allocate(void) {
 }
 
 static void pinned_release(void) {
-  CHECK_OK(oa_pinned_release(device, NULL, 1));
-  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_pinned_release(wrong_devices[i], host, 1));
+  CHECK_OK(oa_pinned_free(device, NULL, 1));
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_pinned_free(wrong_devices[i], host, 1));
 }
 
 static void set_threads(void) {
@@ -659,7 +659,7 @@ static const struct {
     {"oa_device_synchronize", device_figures},
     {"oa_device_trim", device_figures},
     {"oa_pinned_allocate", pinned_allocate},
-    {"oa_pinned_release", pinned_release},
+    {"oa_pinned_free", pinned_release},
     {"oa_set_threads", set_threads},
     {"oa_sim_configure", sim_configure},
     {"oa_sim_backend_calls", sim_backend_calls},

@@ -66,7 +66,7 @@ static void bytes_go_up_and_come_down(oa_device *device) {
   }
   CHECK_OK(backend->fill(device, stream, address + 100, 200, 3, 1, 200, 1));
   down(device, stream, back, address, N);
-  CHECK_OK(oa_device_release(device, stream, address, N));
+  CHECK_OK(oa_device_free(device, stream, address, N));
   CHECK_OK(backend->stream_synchronize(device, stream));
   CHECK(back[99] == (unsigned char)(99 * 7) && all(back + 100, 3, 200) && back[300] == (unsigned char)(300 * 7));
 }
@@ -88,7 +88,7 @@ static void lines_have_pitches(oa_device *device) {
     CHECK_OK(backend->copy_up(device, stream, address, pitch, from, host_pitch, width, lines));
     memset(from, 0, nbytes);
     CHECK_OK(backend->copy_down(device, stream, to, host_pitch, address, pitch, width, lines));
-    CHECK_OK(oa_device_release(device, stream, address, pitch * lines));
+    CHECK_OK(oa_device_free(device, stream, address, pitch * lines));
     CHECK_OK(backend->stream_synchronize(device, stream));
     size_t wrong = 0;
     for (size_t i = 0; i < nbytes; i++) wrong += to[i] != (i % host_pitch < width ? i % 251 : 0xCC);
@@ -114,7 +114,7 @@ static void lines_are_filled(oa_device *device) {
     up(device, stream, address, back, N);
     CHECK_OK(backend->fill(device, stream, address + 8, pitch, value, unit, width, lines));
     down(device, stream, back, address, N);
-    CHECK_OK(oa_device_release(device, stream, address, N));
+    CHECK_OK(oa_device_free(device, stream, address, N));
     CHECK_OK(backend->stream_synchronize(device, stream));
     size_t wrong = 0;
     for (size_t i = 0; i < N; i++) {
@@ -143,8 +143,8 @@ static void lines_are_copied_on_the_device(oa_device *device) {
     up(device, stream, to, back, N);
     CHECK_OK(backend->copy(device, stream, to, to_pitch, from, from_pitch, width, shapes[s].lines));
     down(device, stream, back, to, N);
-    CHECK_OK(oa_device_release(device, stream, from, N));
-    CHECK_OK(oa_device_release(device, stream, to, N));
+    CHECK_OK(oa_device_free(device, stream, from, N));
+    CHECK_OK(oa_device_free(device, stream, to, N));
     CHECK_OK(backend->stream_synchronize(device, stream));
     size_t wrong = 0;
     for (size_t i = 0; i < N; i++) {
@@ -177,7 +177,7 @@ static void events_order_streams(oa_device *device) {
   }
   CHECK_OK(backend->event_destroy(device, event));
   CHECK_OK(backend->synchronize(device));
-  CHECK_OK(oa_device_release(device, streams[0], address, N));
+  CHECK_OK(oa_device_free(device, streams[0], address, N));
 }
 
 static void memory_is_counted_and_too_much_is_refused(oa_device *device) {
@@ -185,7 +185,7 @@ static void memory_is_counted_and_too_much_is_refused(oa_device *device) {
   oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   CHECK_OK(oa_device_get_counters(device->number, &before));
   uint64_t address = allocate(device, stream, N);
-  CHECK_OK(oa_device_release(device, stream, address, N));
+  CHECK_OK(oa_device_free(device, stream, address, N));
   CHECK_FAILS(oa_device_allocate(device, stream, (size_t)1 << 60, &address), OA_ERROR_MEMORY,
               "1152921504606846976 bytes requested");
   CHECK_OK(oa_device_get_counters(device->number, &after));
@@ -247,7 +247,7 @@ static void sim_poisons_fresh_memory(oa_device *sim) {
   uint64_t address = allocate(sim, stream, N);
   float values[N / sizeof(float)];
   down(sim, stream, values, address, N);
-  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(oa_device_free(sim, stream, address, N));
   CHECK_OK(sim->backend->stream_synchronize(sim, stream));
   CHECK(values[0] != values[0] && values[N / sizeof(float) - 1] != values[N / sizeof(float) - 1]);
 }
@@ -264,9 +264,9 @@ static void sim_has_a_capacity(oa_device *sim) {
   CHECK(free_bytes == N && total_bytes == 3 * N);
   /* The release is still under way when the room is asked for: trimming waits for it. */
   CHECK_OK(oa_sim_configure(sim->number, 3 * N, 0, 2000));
-  CHECK_OK(oa_device_release(sim, stream, first, 2 * N));
+  CHECK_OK(oa_device_free(sim, stream, first, 2 * N));
   second = allocate(sim, stream, 3 * N);
-  CHECK_OK(oa_device_release(sim, stream, second, 3 * N));
+  CHECK_OK(oa_device_free(sim, stream, second, 3 * N));
   CHECK_OK(oa_sim_configure(sim->number, 0, 0, 0));
   CHECK_OK(sim->backend->synchronize(sim));
   CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
@@ -291,7 +291,7 @@ static int some_work(oa_device *sim, void *stream) {
     destroyed = backend->event_destroy(sim, event);
     if (!status) status = destroyed;
   }
-  released = oa_device_release(sim, stream, address, N);
+  released = oa_device_free(sim, stream, address, N);
   if (!status) status = released;
   int waited = backend->stream_synchronize(sim, stream);
   if (!status) status = waited;
@@ -325,7 +325,7 @@ static void sim_fails_the_call_asked_for(oa_device *sim) {
 static void sim_finds_late_writes(oa_device *sim) {
   void *stream = new_stream(sim);
   uint64_t address = allocate(sim, stream, N);
-  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(oa_device_free(sim, stream, address, N));
   CHECK_OK(sim->backend->stream_synchronize(sim, stream));
   ((unsigned char *)(uintptr_t)address)[17] = 1;
   CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* still in quarantine */
@@ -335,10 +335,10 @@ static void sim_finds_late_writes(oa_device *sim) {
   CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* told once */
   /* Quarantine is bounded: enough other releases push a block out. */
   address = allocate(sim, stream, N);
-  CHECK_OK(oa_device_release(sim, stream, address, N));
+  CHECK_OK(oa_device_free(sim, stream, address, N));
   CHECK_OK(sim->backend->stream_synchronize(sim, stream));
   ((unsigned char *)(uintptr_t)address)[N - 1] = 1;
-  for (int i = 0; i < 300; i++) CHECK_OK(oa_device_release(sim, stream, allocate(sim, stream, N), N));
+  for (int i = 0; i < 300; i++) CHECK_OK(oa_device_free(sim, stream, allocate(sim, stream, N), N));
   CHECK_FAILS(sim->backend->synchronize(sim), OA_ERROR_BACKEND, "SIM_ERROR_WRITE_AFTER_RELEASE: byte 4095");
 }
 
@@ -350,7 +350,7 @@ static void sim_has_red_zones(oa_device *sim) {
     uint64_t address = allocate(sim, stream, 100);
     CHECK_OK(sim->backend->stream_synchronize(sim, stream));
     ((unsigned char *)(uintptr_t)address)[at[i]] = 1;
-    CHECK_OK(oa_device_release(sim, stream, address, 100));
+    CHECK_OK(oa_device_free(sim, stream, address, 100));
     CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND, told[i]);
   }
 }
@@ -370,9 +370,9 @@ static void sim_checks_addresses(oa_device *sim) {
   CHECK_FAILS(backend->fill(sim, stream, (uintptr_t)bytes, N, 0, 1, N, 1), OA_ERROR_BACKEND,
               "SIM_ERROR_ILLEGAL_ADDRESS");
   CHECK_FAILS(backend->copy_up(sim, stream, address, 1, bytes, 2, 2, 2), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_PITCH");
-  CHECK_FAILS(backend->release(sim, stream, address, N - 1), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
-  CHECK_OK(backend->release(sim, stream, address, N));
-  CHECK_FAILS(backend->release(sim, stream, address, N), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
+  CHECK_FAILS(backend->free(sim, stream, address, N - 1), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
+  CHECK_OK(backend->free(sim, stream, address, N));
+  CHECK_FAILS(backend->free(sim, stream, address, N), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
   CHECK_FAILS(backend->fill(sim, stream, address, 1, 0, 1, 1, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
   CHECK_FAILS(backend->copy(sim, stream, address, 1, address, 1, 1, 1), OA_ERROR_BACKEND, "SIM_ERROR_ILLEGAL_ADDRESS");
   CHECK_FAILS(backend->fill(sim, stream, address, 3, 0, 4, 4, 2), OA_ERROR_BACKEND, "SIM_ERROR_INVALID_VALUE");
@@ -421,7 +421,7 @@ static void sim_is_asynchronous(oa_device *sim) {
   atomic_store(&go, 1);
   CHECK_OK(backend->stream_synchronize(sim, second));
   CHECK(atomic_load(&done) == 1 && all(back, 5, N));
-  CHECK_OK(oa_device_release(sim, second, address, N));
+  CHECK_OK(oa_device_free(sim, second, address, N));
   CHECK_OK(backend->synchronize(sim));
 }
 
@@ -478,7 +478,7 @@ static void cuda_has_read_pinned_memory(oa_device *cuda) {
     up(cuda, stream, address, bytes, LARGE);
     memset(bytes, 8, LARGE);
     down(cuda, stream, bytes, address, LARGE);
-    CHECK_OK(oa_device_release(cuda, stream, address, LARGE));
+    CHECK_OK(oa_device_free(cuda, stream, address, LARGE));
     CHECK_OK(cuda->backend->stream_synchronize(cuda, stream));
     CHECK(all(bytes, 7, LARGE));
     CHECK(unpin(bytes) == 0);

@@ -465,9 +465,9 @@ static int watched_synchronize(oa_device *sim, void *stream) {
   CHECK(stream != gone);
   return real->stream_synchronize(sim, stream);
 }
-static int watched_release(oa_device *sim, void *stream, uint64_t address, size_t nbytes) {
+static int watched_free(oa_device *sim, void *stream, uint64_t address, size_t nbytes) {
   CHECK(stream != gone);
-  return real->release(sim, stream, address, nbytes);
+  return real->free(sim, stream, address, nbytes);
 }
 static int watched_copy_down(oa_device *sim, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
                              size_t width, size_t lines) {
@@ -485,7 +485,7 @@ static void a_callers_stream_that_is_gone_is_left_alone(void) {
   watched.event_record = watched_record;
   watched.stream_wait = watched_wait;
   watched.stream_synchronize = watched_synchronize;
-  watched.release = watched_release;
+  watched.free = watched_free;
   watched.copy_down = watched_copy_down;
   sim->backend = &watched;
   for (int nested = 0; nested < 2; nested++) { /* what the stream wrote is used by another region, or is not */

@@ -109,8 +109,7 @@ static void up_and_down(void *stream, struct array *arrays, int count) {
   for (int i = 0; i < count; i++) CHECK(holds(&arrays[i], 100 + i)); /* nothing arrives before it is asked for */
   CHECK_OK(oa_transfer_settle(device, stream, moves, count));
   for (int i = 0; i < count; i++) CHECK(holds(&arrays[i], 1 + i));
-  for (int i = 0; i < count; i++)
-    CHECK_OK(oa_device_release(device, stream, arrays[i].address, arrays[i].device_bytes));
+  for (int i = 0; i < count; i++) CHECK_OK(oa_device_free(device, stream, arrays[i].address, arrays[i].device_bytes));
 }
 
 static void every_size_around_the_seams(void *stream) {
@@ -182,7 +181,7 @@ static int64_t calls_for_neighbours(void *stream, int allocations) {
     for (int i = 0; i < COUNT; i++) CHECK(holds(&a[i], i));
   }
   for (int i = 0; i < COUNT; i++) free(a[i].buffer);
-  CHECK_OK(oa_device_release(device, stream, address, 2048));
+  CHECK_OK(oa_device_free(device, stream, address, 2048));
   return calls;
 }
 
@@ -215,12 +214,12 @@ static void pinned_memory_goes_directly(void *stream) {
   CHECK(((char *)memory)[n / 2] == 4);
   CHECK_OK(oa_transfer_settle(device, stream, &move, 1));
   CHECK(((char *)memory)[0] == 3 && ((char *)memory)[n / 2] == 3 && ((char *)memory)[n - 1] == 3);
-  CHECK_OK(oa_device_release(device, stream, address, n));
+  CHECK_OK(oa_device_free(device, stream, address, n));
   CHECK_OK(device->backend->stream_synchronize(device, stream));
-  CHECK_OK(oa_pinned_release(number, memory, n));
+  CHECK_OK(oa_pinned_free(number, memory, n));
   CHECK_OK(oa_device_get_counters(number, &after));
   CHECK(after.pinned_bytes == before.pinned_bytes);
-  CHECK_OK(oa_pinned_release(number, NULL, 0));
+  CHECK_OK(oa_pinned_free(number, NULL, 0));
   CHECK_FAILS(oa_pinned_allocate(number, 0, &memory), OA_ERROR_ARGUMENT, "nbytes");
 }
 
@@ -264,7 +263,7 @@ static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
       status = device->backend->stream_synchronize(device, stream);
       for (int i = 0; i < FAILING; i++) CHECK(holds(&a[i], 100 + i));
       if (status)
-        oa_transfer_abandon(device, moves, FAILING);
+        oa_transfer_cancel(device, moves, FAILING);
       else
         status = oa_transfer_settle(device, stream, moves, FAILING);
     }
@@ -299,7 +298,7 @@ static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
     CHECK_OK(oa_transfer_settle(device, stream, moves, FAILING));
     for (int i = 0; i < FAILING; i++) CHECK(holds(&a[i], i));
   }
-  for (int i = 0; i < FAILING; i++) CHECK_OK(oa_device_release(device, stream, a[i].address, a[i].device_bytes));
+  for (int i = 0; i < FAILING; i++) CHECK_OK(oa_device_free(device, stream, a[i].address, a[i].device_bytes));
   CHECK_OK(device->backend->stream_synchronize(device, stream));
   return reached;
 }
@@ -375,7 +374,7 @@ static void small_arguments_share_an_allocation(void) {
 
 static oa_region *lend(oa_array *array, unsigned char *data, int direction, int once) {
   static const int64_t n = 64;
-  const oa_region_options options = OA_SIZED(oa_region_options, .once = once);
+  const oa_region_options options = OA_SIZED(oa_region_options, .single_use = once);
   oa_region *region = NULL;
   *array = bytes_of(data, &n, direction);
   CHECK_OK(oa_region_enter(number, &options, array, 1, &region));
@@ -468,7 +467,7 @@ static void small_arguments_used_once_need_no_device_memory(void) {
     }
     memset(y, 3, sizeof y);
     arrays[3] = bytes_of(y, &m, OA_BY_USE);
-    const oa_region_options options = OA_SIZED(oa_region_options, .once = 1);
+    const oa_region_options options = OA_SIZED(oa_region_options, .single_use = 1);
     CHECK_OK(oa_device_get_counters(number, &before));
     CHECK_OK(oa_region_enter(number, &options, arrays, 4, &region));
     CHECK_OK(oa_device_get_counters(number, &after));

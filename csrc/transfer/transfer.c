@@ -296,7 +296,7 @@ static void issue(batch *b, int64_t n, enum oa_block_wait wait) {
   backend->stream_synchronize(b->device, b->stream); /* nothing touches the block afterwards */
   oa_error_restore(&first);
   if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
-  oa_block_give(b->device, c->block);
+  oa_block_return(b->device, c->block);
   c->block = NULL;
 }
 
@@ -342,11 +342,11 @@ static void close_chunk(batch *b, int64_t n, const piece *p) {
     int status =
         b->device->backend->copy_up_later(b->device, b->stream, address_of(p), (size_t)p->move->lines.pitch,
                                           c->block->memory, (size_t)p->width, (size_t)p->width, (size_t)p->lines);
-    const int given = oa_block_give_after(b->device, c->block, b->stream); /* some of it may be under way */
+    const int given = oa_block_return_after(b->device, c->block, b->stream); /* some of it may be under way */
     if (!status) status = given;
     if (status) note_failure(b, status, true);
   } else if (c->block) { /* if it couldn't be waited for, it stays busy until its event can */
-    oa_block_give(b->device, c->block);
+    oa_block_return(b->device, c->block);
   }
   c->block = NULL;
   atomic_store_explicit(&c->turn, 2 * (n + RING), memory_order_release);
@@ -486,10 +486,10 @@ static int end_block(batch *b, packing *k) {
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
   if (b->now && !status && !(status = b->device->backend->stream_synchronize(b->device, b->stream))) {
-    oa_block_give(b->device, block);
+    oa_block_return(b->device, block);
     return OA_OK;
   }
-  const int given = oa_block_give_after(b->device, block, b->stream);
+  const int given = oa_block_return_after(b->device, block, b->stream);
   return status ? status : given;
 }
 
@@ -660,7 +660,7 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
     oa_saved_error first;
     oa_error_save(&first);
     device->backend->stream_synchronize(device, stream);
-    oa_transfer_abandon(device, moves, count);
+    oa_transfer_cancel(device, moves, count);
     oa_error_restore(&first);
   }
   return status;
@@ -743,13 +743,13 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
   } else {
     count_moves(&b);
   }
-  oa_transfer_abandon(device, moves, count);
+  oa_transfer_cancel(device, moves, count);
   return status;
 }
 
-void oa_transfer_abandon(oa_device *device, oa_move *moves, int count) {
+void oa_transfer_cancel(oa_device *device, oa_move *moves, int count) {
   for (int i = 0; i < count; i++) {
-    if (moves[i].block) oa_block_give(device, moves[i].block);
+    if (moves[i].block) oa_block_return(device, moves[i].block);
     moves[i].block = NULL;
     moves[i].staged = NULL;
   }

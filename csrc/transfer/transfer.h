@@ -24,7 +24,7 @@ typedef struct oa_shape {
 typedef struct oa_move_trace {
   const char *why;
   uint64_t region, checksum;
-  bool apart; /* what is copied is not the array's own memory */
+  bool is_copy; /* what is copied is not the array's own memory */
 } oa_move_trace;
 
 typedef struct oa_move {
@@ -69,6 +69,6 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
  * status is OA_ERROR_TORN and the text says which are old, new, torn. */
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count);
 /* Drops what is staged, leaving the arrays alone. */
-void oa_transfer_abandon(oa_device *device, oa_move *moves, int count);
+void oa_transfer_cancel(oa_device *device, oa_move *moves, int count);
 
 #endif

@@ -72,7 +72,7 @@ void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *
     event.ended = begun + (total ? (int64_t)((double)(ended - begun) * ((double)done / (double)total)) : 0);
     event.region = move->trace.region;
     event.checksum = move->trace.checksum;
-    event.address = move->trace.apart ? 0 : (uint64_t)(uintptr_t)move->host;
+    event.address = move->trace.is_copy ? 0 : (uint64_t)(uintptr_t)move->host;
     event.packed = move->irregular != NULL;
     snprintf(why, sizeof why, "%s%s%s", move->trace.why ? move->trace.why : "", function ? " " : "",
              function ? function : "");

@@ -2,6 +2,7 @@
 #include "module.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* An exception that was raised in a callback of the core. errors.raise_status() raises it on the same thread, when it
  * reports the failed call. */
@@ -50,7 +51,31 @@ int load_library(const char *name, char *text, size_t size) {
   return text[0] == '\0' ? OA_OK : OA_ERROR_LIBRARY;
 }
 
+/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module is
+ * linked with; else why not. */
+static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *path;
+  int shared, status;
+  if (!PyArg_ParseTuple(arguments, "syp", &library, &path, &shared)) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = shared ? oa_library_share(library, path) : oa_library_open(library, path, NULL);
+  Py_END_ALLOW_THREADS return PyUnicode_DecodeUTF8(
+      status == OA_OK ? "" : oa_last_error(), status == OA_OK ? 0 : (Py_ssize_t)strlen(oa_last_error()), "replace");
+}
+
+/* (library) -> the absolute path that it was loaded from, and its version; ("", "") unless it is loaded */
+static PyObject *library_loaded(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const char *library = PyUnicode_AsUTF8AndSize(argument, NULL);
+  char version[256] = "";
+  if (library == NULL) return NULL;
+  const char *path = oa_library_path(library);
+  if (*path && oa_library_version(library, version, sizeof version) != OA_OK) version[0] = '\0';
+  return Py_BuildValue("NN", PyUnicode_DecodeFSDefault(path),
+                       PyUnicode_DecodeUTF8(version, (Py_ssize_t)strlen(version), "replace"));
+}
+
 static PyMethodDef library_functions[] = {
+    {"library_open", library_open, METH_VARARGS, NULL},
+    {"library_loaded", library_loaded, METH_O, NULL},
     {"take_postponed", take_postponed, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

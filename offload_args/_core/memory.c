@@ -12,7 +12,7 @@ static void pinned_dealloc(PyObject *object) {
   Pinned *self = (Pinned *)object;
   PyTypeObject *type = Py_TYPE(object);
   if (self->memory != NULL && !leaving_process) {
-    Py_BEGIN_ALLOW_THREADS oa_pinned_release(self->device, self->memory, (size_t)self->nbytes);
+    Py_BEGIN_ALLOW_THREADS oa_pinned_free(self->device, self->memory, (size_t)self->nbytes);
     Py_END_ALLOW_THREADS
   }
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);

@@ -95,22 +95,11 @@ static int read_module(const char *name, const Attribute *attributes) {
   return status;
 }
 
-/* Finds cdata_from_pointer in cffi's table. Returns 0, or -1 with an exception. */
-static int read_cffi(void) {
-  PyObject *capsule;
-  if (read_module("_cffi_backend", (Attribute[]){{"_C_API", &capsule}, {NULL, NULL}}) < 0) return -1;
-  void **exports = PyCapsule_GetPointer(capsule, "cffi");
-  Py_DECREF(capsule);
-  if (exports == NULL) return -1;
-  memcpy(&cdata_from_pointer, &exports[10], sizeof cdata_from_pointer);
-  return 0;
-}
-
-/* (pointer, declared, ctypes, errors, resolve, refuse, is_array, load, default_device, region, device, read_options):
- * struct python says what each is. */
+/* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options): struct
+ * python says what each is. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"pointer", "declared",       "ctypes", "errors", "resolve",      "refuse", "is_array",
-                          "load",    "default_device", "region", "device", "read_options", NULL};
+  static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
+                          "load",    "default_device", "region", "device",  "read_options", NULL};
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};
@@ -119,21 +108,20 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
       {"RegionError", &python.region_error},           {"PerformanceWarning", &python.packed_warning},
       {"UnwrittenWarning", &python.unwritten_warning}, {NULL, NULL}};
   PyObject *declared, *errors;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!O!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
-                                   &declared, &PyTuple_Type, &python.ctypes, &errors, &python.resolve, &python.refuse,
-                                   &python.is_array, &python.load, &python.default_device, &python.region,
-                                   &python.device, &python.read_options) ||
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
+                                   &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
+                                   &python.default_device, &python.region, &python.device, &python.read_options) ||
       read_module("numpy", (Attribute[]){{"ndarray", &python.ndarray}, {NULL, NULL}}) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
-      read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0 || read_cffi() < 0)
+      read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0)
     return NULL;
   for (int direction = OA_IN; direction <= OA_SCRATCH; direction++) {
     python.declared[direction] = PyTuple_GetItem(declared, direction - OA_IN);
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *held[] = {python.pointer, python.ctypes, python.resolve,        python.refuse, python.is_array,
-                      python.load,    python.region, python.default_device, python.device, python.read_options};
+  PyObject *held[] = {python.pointer, python.resolve,        python.refuse, python.is_array,    python.load,
+                      python.region,  python.default_device, python.device, python.read_options};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_INCREF(held[i]); /* until the process ends */
   oa_library_set_loader(load_library);
   Py_RETURN_NONE;
@@ -164,8 +152,9 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
   if (start_lent() < 0 || add_pointer(module) < 0 || add_region(module) < 0 || add_array(module) < 0 ||
-      add_dlpack(module) < 0 || add_library(module) < 0 || add_memory(module) < 0 || add_device(module) < 0 ||
-      add_trace(module) < 0 || add_version(module) < 0 || add_numbers(module) < 0 || add_records(module) < 0)
+      add_dlpack(module) < 0 || add_library(module) < 0 || add_function(module) < 0 || add_memory(module) < 0 ||
+      add_device(module) < 0 || add_trace(module) < 0 || add_version(module) < 0 || add_numbers(module) < 0 ||
+      add_records(module) < 0)
     Py_CLEAR(module);
   return module;
 }

@@ -28,7 +28,6 @@ struct python {
   PyObject *base, *flags, *dtype, *array_struct, *setflags;
   PyObject *pointer;     /* DevicePtr */
   PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  PyObject *ctypes;      /* by oa_dtype: cffi's `oa_f32 *` and so on */
   /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
   PyObject *resolve;
   PyObject *is_array;       /* (argument) -> whether call() lends it */
@@ -68,17 +67,15 @@ int read_integers(PyObject *tuple, int64_t *values);
 
 /* -- pointer.c ----------------------------------------------------------------------------------------------------- */
 typedef struct {
-  PyObject_HEAD PyObject *cd, *shape, *strides, *code, *device;
+  PyObject_HEAD PyObject *shape, *strides, *code, *device;
   oa_any *handle;
-  _Atomic(void *) keep; /* an export of the memory: it lives as long as this object */
-  int owned;            /* 1: a view, whose slot goes with this object */
+  _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
+  int owned;                    /* 1: a view, whose slot goes with this object */
+  int dtype;                    /* oa_dtype; code is the same as an object */
+  _Atomic(PyObject *) geometry; /* made when it is first asked for */
 } Pointer;
 
 extern PyTypeObject *pointer_type;
-
-/* cffi's own function for making a cdata of a pointer type, at a quarter of the cost of ffi.cast(). Its place in cffi's
- * table is part of the ABI between cffi and every module that cffi generates. */
-extern PyObject *(*cdata_from_pointer)(char *, PyObject *);
 
 /* Makes a DevicePtr; NULL with an exception. owned: 1 if the handle is destroyed with it. Steals the references to
  * shape and strides, which may be NULL after a failure. */
@@ -179,6 +176,7 @@ void trace_after_fork(void);
 /* The core's oa_library_loader (library.c). It is in C, so that it catches any exception of the search. */
 int load_library(const char *name, char *text, size_t size);
 
+int add_function(PyObject *module);
 int add_region(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);

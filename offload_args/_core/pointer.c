@@ -2,12 +2,10 @@
 #include "module.h"
 
 PyTypeObject *pointer_type;
-PyObject *(*cdata_from_pointer)(char *, PyObject *);
 
 static PyObject *name_as_array, *name_missing;
 
 static PyMemberDef pointer_members[] = {
-    {"_cd", T_OBJECT_EX, offsetof(Pointer, cd), READONLY, NULL},
     {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
     {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
     {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
@@ -23,11 +21,11 @@ static void pointer_dealloc(PyObject *object) {
     if (self->owned) oa_pointer_release(self->handle); /* stale after its region: nothing to do then */
     if (keep != NULL) oa_export_release(keep);
   }
-  Py_XDECREF(self->cd);
   Py_XDECREF(self->shape);
   Py_XDECREF(self->strides);
   Py_XDECREF(self->code);
   Py_XDECREF(self->device);
+  Py_XDECREF(atomic_load(&self->geometry));
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -47,6 +45,70 @@ static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
   return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
 }
 
+/* The tuple (device, dtype), the same object for all pointers alike; NULL with an exception. */
+static PyObject *key_of(const Pointer *self) {
+  enum { DEVICES = 32 };
+  static _Atomic(PyObject *) keys[DEVICES][OA_DTYPE_COUNT];
+  const long device = PyLong_AsLong(self->device);
+  _Atomic(PyObject *) *place = device >= 0 && device < DEVICES ? &keys[device][self->dtype] : NULL;
+  PyObject *key = place == NULL ? NULL : atomic_load(place), *none = NULL;
+  if (key != NULL) return Py_NewRef(key);
+  key = PyTuple_Pack(2, self->device, self->code);
+  if (key == NULL || place == NULL) return key;
+  if (atomic_compare_exchange_strong(place, &none, key)) return Py_NewRef(key); /* until the process ends */
+  Py_DECREF(key);
+  return Py_NewRef(none);
+}
+
+/* The leading dimension of a matrix of so many lines of length elements if they lie one after the other, apart bytes from
+ * each other; 0 if they don't. */
+static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
+  int64_t bytes;
+  if (length > 1 && step != itemsize) return 0;
+  if (lines == 1) return length;
+  if (__builtin_mul_overflow(length, itemsize, &bytes) || apart < bytes || apart % itemsize != 0) return 0;
+  return apart / itemsize;
+}
+
+/* (key, rows, columns, ld by columns, ld by rows); a leading dimension is 0 where the matrix does not lie so. */
+static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
+  const int64_t m = shape[0], n = shape[1];
+  int64_t by_columns = m != 0 ? m : 1, by_rows = n != 0 ? n : 1;
+  if (m != 0 && n != 0) {
+    by_columns = leading_dimension(m, n, strides[0], strides[1], itemsize);
+    by_rows = leading_dimension(n, m, strides[1], strides[0], itemsize);
+  }
+  return Py_BuildValue("(Onnnn)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
+}
+
+/* (key, size, increment): None for an increment that is no whole number of elements. */
+static PyObject *geometry_of_vector(PyObject *key, int64_t size, int64_t stride, int64_t itemsize) {
+  if (stride % itemsize != 0) return Py_BuildValue("(OnO)", key, (Py_ssize_t)size, Py_None);
+  return Py_BuildValue("(Onn)", key, (Py_ssize_t)size, size > 1 ? (Py_ssize_t)(stride / itemsize) : 1);
+}
+
+/* What portable BLAS asks of an operand, as one attribute: a key, the tuple (device, dtype), which is the same object for
+ * all pointers alike; and of a vector its size and increment, of a matrix its sizes and leading dimensions. */
+static PyObject *pointer_geometry(PyObject *object, void *Py_UNUSED(closure)) {
+  Pointer *self = (Pointer *)object;
+  PyObject *geometry = atomic_load(&self->geometry), *none = NULL;
+  if (geometry != NULL) return Py_NewRef(geometry);
+  const Py_ssize_t ndim = PyTuple_Size(self->shape);
+  const int64_t itemsize = oa_itemsize(self->dtype);
+  int64_t shape[2], strides[2];
+  PyObject *key = key_of(self);
+  if (key == NULL) return NULL;
+  if (ndim != 1 && ndim != 2)
+    geometry = PyTuple_Pack(1, key);
+  else if (read_integers(self->shape, shape) == 0 && read_integers(self->strides, strides) == 0)
+    geometry = ndim == 2 ? geometry_of_matrix(key, shape, strides, itemsize)
+                         : geometry_of_vector(key, shape[0], strides[0], itemsize);
+  Py_DECREF(key);
+  if (geometry == NULL || atomic_compare_exchange_strong(&self->geometry, &none, geometry)) return Py_XNewRef(geometry);
+  Py_DECREF(geometry);
+  return Py_NewRef(none);
+}
+
 static PyGetSetDef pointer_properties[] = {
     {"address", pointer_address, NULL,
      "The true device address, for code outside: what it does there is not checked.\n\n"
@@ -55,6 +117,7 @@ static PyGetSetDef pointer_properties[] = {
      "Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed\n"
      "call left it undefined, an Out too.",
      NULL},
+    {"_geometry", pointer_geometry, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -87,9 +150,7 @@ static PyType_Spec pointer_spec = {
 PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned) {
   PyTypeObject *type = (PyTypeObject *)python.pointer;
   Pointer *self = NULL;
-  PyObject *ctype = PyTuple_GetItem(python.ctypes, dtype);
-  if (shape != NULL && strides != NULL && ctype != NULL)
-    self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (shape != NULL && strides != NULL) self = (Pointer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self == NULL) {
     Py_XDECREF(shape);
     Py_XDECREF(strides);
@@ -98,12 +159,12 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   }
   self->handle = handle;
   self->owned = owned;
+  self->dtype = dtype;
   self->shape = shape;
   self->strides = strides;
-  self->cd = cdata_from_pointer((char *)handle, ctype);
   self->code = PyLong_FromLong(dtype);
   self->device = PyLong_FromLong(device);
-  if (self->cd == NULL || self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  if (self->code == NULL || self->device == NULL) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -134,6 +195,12 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (status != OA_OK) return fail(status);
   return pointer_new(handle, (int)PyLong_AsLong(pointer->code), (int)PyLong_AsLong(pointer->device), Py_NewRef(shape),
                      Py_NewRef(strides), 1);
+}
+
+/* (pointer) -> its handle, an `oa_f32 *` and the like, as an int */
+static PyObject *handle(PyObject *Py_UNUSED(module), PyObject *object) {
+  const Pointer *pointer = as_pointer(object);
+  return pointer == NULL ? NULL : PyLong_FromVoidPtr(pointer->handle);
 }
 
 static PyObject *alive(PyObject *Py_UNUSED(module), PyObject *object) {
@@ -253,6 +320,7 @@ static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) 
 
 static PyMethodDef pointer_functions[] = {
     {"view", view, METH_VARARGS, NULL},
+    {"handle", handle, METH_O, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
     {"export", export, METH_O, NULL},

@@ -407,7 +407,7 @@ static int enter_core(Region *self, int device, const oa_region_options *options
 static PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
-  oa_region_options options = OA_SIZED(oa_region_options, .once = self->once);
+  oa_region_options options = OA_SIZED(oa_region_options, .single_use = self->once);
   PyObject *pointers = NULL, *names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL) {

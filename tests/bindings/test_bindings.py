@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib
+import inspect
 import json
 import re
 import shutil
@@ -292,17 +294,19 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
     emitted: Path, libraries: dict[str, roles.Library], name: str
 ) -> None:
     library = libraries[name]
-    written = functions_in((emitted / f"{name}.py").read_text())
+    module = importlib.import_module(f"offload_args.{name}")
     stubs = functions_in((emitted / f"{name}.pyi").read_text())
-    assert set(written) == set(stubs) == {one.name for one in library.functions}
+    bound = {one.name for one in library.functions}
+    assert bound == set(stubs) == set(dir(module)) & bound == set(module.__all__) - library.constants.keys()
     for function in library.functions:
-        node = written[function.name]
+        made = getattr(module, function.name)
+        signature = inspect.signature(made)
         positional = [one.name for one in function.parameters if one.role not in ("result", "returned")]
         keywords = [*(["result"] if function.of("result", "returned") else []), *(["handle"] if library.handle else [])]
-        assert [one.arg for one in node.args.args] == positional
-        assert [one.arg for one in node.args.kwonlyargs] == keywords
+        assert list(signature.parameters) == [*positional, *keywords]
+        assert [one for one in keywords if signature.parameters[one].kind is not inspect.Parameter.KEYWORD_ONLY] == []
         assert [one.arg for one in stubs[function.name].args.args] == positional
-        text = ast.get_docstring(node) or ""
+        text = inspect.getdoc(made) or ""
         assert re.match(r"[A-Z][a-z]+s ", text) and f"Source: {library.source}, {function.symbol}." in text
         for one in function.parameters:
             assert re.search(rf"\b{one.name}\b", text), (function.name, one.name)

@@ -15,6 +15,7 @@ A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and z
 
 from __future__ import annotations
 
+import inspect
 import math
 import types
 import zlib
@@ -284,11 +285,7 @@ class Cases(dict[str, tuple[str, Case]]):
 
 def bound(module: types.ModuleType) -> list[str]:
     """Names of the functions that a library's module binds."""
-    return sorted(
-        name
-        for name, value in vars(module).items()
-        if isinstance(value, types.FunctionType) and value.__module__ == module.__name__ and name[0] != "_"
-    )
+    return [name for name in module.__all__ if inspect.isroutine(getattr(module, name))]
 
 
 # A part of a routine's combinations, or all.

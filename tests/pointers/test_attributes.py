@@ -47,7 +47,7 @@ def test_a_pointer_shows_what_became_of_it(device: str) -> None:
 
 def test_a_pointer_can_not_be_changed_or_made_by_hand() -> None:
     with offload_args(ramp(3)) as (dx,):
-        for name in ("shape", "dtype", "ld", "_cd", "_device", "other"):
+        for name in ("shape", "dtype", "ld", "_code", "_device", "other"):
             with pytest.raises(AttributeError):
                 setattr(dx, name, 1)
     with pytest.raises(HostAccessError, match="made by regions"):

@@ -96,9 +96,9 @@ typedef struct oa_region_options {
   int64_t tag;         /* any number; the trace repeats it in the event of the region's begin */
   int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
   int has_wait_stream; /* 1 if wait_stream is given */
-  int once;     /* 1 if each array is used by one call: small ones then need not be copied where the device can use
+  int single_use; /* 1 if each array is used by one call: small ones then need not be copied where the device can use
                pinned memory of the host as it is */
-  int reserved; /* 0 */
+  int reserved;   /* 0 */
 } oa_region_options;
 
 typedef struct oa_pointer_info {
@@ -206,7 +206,7 @@ int oa_device_trim(int device);
 /* Allocates host memory that the device's copies reach directly (on host and sim plain memory). Bounded by
  * OFFLOAD_ARGS_PINNED_LIMIT, or by half of the machine's memory. */
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
-int oa_pinned_release(int device, void *memory, size_t nbytes);
+int oa_pinned_free(int device, void *memory, size_t nbytes);
 /* Sets how many threads make copies, the caller's own included. 0: as many as OFFLOAD_ARGS_THREADS says, or one less
  * than the CPUs that this process may use, at most 12. */
 int oa_set_threads(int threads);

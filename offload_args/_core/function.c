@@ -1,0 +1,637 @@
+/* The functions of vendor libraries: one builtin a routine, made when it is first asked for.
+ *
+ * A builtin reads its arguments by its routine's record, has the routine run, and returns the results. Wrong arguments
+ * are explained in Python, by offload_args._explain. */
+#include "module.h"
+
+#include "offload_args/routine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_VALUES = 32, ROOM = 256 }; /* ROOM: bytes of host memory for the parameters with a count, of one call */
+
+enum kind { ENUM, SIZE, ARRAY, SCALAR, RESULT, UPDATE, OUTPUT };
+
+typedef struct {
+  enum kind kind;
+  int dtype;      /* oa_dtype; OA_ANY of integers */
+  int elements;   /* 1, or the count of the record */
+  PyObject *name; /* interned */
+} Parameter;
+
+/* One builtin's data. It lives as long as the module object that is the builtin's self. */
+typedef struct {
+  const oa_routine *routine;
+  int count;      /* of parameters */
+  int positional; /* the parameters without the result, which is a keyword */
+  int required;   /* the positional ones without a default */
+  int has_result, has_outputs, has_handle;
+  char library[64]; /* its name */
+  PyMethodDef method;
+  Parameter parameters[];
+} Function;
+
+/* What a caller passed. The references are the caller's. */
+typedef struct {
+  PyObject *const *positional;
+  PyObject *result, *handle; /* NULL where not given, or None */
+  PyObject *room[MOST_VALUES];
+} Arguments;
+
+/* -- wrong arguments --------------------------------------------------------------------------------------------------- */
+/* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
+static PyObject *ask(const char *name, PyObject *arguments) {
+  PyObject *module = arguments == NULL ? NULL : PyImport_ImportModule("offload_args._explain");
+  PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+  PyObject *answer = function == NULL ? NULL : PyObject_CallObject(function, arguments);
+  Py_XDECREF(function);
+  Py_XDECREF(module);
+  Py_XDECREF(arguments);
+  return answer;
+}
+
+static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
+  PyObject *tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) PyTuple_SetItem(tuple, i, Py_NewRef(values[i]));
+  return tuple;
+}
+
+/* The values of a call in the order of its record. Returns a new tuple, or NULL with an exception. */
+static PyObject *given(const Function *function, const Arguments *arguments) {
+  PyObject *values[MOST_VALUES];
+  memcpy(values, arguments->positional, (size_t)function->positional * sizeof *values);
+  const int with_result = function->has_result && arguments->result != NULL;
+  if (with_result) values[function->positional] = arguments->result;
+  return tuple_from(values, function->positional + with_result);
+}
+
+/* Whether the current exception may be one of a wrong argument; so is none. */
+static int is_of_argument(void) {
+  PyObject *error = PyErr_Occurred();
+  PyObject *kinds[] = {PyExc_AttributeError, PyExc_TypeError, PyExc_OverflowError, PyExc_ValueError};
+  for (size_t i = 0; error != NULL && i < sizeof kinds / sizeof *kinds; i++)
+    if (PyErr_ExceptionMatches(kinds[i])) return 1;
+  return error == NULL;
+}
+
+/* Raises what is wrong with the arguments, now that they could not be read; if none of them is to blame, the current
+ * exception stays. on_device: scalars and results have to be on the device. Returns NULL. */
+static __attribute__((cold, noinline)) PyObject *explain(const Function *function, const Arguments *arguments,
+                                                         int on_device) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  if (!is_of_argument()) return NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *values = given(function, arguments);
+  const oa_routine *routine = function->routine;
+  PyObject *none = ask("explain", values == NULL ? NULL
+                                                 : Py_BuildValue("(ssNN)", routine->function, routine->record, values,
+                                                                 PyBool_FromLong(on_device)));
+  if (none == NULL) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return NULL;
+  }
+  Py_DECREF(none);
+  if (type != NULL)
+    PyErr_Restore(type, value, traceback);
+  else
+    PyErr_Format(PyExc_TypeError, "%s: an argument can't be read", routine->function);
+  return NULL;
+}
+
+/* Raises the TypeError of a call whose arguments do not fit the signature. Returns -1. */
+static __attribute__((cold, noinline)) int misfit(const Function *function, PyObject *const *values, Py_ssize_t count,
+                                                  PyObject *names) {
+  PyObject *keywords = PyDict_New(), *positional = tuple_from(values, count);
+  for (Py_ssize_t i = 0; keywords != NULL && names != NULL && i < PyTuple_Size(names); i++)
+    if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), values[count + i]) < 0) Py_CLEAR(keywords);
+  if (keywords == NULL || positional == NULL) {
+    Py_XDECREF(keywords);
+    Py_XDECREF(positional);
+    return -1;
+  }
+  PyObject *none = ask("misfit", Py_BuildValue("(sNN)", function->routine->doc, positional, keywords));
+  if (none != NULL) PyErr_Format(PyExc_TypeError, "%s: arguments do not fit", function->routine->function);
+  Py_XDECREF(none);
+  return -1;
+}
+
+/* -- which argument is which ------------------------------------------------------------------------------------------- */
+/* The place where a keyword's value goes, NULL if there is none of that name; *index: the parameter's, -1 of others. */
+static PyObject **place_of(const Function *function, Arguments *arguments, PyObject *name, int *index) {
+  for (*index = 0; *index < function->positional; ++*index)
+    if (PyUnicode_Compare(function->parameters[*index].name, name) == 0) return &arguments->room[*index];
+  *index = -1;
+  if (function->has_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
+  if (function->has_handle && PyUnicode_CompareWithASCIIString(name, "handle") == 0) return &arguments->handle;
+  return NULL;
+}
+
+/* Finds the value of every parameter where not exactly the positional ones were given. -1 with an exception. */
+static __attribute__((noinline)) int bind(const Function *function, Arguments *arguments, PyObject *const *values,
+                                          Py_ssize_t count, PyObject *names) {
+  if (count > function->positional) return misfit(function, values, count, names);
+  const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+  if (count == function->positional) {
+    arguments->positional = values;
+  } else {
+    arguments->positional = arguments->room;
+    memcpy(arguments->room, values, (size_t)count * sizeof *values);
+    memset(arguments->room + count, 0, (size_t)(function->positional - count) * sizeof *values);
+  }
+  for (Py_ssize_t i = 0; i < named; i++) {
+    int index;
+    PyObject **place = place_of(function, arguments, PyTuple_GetItem(names, i), &index);
+    if (place == NULL || (index >= 0 && index < count)) return misfit(function, values, count, names);
+    *place = values[count + i];
+  }
+  for (Py_ssize_t i = count; i < function->positional; i++)
+    if (arguments->room[i] == NULL) {
+      if (function->parameters[i].kind != OUTPUT) return misfit(function, values, count, names);
+      arguments->room[i] = Py_None;
+    }
+  if (arguments->result == Py_None) arguments->result = NULL;
+  if (arguments->handle == Py_None) arguments->handle = NULL;
+  return 0;
+}
+
+/* -- reading arguments ------------------------------------------------------------------------------------------------- */
+static inline Pointer *pointer_of(PyObject *object) {
+  if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
+  return PyObject_TypeCheck(object, pointer_type) ? (Pointer *)object : NULL;
+}
+
+/* Reads an integer of so many bits, the sign included. -1, with or without an exception. */
+static inline int read_integer(PyObject *object, int64_t *number) {
+  if (PyLong_CheckExact(object)) {
+    *number = PyLong_AsLongLong(object);
+  } else {
+    PyObject *index = PyNumber_Index(object);
+    if (index == NULL) return -1;
+    *number = PyLong_AsLongLong(index);
+    Py_DECREF(index);
+  }
+  return *number == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static inline int read_enum(PyObject *object, int64_t *number) {
+  return read_integer(object, number) < 0 || *number != (int32_t)*number ? -1 : 0;
+}
+
+static int read_real(PyObject *object, double *number) {
+  *number = PyFloat_AsDouble(object);
+  return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_complex(PyObject *object, double parts[2]) {
+  parts[1] = 0;
+  if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return read_real(object, &parts[0]);
+  PyObject *number = NULL;
+  if (!PyComplex_Check(object)) { /* complex() itself takes texts */
+    number = PyUnicode_Check(object) ? NULL : PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, object, NULL);
+    if (number == NULL) return -1;
+    object = number;
+  }
+  parts[0] = PyComplex_RealAsDouble(object);
+  parts[1] = PyComplex_ImagAsDouble(object);
+  Py_XDECREF(number);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Reads a number into memory of the dtype. -1, with or without an exception. */
+static int read_number(PyObject *object, int dtype, void *memory) {
+  double parts[2];
+  if (dtype == OA_F32 || dtype == OA_F64) {
+    if (read_real(object, parts) < 0) return -1;
+    if (dtype == OA_F32)
+      *(float *)memory = (float)parts[0];
+    else
+      *(double *)memory = parts[0];
+    return 0;
+  }
+  if (dtype != OA_C64 && dtype != OA_C128) return -1;
+  if (read_complex(object, parts) < 0) return -1;
+  if (dtype == OA_C64) {
+    ((float *)memory)[0] = (float)parts[0];
+    ((float *)memory)[1] = (float)parts[1];
+  } else {
+    memcpy(memory, parts, sizeof parts);
+  }
+  return 0;
+}
+
+/* Reads as many numbers as the parameter has elements, from any iterable. -1, with or without an exception. */
+static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
+  const int64_t itemsize = oa_itemsize(parameter->dtype);
+  PyObject *numbers = PySequence_Tuple(object);
+  int status = numbers == NULL || PyTuple_Size(numbers) != parameter->elements ? -1 : 0;
+  for (int i = 0; status == 0 && i < parameter->elements; i++)
+    status = read_number(PyTuple_GetItem(numbers, i), parameter->dtype, memory + i * itemsize);
+  Py_XDECREF(numbers);
+  return status;
+}
+
+/* Reads a device array. -1 without an exception. */
+static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
+  const Pointer *pointer = pointer_of(object);
+  if (__builtin_expect(pointer == NULL || pointer->dtype != parameter->dtype, 0)) return -1;
+  value->pointer = pointer->handle;
+  return 0;
+}
+
+/* Reads the device array of a scalar or result, which has as many elements as the parameter. -1 as above. */
+static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
+  if (read_array(object, parameter, value) < 0) return -1;
+  PyObject *shape = ((Pointer *)object)->shape;
+  int64_t size = 1;
+  for (Py_ssize_t i = PyTuple_Size(shape) - 1; i >= 0; i--) size *= PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+  return size == parameter->elements ? 0 : -1;
+}
+
+/* Host memory of one call for the parameters with a count. */
+typedef struct {
+  _Alignas(16) unsigned char bytes[ROOM];
+  size_t used;
+} Room;
+
+static void *take_room(Room *room, const Parameter *parameter) {
+  void *memory = room->bytes + room->used;
+  room->used += ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
+  return memory;
+}
+
+enum read { WRONG = -1, ON_HOST, ON_DEVICE };
+
+/* After a wrong argument: ON_DEVICE, with no exception, if a later scalar or the result is on the device, for then the
+ * other form was meant. */
+static __attribute__((cold, noinline)) enum read asks_for_device(const Function *function, const Arguments *arguments,
+                                                                 int from) {
+  int found = arguments->result != NULL;
+  for (int i = from; i < function->positional; i++)
+    found |= function->parameters[i].kind >= SCALAR && pointer_of(arguments->positional[i]) != NULL;
+  if (!found || !is_of_argument()) return WRONG;
+  PyErr_Clear();
+  return ON_DEVICE;
+}
+
+/* Reads every argument, scalars as numbers. ON_DEVICE if a scalar or result is on the device: the values are of no use
+ * then. */
+static inline enum read read_on_host(const Function *function, const Arguments *arguments, oa_value *values,
+                                     Room *room) {
+  PyObject *const *objects = arguments->positional;
+  for (int i = 0; i < function->positional; i++) {
+    const Parameter *parameter = &function->parameters[i];
+    PyObject *object = objects[i];
+    int wrong = 0;
+    switch (parameter->kind) {
+      case SIZE:
+        wrong = read_integer(object, &values[i].integer);
+        break;
+      case ENUM:
+        wrong = read_enum(object, &values[i].integer);
+        break;
+      case ARRAY:
+        wrong = read_array(object, parameter, &values[i]);
+        break;
+      case SCALAR:
+      case UPDATE:
+        if (__builtin_expect(pointer_of(object) != NULL, 0)) return ON_DEVICE;
+        if (parameter->elements == 1) {
+          wrong = read_number(object, parameter->dtype, values[i].bytes);
+        } else {
+          unsigned char *memory = take_room(room, parameter);
+          values[i].pointer = memory;
+          wrong = read_numbers(object, parameter, memory);
+        }
+        break;
+      default: /* an output */
+        if (pointer_of(object) != NULL) return ON_DEVICE;
+        wrong = object != Py_None;
+        if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
+    }
+    if (__builtin_expect(wrong, 0)) return asks_for_device(function, arguments, i + 1);
+  }
+  return arguments->result != NULL ? ON_DEVICE : ON_HOST;
+}
+
+/* -- scalars on the device --------------------------------------------------------------------------------------------- */
+/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried once
+ * more. */
+static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
+  Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) {
+    PyObject *collected = PyObject_CallNoArgs(python.collect);
+    if (collected == NULL) return -1;
+    Py_DECREF(collected);
+    Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
+    Py_END_ALLOW_THREADS
+  }
+  if (status != OA_OK) fail(status);
+  return status == OA_OK ? 0 : -1;
+}
+
+/* Reads every argument as the form with scalars on the device has them. hosted[i]: the number of a scalar on the host,
+ * NULL of others. -1, with or without an exception. */
+static int read_on_device(const Function *function, const Arguments *arguments, oa_value *values, const void **hosted,
+                          oa_value *numbers, Room *room) {
+  for (int i = 0; i < function->count; i++) {
+    const Parameter *parameter = &function->parameters[i];
+    PyObject *object = i < function->positional ? arguments->positional[i] : arguments->result;
+    int wrong = 0;
+    hosted[i] = NULL;
+    if (object == NULL) return -1;
+    switch (parameter->kind) {
+      case SIZE:
+        wrong = read_integer(object, &values[i].integer);
+        break;
+      case ENUM:
+        wrong = read_enum(object, &values[i].integer);
+        break;
+      case ARRAY:
+        wrong = read_array(object, parameter, &values[i]);
+        break;
+      default:
+        if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
+          wrong = read_device_scalar(object, parameter, &values[i]);
+        } else if (parameter->elements == 1) {
+          hosted[i] = numbers[i].bytes;
+          wrong = read_number(object, parameter->dtype, numbers[i].bytes);
+        } else {
+          unsigned char *memory = take_room(room, parameter);
+          hosted[i] = memory;
+          wrong = read_numbers(object, parameter, memory);
+        }
+    }
+    if (wrong) return -1;
+  }
+  return 0;
+}
+
+/* Any device pointer of a call: what is staged goes to its region. */
+static const void *anchor_of(const Function *function, const oa_value *values, const void *const *hosted) {
+  for (int i = 0; i < function->count; i++)
+    if (function->parameters[i].kind >= ARRAY && hosted[i] == NULL) return values[i].pointer;
+  return NULL;
+}
+
+/* Calls the form of a routine whose scalars and results are on the device; host scalars are sent there, once everything
+ * else is known to be right, and given back in the order of the stream. */
+static __attribute__((noinline)) PyObject *call_on_device(const Function *function, const Arguments *arguments) {
+  oa_value values[MOST_VALUES], numbers[MOST_VALUES];
+  const void *hosted[MOST_VALUES];
+  oa_any *staged[MOST_VALUES];
+  Room room = {.used = 0};
+  int count = 0, status = OA_OK, failed = 0;
+  if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0)
+    return explain(function, arguments, 1);
+  const void *anchor = anchor_of(function, values, hosted);
+  for (int i = 0; i < function->count && !failed; i++) {
+    if (hosted[i] == NULL) continue;
+    failed = stage(anchor, hosted[i], function->parameters[i].dtype, &staged[count]) < 0;
+    if (!failed) values[i].pointer = staged[count++];
+  }
+  if (!failed) {
+    Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 1);
+    Py_END_ALLOW_THREADS if (status != OA_OK) fail(status);
+  }
+  for (int i = 0; i < count; i++) oa_pointer_release(staged[i]);
+  if (failed || status != OA_OK) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* -- results ----------------------------------------------------------------------------------------------------------- */
+static PyObject *number_from(int dtype, const void *memory) {
+  const float *single = memory;
+  const double *real = memory;
+  switch (dtype) {
+    case OA_F32:
+      return PyFloat_FromDouble((double)single[0]);
+    case OA_F64:
+      return PyFloat_FromDouble(real[0]);
+    case OA_C64:
+      return PyComplex_FromDoubles((double)single[0], (double)single[1]);
+    case OA_C128:
+      return PyComplex_FromDoubles(real[0], real[1]);
+    default:
+      return PyLong_FromLongLong(*(const int64_t *)memory);
+  }
+}
+
+static PyObject *numbers_from(const Parameter *parameter, const unsigned char *memory) {
+  const int64_t itemsize = oa_itemsize(parameter->dtype);
+  PyObject *tuple = PyTuple_New(parameter->elements);
+  for (int i = 0; tuple != NULL && i < parameter->elements; i++) {
+    PyObject *number = number_from(parameter->dtype, memory + i * itemsize);
+    if (number == NULL)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SetItem(tuple, i, number);
+  }
+  return tuple;
+}
+
+/* The new values of what a routine updates and puts out, as a tuple. */
+static PyObject *outputs_from(const Function *function, const oa_value *values) {
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list != NULL && i < function->count; i++) {
+    const Parameter *parameter = &function->parameters[i];
+    if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
+    PyObject *one = parameter->elements == 1 ? number_from(parameter->dtype, values[i].bytes)
+                                             : numbers_from(parameter, values[i].pointer);
+    if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  PyObject *tuple = list == NULL ? NULL : PyList_AsTuple(list);
+  Py_XDECREF(list);
+  return tuple;
+}
+
+/* -- the call ---------------------------------------------------------------------------------------------------------- */
+static inline PyObject *call_with(const Function *function, const Arguments *arguments) {
+  oa_value values[MOST_VALUES];
+  Room room;
+  int status;
+  room.used = 0;
+  const enum read read = read_on_host(function, arguments, values, &room);
+  if (__builtin_expect(read != ON_HOST, 0))
+    return read == ON_DEVICE ? call_on_device(function, arguments) : explain(function, arguments, 0);
+  Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
+  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) return fail(status);
+  if (function->has_result)
+    return number_from(function->parameters[function->positional].dtype, values[function->positional].bytes);
+  if (function->has_outputs) return outputs_from(function, values);
+  Py_RETURN_NONE;
+}
+
+/* Calls with a handle of the caller's own, on whose stream the call goes. */
+static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, const Arguments *arguments) {
+  PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
+  if (address == NULL) return NULL;
+  void *handle = PyLong_AsVoidPtr(address);
+  Py_DECREF(address);
+  if (handle == NULL && PyErr_Occurred()) return NULL;
+  const int status = oa_use_handle(function->library, handle);
+  if (status != OA_OK) return fail(status);
+  PyObject *result = call_with(function, arguments);
+  oa_use_handle(function->library, NULL);
+  return result;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  const Function *function = *(Function **)PyModule_GetState(self);
+  Arguments arguments;
+  arguments.result = arguments.handle = NULL;
+  if (__builtin_expect(count == function->positional && names == NULL, 1)) {
+    arguments.positional = values;
+    return call_with(function, &arguments);
+  }
+  if (bind(function, &arguments, values, count, names) < 0) return NULL;
+  if (arguments.handle != NULL) return call_with_handle(function, &arguments);
+  return call_with(function, &arguments);
+}
+
+/* -- making one -------------------------------------------------------------------------------------------------------- */
+static void function_free(void *module) {
+  Function **state = PyModule_GetState(module);
+  Function *function = state == NULL ? NULL : *state;
+  if (function == NULL) return;
+  for (int i = 0; i < function->count; i++) Py_XDECREF(function->parameters[i].name);
+  PyMem_Free(function);
+}
+
+/* A builtin's self is a module, which has nothing but its Function: so that the builtin counts as a function of a module,
+ * is shown as one, and is pickled by its name. */
+static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
+                                     .m_size = sizeof(Function *), .m_free = function_free};
+
+static int dtype_named(const char *name, size_t length) {
+  static const char *const names[] = {
+#define OA_DTYPE(name, type, nbytes, kind, text) #type,
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+  };
+  for (int i = 0; i < OA_DTYPE_COUNT; i++)
+    if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0) return i;
+  return -1;
+}
+
+static int kind_named(const char *name, size_t length) {
+  static const struct {
+    const char *name;
+    enum kind kind;
+  } kinds[] = {{"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},    {"inout", ARRAY},
+               {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
+  return -1;
+}
+
+/* Reads one token of a record, "scalar:alpha:f32"; -1 if it is none, or with an exception. */
+static int read_token(const char *token, size_t length, Parameter *parameter) {
+  const char *end = token + length, *fields[4] = {token};
+  size_t lengths[4] = {0};
+  int count = 0;
+  for (const char *at = token; count < 4; at++)
+    if (at == end || *at == ':') {
+      lengths[count] = (size_t)(at - fields[count]);
+      if (++count < 4) fields[count] = at + 1;
+      if (at == end) break;
+    }
+  const int kind = kind_named(fields[0], lengths[0]);
+  if (kind < 0 || count < 2) return -1;
+  parameter->kind = (enum kind)kind;
+  parameter->dtype = count > 2 ? dtype_named(fields[2], lengths[2]) : OA_ANY;
+  parameter->elements = count > 3 ? (int)strtol(fields[3], NULL, 10) : 1;
+  PyObject *name = PyUnicode_FromStringAndSize(fields[1], (Py_ssize_t)lengths[1]);
+  if (name != NULL) PyUnicode_InternInPlace(&name);
+  parameter->name = name;
+  return name == NULL || parameter->dtype < 0 ? -1 : 0;
+}
+
+/* Fills a function's parameters from its routine's record; -1 with or without an exception. */
+static int read_record(Function *function) {
+  int64_t room = 0;
+  for (const char *at = function->routine->record; *at;) {
+    const size_t length = strcspn(at, " ");
+    Parameter *parameter = &function->parameters[function->count];
+    if (function->count == function->routine->count || read_token(at, length, parameter) < 0) return -1;
+    function->count++;
+    function->has_result = parameter->kind == RESULT;
+    function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
+    if (parameter->elements > 1) room += (oa_itemsize(parameter->dtype) * parameter->elements + 15) & ~15;
+    at += length + (at[length] == ' ');
+  }
+  function->positional = function->count - function->has_result;
+  return function->count == function->routine->count && room <= ROOM ? 0 : -1;
+}
+
+/* A new function; NULL with an exception. */
+static Function *function_from(const oa_routine *routine, const char *library, const char *name) {
+  const size_t count = routine->count;
+  Function *function = PyMem_Calloc(1, sizeof *function + count * sizeof *function->parameters);
+  if (function == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  const char *signature_end = strstr(routine->doc, "--");
+  const char *handle = strstr(routine->doc, "handle=None");
+  function->routine = routine;
+  function->has_handle = handle != NULL && handle < signature_end;
+  snprintf(function->library, sizeof function->library, "%s", library);
+  function->method =
+      (PyMethodDef){name, (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, routine->doc};
+  if (count <= MOST_VALUES && read_record(function) == 0) return function;
+  if (!PyErr_Occurred())
+    PyErr_Format(PyExc_SystemError, "%s: its record \"%s\" can't be read", routine->function, routine->record);
+  for (int i = 0; i < function->count; i++) Py_XDECREF(function->parameters[i].name);
+  PyMem_Free(function);
+  return NULL;
+}
+
+/* (library, name, module) -> the builtin of that routine; None if the library has none of that name */
+static PyObject *make_function(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  PyObject *home;
+  if (!PyArg_ParseTuple(arguments, "ssU", &library, &name, &home)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  if (routine == NULL) Py_RETURN_NONE;
+  PyObject *self = PyModule_Create(&carrier), *made = NULL;
+  Function *function = self == NULL ? NULL : function_from(routine, library, strchr(routine->function, '.') + 1);
+  if (function != NULL) {
+    *(Function **)PyModule_GetState(self) = function;
+    made = PyCFunction_NewEx(&function->method, self, home);
+  }
+  Py_XDECREF(self);
+  return made;
+}
+
+/* (library) -> the names of its routines, as a list */
+static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const oa_routine *routines = NULL;
+  int count = 0;
+  const char *library = PyUnicode_Check(argument) ? PyUnicode_AsUTF8AndSize(argument, NULL) : NULL;
+  if (library == NULL) return PyErr_Format(PyExc_TypeError, "routine_names: library needs a string, got %R", argument);
+  const int status = oa_library_routines(library, &routines, &count);
+  if (status != OA_OK) return fail(status);
+  PyObject *names = PyList_New(count);
+  for (int i = 0; names != NULL && i < count; i++) {
+    PyObject *name = PyUnicode_FromString(strchr(routines[i].function, '.') + 1);
+    if (name == NULL)
+      Py_CLEAR(names);
+    else
+      PyList_SetItem(names, i, name);
+  }
+  return names;
+}
+
+static PyMethodDef functions[] = {
+    {"function", make_function, METH_VARARGS, NULL},
+    {"routine_names", routine_names, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_function(PyObject *module) { return PyModule_AddFunctions(module, functions); }

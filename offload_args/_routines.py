@@ -1,0 +1,33 @@
+"""What the module of each vendor library has: its functions, made when they are first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["serve"]
+
+
+def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a library's module.
+
+    module: its `__name__`, the last part of which is the library's. namespace: its globals; functions are kept there.
+    """
+    library = module.rpartition(".")[2]
+    constants = [name for name in namespace if not name.startswith("_")]
+    routines = frozenset(_core.routine_names(library))
+    public = sorted([*constants, *routines])
+
+    def find(name: str) -> Any:
+        if name not in routines:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return namespace.setdefault(name, _core.function(library, name, module))  # the same for all threads
+
+    def names() -> list[str]:
+        return sorted({*namespace, *public})
+
+    return find, names, public

@@ -1,0 +1,40 @@
+/* Three small vendor libraries in one file: what a library may lack. */
+#include <stdint.h>
+
+/* tiny runs on the CPU. It has no handle and no stream, takes numbers by value, and succeeds with 5. */
+enum { TINY_FINE = 5, TINY_ZERO = 7 };
+const char *tiny_version(void) { return "3.1"; }
+void tiny_shift(int n, float by, float *x) {
+  for (int i = 0; i < n; i++) x[i] += by;
+}
+int tiny_divide(int n, const double *x, const double *y, double *quotient) {
+  for (int i = 0; i < n; i++) {
+    if (y[i] == 0) return TINY_ZERO;
+    quotient[i] = x[i] / y[i];
+  }
+  return TINY_FINE;
+}
+double tiny_sum(int n, const double *x) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i];
+  return sum;
+}
+
+/* lanes has no handle either: its functions take the stream. */
+int lanes_negate(int64_t n, float *x, void *stream) {
+  if (!stream) return 3;
+  for (int64_t i = 0; i < n; i++) x[i] = -x[i];
+  return 0;
+}
+
+/* held has a handle, which can't be told of a stream and has no pointer mode. */
+static int handles;
+int held_create(void **handle) {
+  *handle = &handles;
+  return ++handles > 1; /* one is enough */
+}
+int held_scale(void *handle, int n, const float *by, float *x) {
+  if (handle != &handles) return 4;
+  for (int i = 0; i < n; i++) x[i] *= *by;
+  return 0;
+}

@@ -1,0 +1,256 @@
+"""The functions of vendor libraries as Python objects: made on first use, and like any function of a module."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args import cblas, cublas, libraries, offload_args
+from offload_args.errors import (
+    ArgumentTypeError,
+    DTypeError,
+    ExtentError,
+    HostPointerError,
+    LibraryError,
+    SizeOverflowError,
+    WrongDeviceError,
+)
+
+MODULES = [importlib.import_module(f"offload_args.{name}") for name in libraries.NAMES]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_function_is_shown_documented_and_pickled_as_one_of_its_module(module: ModuleType) -> None:
+    names = [name for name in dir(module) if isinstance(getattr(module, name), BuiltinFunctionType) and name[0] != "_"]
+    assert len(names) > 100
+    assert {*names} <= {*module.__all__}
+    for name in names:
+        function = getattr(module, name)
+        assert (function.__name__, function.__qualname__, function.__module__) == (name, name, module.__name__)
+        assert inspect.signature(function)
+        assert inspect.getdoc(function)
+        assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
+        assert repr(function) == f"<built-in function {name}>"
+
+
+def test_a_function_is_made_when_it_is_first_asked_for() -> None:
+    code = """
+import sys
+from offload_args import cblas
+assert "sgemv" in dir(cblas) and "sgemv" not in vars(cblas)
+from offload_args.cblas import sgemv
+assert vars(cblas)["sgemv"] is sgemv is cblas.sgemv
+assert "cffi" not in sys.modules and "offload_args._explain" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_threads_that_ask_at_once_get_the_same_function() -> None:
+    vars(cblas).pop("drotm", None)
+    barrier = Barrier(8)
+
+    def ask(_: int) -> Any:
+        barrier.wait()
+        return cblas.drotm
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len({*map(id, threads.map(ask, range(8)))}) == 1
+
+
+@pytest.mark.parametrize("name", ["sgemw", "", "sgemv\0x", "__path__", "Sgemv"])
+def test_what_the_library_does_not_have_is_no_attribute(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"module 'offload_args\.cblas' has no attribute"):
+        getattr(cblas, name)
+
+
+def test_a_function_that_nobody_has_any_more_is_freed() -> None:
+    function = vars(cblas).pop("drotmg", None) or cblas.__getattr__("drotmg")
+    vars(cblas).pop("drotmg", None)
+    gone = weakref.ref(function)
+    del function
+    gc.collect()
+    assert gone() is None
+    assert cblas.drotmg(1.0, 1.0, 1.0, 1.0)
+
+
+def test_arguments_may_be_named() -> None:
+    x = np.arange(4.0)
+    with offload_args(x, device="host") as (dx,):
+        cblas.dscal(4, 2.0, incx=1, x=dx)
+        cblas.dscal(alpha=0.5, n=4, incx=1, x=dx)
+        assert cblas.ddot(4, dx, 1, incy=1, y=dx, result=None) == 14
+        assert cblas.dasum(n=4, x=dx, incx=1) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "text"),
+    [
+        ((1, 2.0), {}, "dscal() missing 2 required positional arguments: 'x' and 'incx'"),
+        ((1, 2.0), {"incx": 1}, "dscal() missing 1 required positional argument: 'x'"),
+        ((1, 2, 3, 4, 5), {}, "dscal() takes 4 positional arguments but 5 were given"),
+        ((1, 2, 3, 4), {"n": 1}, "dscal() got multiple values for argument 'n'"),
+        ((1, 2, 3, 4), {"m": 1}, "dscal() got an unexpected keyword argument 'm'"),
+        ((1, 2, 3, 4), {"handle": 1}, "dscal() got an unexpected keyword argument 'handle'"),
+        ((1, 2, 3, 4), {"result": 1}, "dscal() got an unexpected keyword argument 'result'"),
+        ((), {"n\0": 1}, "dscal() got an unexpected keyword argument 'n\\x00'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named_as_pythons_own_functions_do(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        cblas.dscal(*arguments, **keywords)
+    assert str(raised.value).replace("\0", "\\x00") == text
+
+
+class Index:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __index__(self) -> Any:
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
+
+
+class Number:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __float__(self) -> Any:
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return float(self.value)
+
+
+class Complex:
+    def __complex__(self) -> complex:
+        return 2j
+
+
+def test_numbers_of_any_kind_are_read() -> None:
+    x, z = np.ones(4), np.ones(2, np.complex64)
+    with offload_args(x, z, device="host") as (dx, dz):
+        for n in (4, np.int8(4), np.uint64(4), Index(4)):
+            for alpha in (2, 2.0, np.float32(2), np.float16(2), np.array(2.0), Number(2), Index(2), True, False + 1):
+                cblas.dscal(n, alpha, dx, 1)
+                cblas.dscal(n, 1 / float(alpha), dx, 1)
+        for alpha in (2, 2.0, 2j, np.complex64(2), np.complex128(2), np.float64(2), Number(2), Complex()):
+            cblas.cscal(2, alpha, dz, 1)
+    np.testing.assert_array_equal(x, np.ones(4))
+    np.testing.assert_array_equal(z, np.full(2, -256))
+
+
+def test_what_an_argument_raises_while_it_is_read_is_raised() -> None:
+    x = np.ones(4)
+    with offload_args(x, device="host") as (dx,):
+        for error in (KeyboardInterrupt(), ZeroDivisionError(), MemoryError()):
+            with pytest.raises(type(error)):
+                cblas.dscal(Index(error), 2.0, dx, 1)
+            with pytest.raises(type(error)):
+                cblas.dscal(4, Number(error), dx, 1)
+        with pytest.raises(ArgumentTypeError, match="cblas.dscal: n needs an integer"):
+            cblas.dscal(Index(TypeError()), 2.0, dx, 1)
+        with pytest.raises(ArgumentTypeError, match="cblas.dscal: alpha needs a real number"):
+            cblas.dscal(4, Number(ValueError()), dx, 1)
+        with pytest.raises(SizeOverflowError, match="cblas.dscal: alpha needs a real number"):
+            cblas.dscal(4, 10**400, dx, 1)
+    np.testing.assert_array_equal(x, np.ones(4))
+
+
+class Fickle:
+    """A number the second time it is asked, when the error is looked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __float__(self) -> float:
+        self.asked += 1
+        if self.asked == 1:
+            raise TypeError("the first time")
+        return 1.0
+
+
+def test_an_argument_that_is_right_when_it_is_looked_at_again_raises_its_own_error() -> None:
+    with offload_args(np.ones(4), device="host") as (dx,):
+        with pytest.raises(TypeError, match="the first time"):
+            cblas.dscal(4, Fickle(), dx, 1)
+
+
+@pytest.mark.parametrize("value", ["1", b"1", None, [1.0]])
+def test_a_complex_scalar_is_no_text(value: object) -> None:
+    with offload_args(np.ones(4, np.complex64), device="host") as (dz,):
+        with pytest.raises(ArgumentTypeError, match="cblas.cscal: alpha needs a number or a 0-d DevicePtr"):
+            cblas.cscal(4, value, dz, 1)
+
+
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+def test_the_numbers_of_a_plane_rotation_come_back_as_a_tuple(device: str) -> None:
+    np.testing.assert_allclose(cblas.drotg(3.0, 4), (5, 5 / 3, 0.6, 0.8))
+    np.testing.assert_allclose(cblas.crotg(3, 4j)[2], 0.6, rtol=1e-6)
+    assert cblas.drotg(3.0, 4.0, None, s=None) == cblas.drotg(3.0, 4.0)
+    d1, d2, x1, param = cblas.drotmg(1.0, 2.0, 3.0, 4.0)
+    assert [type(one) for one in (d1, d2, x1)] == [float] * 3
+    assert len(param) == 5
+    x, y = np.array([3.0]), np.array([4.0])
+    with offload_args(x, y, device=device) as (dx, dy):
+        cblas.drotm(1, dx, 1, dy, 1, param)
+        for wrong in (param[:4], (*param, 0), "abcde", 1.0, None):
+            with pytest.raises(ArgumentTypeError, match="cblas.drotm: P needs a sequence of 5 numbers"):
+                cblas.drotm(1, dx, 1, dy, 1, wrong)
+    np.testing.assert_allclose((x[0], y[0]), (x1, 0), atol=1e-15)
+    with pytest.raises(HostPointerError, match=r"cblas\.drotg: c needs None \(its value is returned\)"):
+        cblas.drotg(3.0, 4.0, 1.0, None)
+
+
+def test_the_numbers_of_a_plane_rotation_may_all_be_on_the_device() -> None:
+    ab, cs = np.array([3.0, 4.0]), np.zeros(2)
+    with offload_args(ab, cs, device="sim:0") as (da, dc):
+        assert cblas.drotg(da[:1], da[1:], dc[:1], dc[1:]) is None
+        with pytest.raises(HostPointerError, match=r"cblas\.drotg: c needs a DevicePtr\[float64\], as other arguments"):
+            cblas.drotg(da[:1], da[1:])
+        with pytest.raises(HostPointerError, match=r"cblas\.drotg: b needs a DevicePtr\[float64\], as other arguments"):
+            cblas.drotg(da[:1], 4.0, dc[:1], dc[1:])
+        with pytest.raises(ExtentError, match="cblas.drotg: a needs a pointer to 1 element, got"):
+            cblas.drotg(da, da[1:], dc[:1], dc[1:])
+    np.testing.assert_allclose([*ab, *cs], (5, 5 / 3, 0.6, 0.8))
+
+
+def test_a_host_scalar_beside_one_on_the_device_is_sent_there() -> None:
+    x, y, two = np.ones(3), np.ones(3), np.array(2.0)
+    A = np.ones((3, 3))
+    with offload_args(A, x, y, two, device="sim:0") as (dA, dx, dy, d2):
+        cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 3, 3, d2, dA, 3, dx, 1, 0, dy, 1)
+        cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 3, 3, np.float32(1), dA, 3, dx, 1, d2, dy, 1)
+        with pytest.raises(DTypeError, match=r"cblas\.dgemv: x needs a DevicePtr\[float64\]"):
+            with offload_args(np.ones(3, np.float32), device="sim:0") as (single,):
+                cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 3, 3, d2, dA, 3, single, 1, 0.0, dy, 1)
+        with pytest.raises(ArgumentTypeError, match=r"cblas\.dgemv: beta needs a real number"):
+            cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 3, 3, d2, dA, 3, dx, 1, "0", dy, 1)
+    np.testing.assert_array_equal(y, np.full(3, 15))
+
+
+@pytest.mark.parametrize("handle", [1.5, "handle", 0, True, object()])
+def test_a_handle_that_is_none_is_refused(handle: object) -> None:
+    with offload_args(np.ones(4), device="host") as (dx,):
+        with pytest.raises(ArgumentTypeError, match="cublas.dscal: handle needs a handle of cublas as an int"):
+            cublas.dscal(4, 2.0, dx, 1, handle=handle)
+
+
+def test_no_handle_is_the_regions_own() -> None:
+    with offload_args(np.ones(4), device="host") as (dx,):
+        with pytest.raises((WrongDeviceError, LibraryError), match="cublas"):
+            cublas.dscal(4, 2.0, dx, 1, handle=None)

@@ -1,0 +1,108 @@
+"""The checks of `make lint` find the faults that they are for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+import check_floors as floors  # noqa: E402
+import check_paths as paths  # noqa: E402
+import check_words as words  # noqa: E402
+
+
+def uses_of(files: dict[str, str]) -> set[floors.Edge]:
+    return floors.c_edges(files)[1]
+
+
+def test_a_folder_that_includes_one_above_it_is_a_fault() -> None:
+    files = {"base/error.c": '#include "call/call.h"\n', "call/call.h": "", "call/call.c": '#include "base/error.h"\n'}
+    includes, uses = floors.c_edges(files)
+    assert list(floors.floor_faults(includes, uses)) == [("base/error", "call/call")]
+
+
+def test_a_function_of_a_folder_above_is_a_fault_even_if_no_include_shows_it() -> None:
+    files = {
+        "base/error.c": "int oa_call(int x);\nint oa_fail(void) { return oa_call(1); }\n",
+        "call/call.c": "int oa_call(int x) {\n  return x;\n}\n",
+    }
+    assert uses_of(files) == {("base/error", "call/call")}
+
+
+def test_names_in_comments_and_strings_are_no_use_of_them() -> None:
+    files = {
+        "base/error.c": 'int oa_fail(void) { return puts("oa_call"); } /* as oa_call does */\n',
+        "call/call.c": "int oa_call(int x) {\n  return x;\n}\n",
+    }
+    assert uses_of(files) == set()
+
+
+def test_a_backend_includes_its_contract_only() -> None:
+    files = {"backends/cuda.c": '#include "device/backend.h"\n#include "cuda.def"\n#include "device/stream.h"\n'}
+    includes, uses = floors.c_edges(files)
+    assert list(floors.floor_faults(includes, uses)) == [("backends/cuda.c", "device/stream.h")]
+
+
+def test_the_extension_includes_public_headers_only() -> None:
+    files = {
+        "_core/a.c": '#include "module.h"\n#include "offload_args/core.h"\n#include "base/error.h"\n',
+        "_core/module.h": "",
+    }
+    assert list(floors.bridge_faults(floors.c_edges(files)[0], files)) == [("_core/a.c", "base/error.h")]
+
+
+def test_files_that_use_each_other_are_a_circle() -> None:
+    assert floors.circles({("a", "b"), ("b", "c"), ("c", "b"), ("c", "d")}) == [["b", "c"]]
+    assert floors.circles({("a", "b"), ("b", "c"), ("a", "c")}) == []
+
+
+def test_imports_inside_functions_and_for_type_checkers_count(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .one import f\n")
+    (package / "one.py").write_text("def f():\n    from . import two\n")
+    (package / "two.py").write_text("import typing\nif typing.TYPE_CHECKING:\n    from .one import f\n")
+    edges = floors.python_edges(package)
+    assert edges == {("package", "package.one"), ("package.one", "package.two"), ("package.two", "package.one")}
+    assert floors.circles(edges) == [["package.one", "package.two"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.md", "It tells\nwho called.\n"),
+        ("a.c", "/* Returns the slot; for want\n * of memory NULL. */\n"),
+        ("a.c", 'int f(void) { return fail("%s is no array"); }\n'),
+        ("a.py", '"""What a region takes."""\n'),
+        ("a.py", "x = f(x)  # answers 0\n"),
+        ("a.toml", "# Given back to the pool.\n"),
+        ("a.md", "x" * 121 + "\n"),
+    ],
+)
+def test_a_phrase_or_line_that_is_ruled_out_is_found(path: str, text: str) -> None:
+    assert len(list(words.faults_of(path, text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.md", "```\nwho answers\n```\nThere is no such device. `who` is a program.\n\n## What it costs\n"),
+        ("a.c", "int who = answers(nobody);\n"),
+        ("a.py", "who = [answer for answer in answers]  # no longer empty\n"),
+        ("a.py", "y" * 120 + "\n"),
+    ],
+)
+def test_names_and_code_may_have_any_words(path: str, text: str) -> None:
+    assert list(words.faults_of(path, text)) == []
+
+
+def test_pages_name_paths_as_links_and_as_code() -> None:
+    page = "See [the guide](docs/guide.md), `csrc/call/call.c` and `x / y`; `roles/<library>.toml`, `Device.trim`.\n"
+    assert list(paths.named(page)) == ["docs/guide.md", "csrc/call/call.c", "roles/<library>.toml"]
+    assert paths.exists("roles/<library>.toml", ROOT / "bindings/report.md")
+    assert not paths.exists("csrc/call/gone.c", ROOT / "ARCHITECTURE.md")
+    assert list(paths.c_names("`oa_begin(call)` and OA_IN, `OA_OUT`")) == ["oa_begin", "OA_OUT"]
