@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <sys/sysinfo.h>
 
+enum { SMALL_BLOCKS = 64 /* at most */ };
+
 /* Idle blocks lie in front, busy ones behind in the order of their events. Under the mutex, a leaf. */
 struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t given;
   _Atomic int64_t expected; /* bytes that were to travel in chunks so far */
+  atomic_int held;          /* blocks in some oa_held_blocks */
   struct shelf {
     oa_block *first, **last;
     int made, waiting;
@@ -135,7 +138,7 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   struct oa_staging *staging = staging_of(device);
   if (!staging) return NULL;
   struct shelf *shelf = &staging->shelves[kind];
-  const int most = kind == OA_BLOCK_SMALL ? 64 : large_blocks(staging);
+  const int most = kind == OA_BLOCK_SMALL ? SMALL_BLOCKS : large_blocks(staging);
   oa_block *block = NULL;
   bool none = false; /* no more can be made */
   pthread_mutex_lock(&staging->mutex);
@@ -243,4 +246,30 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   }
   oa_block_return(device, block);
   return status;
+}
+
+bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
+  struct oa_staging *staging = device->staging;
+  if (held->count == OA_HELD_BLOCKS) return false;
+  if (atomic_fetch_add(&staging->held, 1) >= SMALL_BLOCKS / 2) { /* regions may stay open: others need some, too */
+    atomic_fetch_sub(&staging->held, 1);
+    return false;
+  }
+  held->at[held->count++] = block;
+  return true;
+}
+
+void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited) {
+  if (!held->count) return;
+  for (int i = 0; i < held->count; i++) {
+    if (waited) {
+      oa_block_return(device, held->at[i]);
+    } else {
+      oa_saved_error before;
+      oa_error_save(&before);
+      if (oa_block_return_after(device, held->at[i], stream)) oa_error_restore(&before);
+    }
+  }
+  atomic_fetch_sub(&device->staging->held, held->count);
+  held->count = 0;
 }

@@ -353,6 +353,7 @@ static void complete(oa_state *region) {
   region->completing = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   if (!wait && !region->move_count) {
+    oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
     come_down(region, OA_OK);
     region->completing = false;
     return;
@@ -362,6 +363,7 @@ static void complete(oa_state *region) {
     status = region->copying /* then this is a part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
+  oa_held_blocks_return(device, &region->blocks, region->stream->native, !status);
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else

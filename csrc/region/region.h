@@ -21,8 +21,9 @@ struct oa_state {
   oa_slot *slots;
   bool allocated; /* memory was asked for, or cleared, on its stream */
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
-  bool completing; /* somebody brings its moves down */
-  oa_move *moves;  /* on their way down */
+  oa_held_blocks blocks; /* of small arrays that went up on its stream */
+  bool completing;       /* somebody brings its moves down */
+  oa_move *moves;        /* on their way down */
   int move_count;
   int status;            /* of what failed in finishing, told by wait */
   oa_saved_error *error; /* the text of that; NULL: there was no host memory for it */

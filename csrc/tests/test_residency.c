@@ -119,7 +119,8 @@ static void test_watches_share_pages(void) {
   CHECK(taken(sample) == 1);
   oa_watch_free(half);
   oa_watch_free(sample);
-  sample = oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* of an array that shares its ends */
+  sample =
+      oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* of an array that shares its ends */
   if (!CHECK(sample && oa_watch_pages(sample) == 16)) return;
   CHECK(taken(sample) == 16);
   memory[0] = memory[BYTES - 1] = 5; /* its neighbours */

@@ -158,10 +158,10 @@ typedef struct batch {
   oa_move *moves;
   int count;
   bool up;
-  bool now;      /* up: the copies are waited for */
-  bool past;     /* chunks are written past the caches */
-  int split;     /* of a chunk, into parts */
-  int64_t bytes; /* of a chunk, at most */
+  oa_held_blocks *held; /* up: the caller's; NULL: each block is returned with an event */
+  bool past;            /* chunks are written past the caches */
+  int split;            /* of a chunk, into parts */
+  int64_t bytes;        /* of a chunk, at most */
   int64_t chunks;
   _Atomic int64_t next; /* part */
   atomic_bool stop;
@@ -485,10 +485,7 @@ static int end_block(batch *b, packing *k) {
   oa_block *block = k->block;
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
-  if (b->now && !status && !(status = b->device->backend->stream_synchronize(b->device, b->stream))) {
-    oa_block_return(b->device, block);
-    return OA_OK;
-  }
+  if (b->held && !status && oa_block_hold(b->device, b->held, block)) return OA_OK;
   const int given = oa_block_return_after(b->device, block, b->stream);
   return status ? status : given;
 }
@@ -604,14 +601,14 @@ static void count_moves(const batch *b) {
   atomic_fetch_add_explicit(b->up ? &counts->bytes_up : &counts->bytes_down, bytes, memory_order_relaxed);
 }
 
-static int transfer_up(oa_device *device, void *stream, oa_move *moves, int count, bool now) {
+int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held) {
   oa_saved_error error;
   batch b = {.device = device,
              .stream = stream,
              .moves = moves,
              .count = count,
              .up = true,
-             .now = now,
+             .held = held,
              .mutex = PTHREAD_MUTEX_INITIALIZER,
              .error = &error};
   bool direct = false;
@@ -632,7 +629,7 @@ static int transfer_up(oa_device *device, void *stream, oa_move *moves, int coun
     if ((status = b.status)) oa_error_restore(b.error);
   }
   if (!status) {
-    if (direct || (rest && now)) status = device->backend->stream_synchronize(device, stream);
+    if (direct) status = device->backend->stream_synchronize(device, stream);
   } else { /* what was issued must not go on when the caller frees the memory on another stream, or the host's bytes change */
     oa_saved_error first;
     oa_error_save(&first);
@@ -644,11 +641,7 @@ static int transfer_up(oa_device *device, void *stream, oa_move *moves, int coun
 }
 
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
-  return transfer_up(device, stream, moves, count, false);
-}
-
-int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count) {
-  return transfer_up(device, stream, moves, count, true);
+  return oa_transfer_up_holding(device, stream, moves, count, NULL);
 }
 
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {

@@ -10,8 +10,7 @@
 
 #include "base/lines.h"
 #include "device/device.h"
-
-struct oa_block;
+#include "device/staging.h"
 
 /* Shape and host strides of an array that the device holds in C order. */
 typedef struct oa_shape {
@@ -60,8 +59,8 @@ extern struct oa_tuning {
 
 /* The host bytes were read when it returns. The order of moves may be changed. */
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count);
-/* And the device has them: the stream was waited for. */
-int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count);
+/* The same; blocks of small arrays are left in *held, which was empty, as long as it has room: the caller returns them. */
+int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held);
 /* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or abandon must follow, once the stream was
  * synchronized; the order of moves may be changed. */
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count);
