@@ -25,7 +25,7 @@ MADE = ("build/", "dist/", "wheels/")
 # Folders that ARCHITECTURE.md describes, if there are sources in them.
 FOLDERS = ("[a-z]*/", "csrc/*/", "offload_args/[_a-z]*/", "bindings/[a-z]*/")
 # TODO: C names that are about to come. To be empty.
-COMING = {"oa_device_pool", "oa_device_take", "oa_lent_array", "oa_region_state", "oa_resident", "oa_view"}
+COMING = {"oa_lent_array", "oa_region_state", "oa_resident", "oa_view"}
 
 
 def named(text: str) -> Iterator[str]:

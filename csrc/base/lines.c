@@ -91,13 +91,11 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
     int64_t extent, stride = strides[i];
     if (__builtin_mul_overflow(layout->size, shape[i], &layout->size)) return OA_ERROR_OVERFLOW;
     if (shape[i] == 1) continue;
-    if (stride == INT64_MIN || __builtin_mul_overflow(shape[i] - 1, stride, &extent)) return OA_ERROR_OVERFLOW;
+    if (stride == INT64_MIN) return OA_ERROR_OVERFLOW;
     const bool back = stride < 0;
-    if (back) {
-      stride = -stride;
-      extent = -extent;
-    }
-    if (__builtin_add_overflow(reach, extent, &reach)) return OA_ERROR_OVERFLOW;
+    if (back) stride = -stride;
+    if (__builtin_mul_overflow(shape[i] - 1, stride, &extent) || __builtin_add_overflow(reach, extent, &reach))
+      return OA_ERROR_OVERFLOW;
     if (back) {
       layout->reversed = true;
       layout->low -= extent; /* within reach */

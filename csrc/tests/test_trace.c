@@ -1,4 +1,15 @@
-/* The trace: complete, equal to the counters, nothing while it is off; many writers and a queue that is full. */
+/* The trace: complete, equal to the counters, nothing while it is off; many writers and a queue that is full.
+ *
+ * The core puts events into one queue of 32,768, and a reader takes them out, oldest first:
+ *
+ *   oa_trace_set(OA_TRACE_ON);                        from now on events are queued
+ *   one_region(x, y, 10, sizeof *x, 7);               ENTER (tag 7), ACCESS, two UP, DOWN, LEAVE, and what lies between
+ *   oa_trace_set(0);                                  no more events; those in the queue stay
+ *   read_all();                                       takes them into events[0 .. event_count)
+ *   nth(OA_TRACE_UP, 1)->nbytes                       of the second copy up: 80
+ *   lost()                                            how many found the queue full, since the process began
+ *
+ * An event is queued when it ends: a region's copies come before its LEAVE. */
 #include "check.h"
 
 #include <pthread.h>

@@ -51,12 +51,12 @@ def ctrl_c(
         signal.raise_signal(signal.SIGINT)
         return None
 
-    before = signal.signal(signal.SIGINT, handler)
+    before, tracer = signal.signal(signal.SIGINT, handler), sys.gettrace()  # coverage has one
     sys.settrace(trace)
     try:
         yield sent
     finally:
-        sys.settrace(None)
+        sys.settrace(tracer)
         signal.signal(signal.SIGINT, before)
 
 

@@ -35,7 +35,7 @@ static int sample_allocate(oa_device *device, void *stream, size_t nbytes, uint6
   return OA_OK;
 }
 
-static int sample_release(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+static int sample_free(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   (void)device, (void)stream, (void)nbytes;
   free((void *)(uintptr_t)address);
   return OA_OK;
@@ -135,7 +135,7 @@ const oa_backend oa_backend_sample = {
     .open = sample_open,
     .memory = sample_memory,
     .allocate = sample_allocate,
-    .release = sample_release,
+    .free = sample_free,
     .trim = nothing,
     .copy_up = sample_copy_up,
     .copy_down = sample_copy_down,
