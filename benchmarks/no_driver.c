@@ -1,5 +1,5 @@
-/* A libcuda.so.1 whose GPU is this process: memory is malloc's, a copy is memcpy, all is done at once, calls are counted.
- * region_cost.py loads it in the driver's place: what a region takes then is the package's own share. */
+/* Stands in for libcuda.so.1: memory is malloc's, a copy is memcpy, every call is complete when it returns, and is
+ * counted. region_cost.py loads it, so that regions cost the package's own share alone. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -176,7 +176,7 @@ int cuMemFreeHost(void *memory) {
   return 0;
 }
 
-/* What regions of one thread don't call. */
+/* Regions of one thread don't call these. */
 #define NEVER(name) \
   int name(void) { return 801; }
 NEVER(cuMemcpy2DAsync_v2)

@@ -1,8 +1,8 @@
-"""What regions cost without what a GPU does: python benchmarks/region_cost.py [--rounds N].
+"""Measure regions without a GPU: python benchmarks/region_cost.py [--rounds N].
 
-The driver is no_driver.c, compiled on the spot, whose calls take nanoseconds. So no GPU is needed, and what is measured
-is the package's own share: µs of the best run, and the driver's calls that a region makes, each of which takes 0.1 to
-5 µs of a true driver. The last rows are what residency adds to a region nested in one that lends the same arrays.
+no_driver.c, compiled on the spot, stands in for the driver; its calls take nanoseconds. The figures are the package's
+own share: µs of the fastest run, and the driver's calls that a region makes, each of which takes a true driver 0.1 to
+5 µs. The last rows are what residency adds to a region nested in one that lends the same arrays.
 """
 
 from __future__ import annotations
