@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from . import emit, roles
+from .lines import with_line
 
 
 def _extract(library: str, header: Path, include: list[Path]) -> None:
@@ -32,10 +33,8 @@ def check(folder: Path = roles.HERE) -> list[str]:
         return error.faults
     faults: list[str] = []
     for library in libraries:
-        try:
-            emit.library_file(library)
-        except ValueError as error:
-            faults.append(f"{library.name}.toml: {error}")
+        text = (folder / "roles" / f"{library.name}.toml").read_text()
+        faults += [with_line(fault, text) for fault in emit.faults(library)]
     path = folder / "report.md"
     if not faults and (not path.exists() or path.read_text() != emit.report(libraries)):
         faults.append("report.md is not current; run python -m bindings report")

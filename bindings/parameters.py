@@ -58,11 +58,17 @@ class Extent:
 
     kind: str
     arguments: tuple[ast.expr, ...]
+    batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
 
     @property
     def sizes(self) -> list[ast.expr]:
         """Returns the arguments that are dimensions: nothing is touched if one is 0."""
-        return [self.arguments[position] for position in EXTENTS[self.kind][1]]
+        return [self.arguments[position] for position in EXTENTS[self.kind][1]] + list((self.batch or ())[1:])
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns all of its arguments."""
+        return [*self.arguments, *(self.batch or ())]
 
     @property
     def leaves_out_the_diagonal(self) -> bool:
@@ -138,9 +144,9 @@ class EnumValue(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Parameter):
-    """A size, a leading dimension or an increment."""
+    """A size, a leading dimension, an increment or a stride."""
 
-    label: str  # size, ld or inc
+    label: str  # size, ld, inc or stride
     may_be_negative: bool = False  # then it counts as 0
 
     @property

@@ -6,8 +6,8 @@ The roles file says, for families of functions, what a header can't:
     "{t}gemv" = ["sdcz", "Multiplies a matrix by a vector: y = alpha op(A) x + beta y."]
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
-    m = "size"                                                   or "ld", "inc"; "length": a size that may be negative,
-                                                                 which is none, as in level 1
+    m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
+                                                                 negative, which is none, as in level 1
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -29,6 +29,14 @@ into those stored.
     band(rows, columns, below, above, ld)                        the diagonals of a band matrix, one a row
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
+    strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
+
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
+`a if test else b`.
+
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise;
+`pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is
+whole: so it is with extensions of one vendor.
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -46,7 +54,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .lines import with_line
 from .parameters import (
+    C_NUMBER,
     EXTENTS,
     NUMBERS,
     SIZE_TYPES,
@@ -77,6 +87,7 @@ SCALARS = ("pointer mode", "host", "by value")
 REQUIRED = ("name", "title")
 SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
 SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
+MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -100,6 +111,7 @@ class Function:
     arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
+    optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
 
     @cached_property
@@ -153,6 +165,9 @@ class Library:
     constants: dict[str, int]
     functions: list[Function]
     find: dict[str, Any]
+    api: dict[str, Any]
+    status: str = ""  # the type that its functions return; "" if they return none
+    raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -212,7 +227,11 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             self.faults.append(f"{where}: {extent_text!r} is no extent")
             return None
-        kind = call.func.id
+        batch = None
+        if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+            batch = (call.args[1], call.args[2])
+            call = call.args[0]
+        kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {extent_text!r} is no extent; there are {', '.join(EXTENTS)}")
             return None
@@ -236,7 +255,7 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        extent = Extent(kind, tuple(call.args))
+        extent = Extent(kind, tuple(call.args), batch)
         return Array(
             name=name,
             c_type=c_type,
@@ -250,7 +269,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc"):
+        if label in ("size", "length", "ld", "inc", "stride"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -269,6 +288,8 @@ class _Reader:
             right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
             if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            elif dtype not in C_NUMBER:
+                self.faults.append(f"{where}: labelled {label}, and there are no numbers of {dtype} yet")
             if role in ("result", "returned"):
                 return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
             return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
@@ -281,6 +302,9 @@ class _Reader:
 
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
         family = self.roles["family"][key]
+        unknown = family.keys() - {"bind", "parameters", "also", "pointer_mode", "optional"}
+        if unknown:
+            self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
@@ -315,15 +339,26 @@ class _Reader:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
                 continue
-            for expression in [*one.extent.arguments, *([one.overwrites] if one.overwrites else [])]:
+            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        passed = sum(one.in_record for one in parameters)
+        if passed > MOST_PARAMETERS:
+            self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
         device_only = family.get("pointer_mode") == "device"
         return Function(
-            name, symbol, self.wide(symbol, where), entry["returns"], tuple(parameters), summary, key, device_only
+            name=name,
+            symbol=symbol,
+            wide_symbol=self.wide(symbol, where),
+            returns=entry["returns"],
+            arguments=tuple(parameters),
+            summary=summary,
+            family=key,
+            optional=bool(family.get("optional", False)),
+            device_only=device_only,
         )
 
     def wide(self, symbol: str, where: str) -> str | None:
@@ -349,7 +384,8 @@ class _Reader:
                 letters, summary = ([""], bound) if isinstance(bound, str) else bound
                 for letter in letters:
                     name = template.format(t=letter, r=REAL.get(letter, ""))
-                    spelled = {"name": name, "Name": name[0].upper() + name[1:]}
+                    camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+                    spelled = {"name": name, "Name": camel}
                     candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
                     symbol = next((one for one in candidates if one in self.api["functions"]), None)
                     if symbol is None:
@@ -469,6 +505,9 @@ class _Reader:
             constants=dict(sorted(self.constants.items(), key=lambda item: item[0])),
             functions=functions,
             find=find,
+            api=self.api,
+            status=status or "",
+            raw=self.roles.get("raw", {}),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )
@@ -497,7 +536,9 @@ def load(folder: Path = HERE) -> list[Library]:
         try:
             libraries.append(join(path.stem, json.loads(source.read_text()), read_roles(path.stem, folder)))
         except RolesError as error:
-            faults += error.faults
+            faults += [with_line(fault, path.read_text()) for fault in error.faults]
+        except tomllib.TOMLDecodeError as error:
+            faults.append(f"{path.name}: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

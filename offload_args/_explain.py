@@ -58,7 +58,7 @@ def _parse(record: str) -> tuple[_Token, ...]:
 
 def _describe(value: object) -> str:
     if isinstance(value, DevicePtr):
-        return f"a DevicePtr[{DTYPE_NAMES[value._code]}]"
+        return f"a DevicePtr[{DTYPE_NAMES[value._dtype_code]}]"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of {value.dtype}"
     if value is None:
@@ -169,7 +169,7 @@ def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
         elif isinstance(value, int):
             remedy = "an address is no pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    if DTYPE_NAMES[value._code] != token.dtype_name:
+    if DTYPE_NAMES[value._dtype_code] != token.dtype_name:
         fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
 
 

@@ -175,11 +175,13 @@ def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
                 f"{name}: {operand} needs a DevicePtr, got {got}; "
                 f"lend it first: with offload_args({operand}) as (d{operand},)"
             ) from None
-        if routine.functions.get(pointer._code, "-") == "-":
-            hint = "; dotu and dotc take complex operands" if routine is _DOT and _is_complex(pointer._code) else ""
+        if routine.functions.get(pointer._dtype_code, "-") == "-":
+            hint = (
+                "; dotu and dotc take complex operands" if routine is _DOT and _is_complex(pointer._dtype_code) else ""
+            )
             raise DTypeError(f"{name}: {operand} needs {' or '.join(takes)}, got {pointer.dtype}{hint}") from None
         first = first or operand
-        if pointer._code != operands[first][0]._code:
+        if pointer._dtype_code != operands[first][0]._dtype_code:
             raise DTypeError(
                 f"{name}: {operand} is {pointer.dtype}, needs {first}'s {operands[first][0].dtype}; "
                 f"cast one of them on the host"
@@ -256,7 +258,7 @@ def _two(routine: _Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]
         key, n, incx = x._geometry
         key_y, size, incy = y._geometry
         _, call, _ = routine[key]
-        if key_y is not key and x._code != y._code:
+        if key_y is not key and x._dtype_code != y._dtype_code:
             raise KeyError
     except _WRONG:
         _explain(routine, {"x": (x, 1), "y": (y, 1)})
@@ -276,7 +278,7 @@ def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
 
 def scal(alpha: Scalar, x: Pointer) -> None:
     """Multiply x, of shape (n,), by alpha; a DevicePtr for alpha has x's dtype, or the real one of its precision."""
-    is_real = isinstance(alpha, DevicePtr) and not _is_complex(alpha._code)
+    is_real = isinstance(alpha, DevicePtr) and not _is_complex(alpha._dtype_code)
     call, _, n, inc = _one(_SCAL_REAL if is_real else _SCAL, x)
     call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
 
@@ -373,7 +375,7 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
         function, order, ops, flipped_ops = _GEMV_PARTS[key]
         key_x, size_x, incx = x._geometry
         key_y, size_y, incy = y._geometry
-        if (key_x is not key or key_y is not key) and not A._code == x._code == y._code:
+        if (key_x is not key or key_y is not key) and not A._dtype_code == x._dtype_code == y._dtype_code:
             raise KeyError
         op = ops[trans] if ld else flipped_ops[trans]
     except _WRONG:
@@ -401,11 +403,11 @@ def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, tra
 
 def _rank_one(routine: _Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
     try:
-        itemsize, call, enums = routine[A._device, A._code]
+        itemsize, call, enums = routine[A._device, A._dtype_code]
         m, n = A._shape
         (size_x,), (stride_x,) = x._shape, x._strides
         (size_y,), (stride_y,) = y._shape, y._strides
-        if A._code != x._code or A._code != y._code:
+        if A._dtype_code != x._dtype_code or A._dtype_code != y._dtype_code:
             raise KeyError
     except _WRONG:
         _explain(routine, {"x": (x, 1), "y": (y, 1), "A": (A, 2)})
@@ -426,7 +428,7 @@ def _rank_one(routine: _Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Point
     elif routine is not _GERC or not enums.conjugates:
         call(n, m, alpha, y, incy, x, incx, A, ld_rows)
     else:  # A^T += alpha (y^T)^H x^T, of matrices of one row
-        gemm = _GEMM[A._device, A._code][1]
+        gemm = _GEMM[A._device, A._dtype_code][1]
         row_x, row_y = _forward("gerc", "x", incx), _forward("gerc", "y", incy)
         gemm(enums.op[0]["C"], enums.op[0]["N"], n, m, 1, alpha, y, row_y, x, row_x, 1.0, A, ld_rows)
 
@@ -445,11 +447,11 @@ def _symmetric_vector(
     routine: _Routine, alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, uplo: str
 ) -> None:
     try:
-        itemsize, call, enums = routine[A._device, A._code]
+        itemsize, call, enums = routine[A._device, A._dtype_code]
         n, columns = A._shape
         (size_x,), (stride_x,) = x._shape, x._strides
         (size_y,), (stride_y,) = y._shape, y._strides
-        if A._code != x._code or A._code != y._code:
+        if A._dtype_code != x._dtype_code or A._dtype_code != y._dtype_code:
             raise KeyError
         ld, ld_rows = _stored(A)
         fill = enums.uplo[not ld][uplo]
@@ -471,7 +473,7 @@ def _symmetric_vector(
     if call is not None and (ld or routine is _SYMV or not enums.conjugates):
         call(fill, n, alpha, A, ld or ld_rows, x, incx, beta, y, incy)
     else:  # y^T = x^T A^T, of matrices of one row; A^T is what lies there in C order, and A itself if symmetric
-        product = (_HEMM if routine is _HEMV else _SYMM)[A._device, A._code][1]
+        product = (_HEMM if routine is _HEMV else _SYMM)[A._device, A._dtype_code][1]
         row_x, row_y = _forward(routine.name, "x", incx), _forward(routine.name, "y", incy)
         product(enums.side[0]["R"], fill, 1, n, alpha, A, ld or ld_rows, x, row_x, beta, y, row_y)
 
@@ -496,10 +498,10 @@ def _triangular_vector(
     routine: _Routine, matrix_routine: _Routine, A: Pointer, x: Pointer, uplo: str, trans: str, diag: str
 ) -> None:
     try:
-        itemsize, call, enums = routine[A._device, A._code]
+        itemsize, call, enums = routine[A._device, A._dtype_code]
         n, columns = A._shape
         (size,), (stride,) = x._shape, x._strides
-        if A._code != x._code:
+        if A._dtype_code != x._dtype_code:
             raise KeyError
         ld, ld_rows = _stored(A)
         fill, op, unit = enums.uplo[not ld][uplo], enums.op[not ld][trans], enums.diag[diag]
@@ -519,7 +521,7 @@ def _triangular_vector(
         call(fill, op, unit, n, A, ld or ld_rows, x, inc)
     else:  # x^T (A^T)^H, of a matrix of one row
         row, right = _forward(routine.name, "x", inc), enums.side[0]["R"]
-        matrix_routine[A._device, A._code][1](right, fill, enums.op[0]["C"], unit, 1, n, 1.0, A, ld_rows, x, row)
+        matrix_routine[A._device, A._dtype_code][1](right, fill, enums.op[0]["C"], unit, 1, n, 1.0, A, ld_rows, x, row)
 
 
 def trmv(A: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -552,11 +554,11 @@ def gemm(
     the order of C.
     """
     try:
-        _, call, enums = _GEMM[C._device, C._code]
+        _, call, enums = _GEMM[C._device, C._dtype_code]
         m, n = C._shape
         rows_a, k = A._shape if trans_a == "N" else A._shape[::-1]
         rows_b, columns_b = B._shape if trans_b == "N" else B._shape[::-1]
-        if C._code != A._code or C._code != B._code:
+        if C._dtype_code != A._dtype_code or C._dtype_code != B._dtype_code:
             raise KeyError
         ops_a = enums.op[0][trans_a], enums.op[1][trans_a]
         ops_b = enums.op[0][trans_b], enums.op[1][trans_b]
@@ -589,10 +591,10 @@ def _symmetric_matrix(
     routine: _Routine, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, side: str, uplo: str
 ) -> None:
     try:
-        _, call, enums = routine[C._device, C._code]
+        _, call, enums = routine[C._device, C._dtype_code]
         m, n = C._shape
         rows, columns = A._shape
-        if C._code != A._code or C._code != B._code:
+        if C._dtype_code != A._dtype_code or C._dtype_code != B._dtype_code:
             raise KeyError
         sides = enums.side[0][side], enums.side[1][side]
         fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
@@ -642,10 +644,10 @@ def _rank_k(
 ) -> None:
     operands = {"A": A, "C": C} if B is None else {"A": A, "B": B, "C": C}
     try:
-        _, call, enums = routine[C._device, C._code]
+        _, call, enums = routine[C._device, C._dtype_code]
         n, columns = C._shape
         rows_a, k = A._shape if trans == "N" else A._shape[::-1]
-        if any(operand._code != C._code for operand in operands.values()):
+        if any(operand._dtype_code != C._dtype_code for operand in operands.values()):
             raise KeyError
         fills = enums.uplo[0][uplo], enums.uplo[1][uplo]
         ops = enums.op[0][trans], enums.op[1][trans]
@@ -731,10 +733,10 @@ def _triangular_matrix(
     routine: _Routine, alpha: Scalar, A: Pointer, B: Pointer, side: str, uplo: str, trans: str, diag: str
 ) -> None:
     try:
-        _, call, enums = routine[B._device, B._code]
+        _, call, enums = routine[B._device, B._dtype_code]
         m, n = B._shape
         rows, columns = A._shape
-        if A._code != B._code:
+        if A._dtype_code != B._dtype_code:
             raise KeyError
         sides = enums.side[0][side], enums.side[1][side]
         fills = enums.uplo[0][uplo], enums.uplo[1][uplo]

@@ -62,7 +62,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     @property
     def dtype(self) -> np.dtype[T_co]:
         """The NumPy dtype of its elements."""
-        return dtype_of(self._code)
+        return dtype_of(self._dtype_code)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -306,6 +306,20 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     # -- for code outside ------------------------------------------------------------------------------------
 
+    def cdata(self, ffi: Any, c_type: str | None = None) -> Any:
+        """Return the pointer as one of cffi's, for a cffi library of your own.
+
+        ffi: cffi's object of that library. c_type: such as "float *", if it is not the dtype's own; a pointer to one of
+        the core's types, such as "oa_f32 *", is the handle that the core's own functions take. Any other one is the
+        address, and all that `address` says holds: what is done there is not checked.
+
+        Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is none of cffi's, and what
+        `address` raises.
+        """
+        from ._cffi import cdata
+
+        return cdata(self, ffi, c_type)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         self._need_gpu("__cuda_array_interface__")
@@ -351,7 +365,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         if not writable and not versioned:
             raise BufferError("DevicePtr.__dlpack__: it is read-only, which needs max_version=(1, 0) or later")
         dtype = self.dtype
-        code = _DLPACK_BFLOAT if self._code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
+        code = _DLPACK_BFLOAT if self._dtype_code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
         return _core.dlpack(self, versioned, not writable, kind, index, code, 8 * dtype.itemsize)
 
     def _need_gpu(self, name: str) -> None:
@@ -419,12 +433,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Describe the array, its device and the state of its bytes, or say that it is dead."""
         state = self._state()
         where = [state] if state == "dead" else [str(self.device), state]
-        parts = [DTYPE_NAMES[self._code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
+        parts = [DTYPE_NAMES[self._dtype_code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
         return f"DevicePtr({', '.join(filter(None, parts))})"
 
     def _repr_html_(self) -> str:
         rows = [
-            ("dtype", DTYPE_NAMES[self._code]),
+            ("dtype", DTYPE_NAMES[self._dtype_code]),
             ("shape", f"{self._shape}"),
             ("strides", f"{self._strides}"),
             ("size", size_text(self.nbytes)),
@@ -434,7 +448,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return html_table("DevicePtr", (), rows)
 
     def _missing(self, name: str) -> NoReturn:
-        """Refuse an attribute that is not there; the core asks."""
+        """Refuse an attribute that does not exist. The extension calls this."""
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
         remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")

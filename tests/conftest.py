@@ -1,4 +1,4 @@
-"""What every test has: the devices of this machine one by one, and an empty present table at its end."""
+"""Fixtures of every test: each device of this machine in turn, and a check that nothing stays lent."""
 
 from __future__ import annotations
 

@@ -1,26 +1,45 @@
 """Writes what the build compiles and installs, each kind of output in a file of its own.
 
 tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs and docs: the Python side. report: what is bound.
+python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..roles import Library
+from ..roles import Library, RolesError
+from .bodies import Body
 from .docs import record
 from .python_modules import python_module, python_table
+from .raw import raw_file
 from .report import report
 from .stubs import python_stub
 from .tables import libraries_file, library_file
 from .wrappers import header, wrappers_file
 
-__all__ = ["emit", "library_file", "record", "report"]
+__all__ = ["emit", "faults", "record", "report"]
+
+
+def faults(library: Library) -> list[str]:
+    """Returns why some of a library's functions can't be written, a line a function."""
+    found = []
+    for function in library.functions:
+        try:
+            body = Body(library, function)
+            body.text("body")
+            if body.is_late:
+                body.caller()
+        except ValueError as error:
+            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {error}")
+    return found
 
 
 def emit(libraries: list[Library], out: Path) -> None:
-    """Writes everything the build needs under `out`."""
+    """Writes everything the build needs under `out`; raises RolesError for what can't be written."""
+    wrong = [fault for library in libraries for fault in faults(library)]
+    if wrong:
+        raise RolesError(wrong)
     for folder in ("libraries", "include"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
@@ -34,3 +53,5 @@ def emit(libraries: list[Library], out: Path) -> None:
         }
     for name, text in texts.items():
         (out / name).write_text(text)
+    for one in libraries:
+        raw_file(one, out / f"_{one.name}_raw.py")

@@ -13,7 +13,20 @@ from __future__ import annotations
 
 import ast
 
-from ..parameters import C_NUMBER, MEMBER, Array, EnumValue, Extent, Handle, Number, Parameter, Result, Size, Stream
+from ..parameters import (
+    C_NUMBER,
+    EXTENTS,
+    MEMBER,
+    Array,
+    EnumValue,
+    Extent,
+    Handle,
+    Number,
+    Parameter,
+    Result,
+    Size,
+    Stream,
+)
 from ..roles import Function, Library
 from .c_text import to_c, to_name, wrapped
 
@@ -76,6 +89,7 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
+        self.expressions()
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
@@ -90,6 +104,15 @@ class Body:
             self.call()
         self.lines.append("}")
         return "\n".join(self.lines)
+
+    def expressions(self) -> None:
+        """Raises ValueError, with the parameter, for an expression that C can't be written for."""
+        for one in self.function.arrays:
+            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
+                try:
+                    to_c(expression, self.library.constants)
+                except ValueError as error:
+                    raise ValueError(f"{one.name}: {error}") from None
 
     # -- before the call --
 
@@ -177,6 +200,14 @@ class Body:
 
     def extent(self, one: Array) -> str:
         """Writes the extent of an array."""
+        if not one.extent.batch:
+            return self.extent_of_one(one)
+        constants = self.library.constants
+        stride, count = (to_c(expression, constants) for expression in one.extent.batch)
+        stride_name, count_name = (to_name(expression, constants) for expression in one.extent.batch)
+        return f"oa_strided({self.extent_of_one(one)}, {count}, {stride}, {count_name}, {stride_name})"
+
+    def extent_of_one(self, one: Array) -> str:
         kind = one.extent.kind
         values, names = self.as_stored(one.extent)
         if kind == "elements":
@@ -184,7 +215,7 @@ class Body:
                 return f"OA_ELEMENTS({values[0]})"
             return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
         if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
-            names = [*names[: len(one.extent.sizes)], names[-1]]
+            names = [*names[: len(EXTENTS[kind][1])], names[-1]]
         kind = "repeatable" if one.repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 
@@ -200,6 +231,8 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
+        if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
+            raise ValueError(f"{one.name}: may be {one.in_place}, which is no array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access
@@ -263,7 +296,7 @@ class Body:
     def call(self) -> None:
         for one in self.function.numbers:
             if not one.is_pointer and one in self.numbers:
-                raise ValueError(f"{self.function.symbol}: {one.name} is passed by value, and may be on the device")
+                raise ValueError(f"{one.name}: it is passed by value, and could not be on the device")
             if not one.is_pointer:
                 continue
             const = "const " if one.is_read_only else ""
@@ -312,7 +345,7 @@ class Body:
                     types.append("const void *" if one.is_read_only else "void *")
                     values.append(f"operands[{self.position(one)}].address")
                 case Result(returned=True):
-                    raise ValueError(f"{self.function.symbol}: a function on a GPU can't return its result")
+                    raise ValueError(f"{one.name}: a function of a GPU can't return its result")
                 case Number() if one.is_pointer:
                     types.append("const void *" if one.is_read_only else "void *")
                     values.append(one.name)

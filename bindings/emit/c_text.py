@@ -11,19 +11,23 @@ WIDTH = 118
 
 
 def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
-    """Writes an expression of a roles file in C. Sums saturate, so that they can't wrap before they are checked."""
+    """Writes an expression of a roles file in C. Sums and products saturate, so that they can't wrap unnoticed."""
     match expression:
         case ast.Name(id=name):
             return str(constants.get(name, name))
-        case ast.Constant(value=value):
+        case ast.Constant(value=int(value)):
             return str(value)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return f"oa_plus({to_c(left, constants)}, {to_c(right, constants)})"
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return f"oa_minus({to_c(left, constants)}, {to_c(right, constants)})"
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return f"oa_times({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return f"{to_c(left, constants)} == {to_c(right, constants)}"
-    raise ValueError(f"{ast.unparse(expression)!r} is no expression of a roles file")
+    raise ValueError(f"{ast.unparse(expression)!r} is no expression that C can be written for")
 
 
 def to_name(expression: ast.expr, constants: dict[str, int]) -> str:

@@ -37,6 +37,13 @@ def signature(library: Library, function: Function) -> str:
 
 
 def _in_words(extent: Extent, library: Library, function: Function) -> str:
+    if extent.batch:
+        stride, count = map(ast.unparse, extent.batch)
+        return f"{count} times {_one_in_words(extent, library, function)}, the starts {stride} apart"
+    return _one_in_words(extent, library, function)
+
+
+def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
     words = [f"({text})" if " if " in text else text for text in map(ast.unparse, extent.arguments)]
     order = library.row_major
     ordered = order is not None and any(one.name == order[0] for one in function.parameters)

@@ -10,8 +10,9 @@ from .c_text import made_from
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
     lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Final, overload", "", "import numpy as np", "", "from .pointers import DevicePtr", ""]
-    lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + [""]
+    lines += ["from typing import Final, overload", "", "import numpy as np", ""]
+    lines += ["from ._raw import Raw", "from .pointers import DevicePtr", ""]
+    lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]
     handle = ["handle: object = None"] if library.handle else []
     for function in library.functions:
         result = function.result

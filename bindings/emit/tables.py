@@ -14,12 +14,19 @@ CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 
 def symbols_of(library: Library) -> list[str]:
-    """Returns the vendor's symbols that a library's routines use, in the order of its table."""
+    """Returns the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
     names = {one.symbol for one in library.functions}
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
-    return sorted(names)
+    optional = optional_symbols(library)
+    return [*sorted(names - optional), *sorted(optional)]
+
+
+def optional_symbols(library: Library) -> set[str]:
+    """Returns the symbols that a whole library may lack."""
+    functions = [one for one in library.functions if one.optional]
+    return {symbol for one in functions for symbol in (one.symbol, one.wide_symbol) if symbol}
 
 
 def _dtypes(function: Function) -> str:
@@ -72,6 +79,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         "version_kind": f"OA_VERSION_{(gives or 'none').upper()}",
         "symbols": "symbols",
         "symbol_count": str(len(index)),
+        "optional_count": str(len(optional_symbols(library))),
         "code_names": "codes",
         "routines": f"oa_routines_{library.name}",
         "routine_count": str(len(library.functions)),

@@ -137,8 +137,11 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
       return oa_fail(OA_ERROR_DIRECTION,
                      "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
                      call->function, o->name, part->name);
-    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && !slot->irregular && o->extent.kind != OA_EXTENT_TRIANGLE &&
-        o->extent.kind != OA_EXTENT_BAND && o->extent.kind != OA_EXTENT_PACKED) {
+    const bool fills = __builtin_expect(!(o->extent.part & OA_BATCHED), 1) ||
+                       oa_extent_fills(&o->extent, *lines, oa_itemsize(slot->dtype));
+    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
+        o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
+        o->extent.kind != OA_EXTENT_PACKED) {
       own = part->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
       whole = group->cover >= 0 && same_lines(lines, &mapping->parts[group->cover].lines);
     }
@@ -171,6 +174,9 @@ static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const
 
 /* Whether two operands with the same lines have the same element at each place. */
 static bool same_elements(const oa_extent *a, const oa_extent *b) {
+  if ((a->part | b->part) & OA_BATCHED)
+    return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
+           a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
   return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 

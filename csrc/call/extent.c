@@ -2,8 +2,9 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <string.h>
 
-const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {
+static void text_of_one(const oa_extent *e, char *text, size_t size) {
   const long long rows = e->rows, columns = e->columns, ld = e->ld;
   switch (e->kind) {
     case OA_EXTENT_VECTOR:
@@ -25,6 +26,14 @@ const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {
     default:
       snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns, e->ld_name, ld);
   }
+}
+
+const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {
+  text_of_one(e, text, size);
+  const size_t used = strlen(text);
+  if (e->part & OA_BATCHED)
+    snprintf(text + used, size - used, ", %s=%lld, %s=%lld", e->stride_name, (long long)e->stride, e->batch_name,
+             (long long)e->batch);
   return text;
 }
 
@@ -65,24 +74,33 @@ typedef struct run {
   int64_t from, to; /* bytes, counted as the lines are */
 } run;
 
+/* Whether what is touched is not simply the lines. */
 static bool is_partial(const oa_extent *e) {
   return e->kind == OA_EXTENT_TRIANGLE || e->kind == OA_EXTENT_BAND ||
-         (e->kind == OA_EXTENT_PACKED && (e->part & OA_UNIT));
+         (e->kind == OA_EXTENT_PACKED && (e->part & OA_UNIT)) || (e->part & OA_BATCHED);
 }
 
-static int64_t run_count(const oa_touched *t) {
-  const oa_extent *e = t->extent;
-  if (!is_partial(e) || !t->lines.count) return t->lines.count;
+/* The runs of one vector, matrix, triangle or band. */
+static int64_t runs_of_one(const oa_extent *e) {
+  if (e->kind == OA_EXTENT_VECTOR) return e->ld == 1 || e->ld == -1 || e->ld == 0 ? e->rows > 0 : e->rows;
   if (e->kind == OA_EXTENT_BAND && e->columns - e->above > e->rows) return e->rows + e->above; /* the rest is outside */
   return e->columns;
 }
 
-/* The elements [from, to) of column j of a triangle or band, counted from the first of its memory. */
-static run elements_of(const oa_extent *e, int64_t j) {
+/* The elements [from, to) of run j of one, counted from the first of its memory. */
+static run elements_of_one(const oa_extent *e, int64_t j) {
   const bool upper = e->part & OA_UPPER;
   const int64_t unit = (e->part & OA_UNIT) != 0;
   int64_t at, from, to;
-  if (e->kind == OA_EXTENT_BAND) { /* element (i, j) is above + i - j down column j */
+  if (e->kind == OA_EXTENT_VECTOR) {
+    at = j * (e->ld < 0 ? -e->ld : e->ld);
+    from = 0;
+    to = e->ld == 1 || e->ld == -1 ? e->rows : 1;
+  } else if (e->kind == OA_EXTENT_MATRIX) {
+    at = j * e->ld;
+    from = 0;
+    to = e->rows;
+  } else if (e->kind == OA_EXTENT_BAND) { /* element (i, j) is above + i - j down column j */
     const int64_t left = e->rows - j;
     at = j * e->ld;
     from = (e->above > j ? e->above - j : 0) + (upper ? 0 : unit);
@@ -99,19 +117,92 @@ static run elements_of(const oa_extent *e, int64_t j) {
   return (run){at + from, at + (to > from ? to : from)};
 }
 
+/* The bytes from the start of one to the last that is touched. */
+static int64_t span_of_one(const oa_extent *e, int64_t itemsize) {
+  int64_t j = runs_of_one(e) - 1;
+  while (j > 0 && elements_of_one(e, j).from == elements_of_one(e, j).to)
+    j--; /* one at most: a unit triangle has nothing in one column */
+  return j < 0 ? 0 : elements_of_one(e, j).to * itemsize;
+}
+
+static int fail_within(const oa_call *call, const oa_operand *o, int64_t span) {
+  const oa_extent *e = &o->extent;
+  return oa_fail(
+      OA_ERROR_ALIAS,
+      "%s: %s is written, and each of its %lld parts takes %lld elements, but %s is %lld; give each memory of "
+      "its own",
+      call->function, o->name, (long long)e->batch, (long long)span, e->stride_name, (long long)e->stride);
+}
+
+int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+  const oa_extent *e = &o->extent;
+  if (e->batch < 0) return oa_extent_negative(call, o, e->batch_name, e->batch);
+  if (e->batch == 0) lines->count = 0;
+  if (!lines->count || !lines->width || e->batch == 1) return OA_OK;
+  if (e->stride < 0) return oa_extent_negative(call, o, e->stride_name, e->stride);
+  const int64_t span = span_of_one(e, itemsize);
+  int64_t step, total;
+  if (__builtin_mul_overflow(e->stride, itemsize, &step) || __builtin_mul_overflow(step, e->batch - 1, &total) ||
+      __builtin_add_overflow(total, span, &total))
+    return oa_extent_overflow(call, o);
+  if (step < span && (o->access & OA_OVERWRITE)) return fail_within(call, o, span / itemsize);
+  if (step == 0) return OA_OK; /* each is the same */
+  if (step >= span && e->kind <= OA_EXTENT_MATRIX) {
+    if (lines->count > 1 && step == lines->pitch * lines->count) {
+      lines->count *= e->batch;
+      return OA_OK;
+    }
+    if (lines->count == 1) {
+      *lines = oa_lines_simplest((oa_lines){lines->start, lines->width, step, e->batch});
+      return OA_OK;
+    }
+  }
+  lines->width = lines->pitch = total;
+  lines->count = 1;
+  return OA_OK;
+}
+
+bool oa_extent_fills(const oa_extent *e, oa_lines lines, int64_t itemsize) {
+  int64_t bytes;
+  return e->kind <= OA_EXTENT_MATRIX && !__builtin_mul_overflow(e->rows, e->columns, &bytes) &&
+         !__builtin_mul_overflow(bytes, e->batch, &bytes) && !__builtin_mul_overflow(bytes, itemsize, &bytes) &&
+         bytes == oa_lines_bytes(lines);
+}
+
+/* Whether those of a batch lie behind each other: only then are their runs in the order of memory. */
+static bool is_apart(const oa_touched *t) {
+  return t->extent->batch <= 1 || t->extent->stride * t->itemsize >= span_of_one(t->extent, t->itemsize);
+}
+
+static int64_t run_count(const oa_touched *t) {
+  const oa_extent *e = t->extent;
+  if (!is_partial(e) || !t->lines.count) return t->lines.count;
+  if (!(e->part & OA_BATCHED)) return runs_of_one(e);
+  if (e->stride == 0) return runs_of_one(e);
+  return is_apart(t) ? runs_of_one(e) * e->batch : 1;
+}
+
 static run run_at(const oa_touched *t, int64_t j) {
-  if (!is_partial(t->extent)) {
+  const oa_extent *e = t->extent;
+  if (!is_partial(e)) {
     const int64_t from = t->lines.start + j * t->lines.pitch;
     return (run){from, from + t->lines.width};
   }
-  const run r = elements_of(t->extent, j);
-  return (run){t->lines.start + r.from * t->itemsize, t->lines.start + r.to * t->itemsize};
+  int64_t shift = 0;
+  if ((e->part & OA_BATCHED) && e->stride != 0) {
+    if (!is_apart(t)) return (run){t->lines.start, t->lines.start + oa_lines_span(t->lines)};
+    const int64_t runs = runs_of_one(e);
+    shift = j / runs * e->stride;
+    j %= runs;
+  }
+  const run r = elements_of_one(e, j);
+  return (run){t->lines.start + (shift + r.from) * t->itemsize, t->lines.start + (shift + r.to) * t->itemsize};
 }
 
 /* The first run behind j that may end beyond byte `to`. */
 static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
   const oa_extent *e = t->extent;
-  if (e->kind == OA_EXTENT_PACKED) return j + 1;
+  if (e->kind == OA_EXTENT_PACKED || (e->part & OA_BATCHED)) return j + 1;
   const int64_t pitch = is_partial(e) ? e->ld * t->itemsize : t->lines.pitch;
   const int64_t first = (to - t->lines.start) / pitch; /* each line ends before the next begins */
   return first > j ? first : j + 1;
@@ -142,10 +233,14 @@ bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b) {
   int64_t i = 0, j = 0;
   while (i < count_a && j < count_b) {
     const run r = run_at(a, i), s = run_at(b, j);
-    if (r.to <= s.from || r.from == r.to)
-      i = r.from == r.to ? i + 1 : run_behind(a, i, s.from);
-    else if (s.to <= r.from || s.from == s.to)
-      j = s.from == s.to ? j + 1 : run_behind(b, j, r.from);
+    if (r.from == r.to) /* of an empty run the place means nothing */
+      i++;
+    else if (s.from == s.to)
+      j++;
+    else if (r.to <= s.from)
+      i = run_behind(a, i, s.from);
+    else if (s.to <= r.from)
+      j = run_behind(b, j, r.from);
     else
       return false;
   }

@@ -5,7 +5,8 @@
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* What an operand touches. `lines` are its elements, or of a triangle or band the rectangle that holds them as stored. */
+/* What an operand touches. `lines` are its elements; or of a triangle or band the rectangle that holds them as stored; or of
+ * a batch that is no lines the one line that holds it. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
@@ -62,8 +63,12 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Sets the lines of what the operand touches, but for their start; 0 lines if nothing. */
-static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+/* Makes the lines of a whole batch of the lines of one; or, where they are no lines, one line that holds them all. */
+__attribute__((cold)) int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
+/* Whether the lines hold nothing but elements of the batch. */
+bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);
+
+static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
   int64_t span, stored = e->rows; /* rows as stored */
   if (__builtin_expect(e->rows < 0, 0)) return oa_extent_negative(call, o, e->rows_name, e->rows);
@@ -85,6 +90,13 @@ static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int6
     lines->count = lines->count > 0;
   }
   return OA_OK;
+}
+
+/* Sets the lines of what the operand touches, but for their start; 0 lines if nothing. */
+static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+  const int status = oa_extent_of_one(call, o, itemsize, lines);
+  if (__builtin_expect(!(o->extent.part & OA_BATCHED), 1) || status) return status;
+  return oa_extent_batch(call, o, itemsize, lines);
 }
 
 #endif

@@ -40,13 +40,16 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
   return dlsym(loaded, symbol);
 }
 
-/* Finds how this build spells its symbols: by the first of them that it has, whose address is returned. */
+/* Finds how this build spells its symbols: by the first of them that it has in any way, whose address is returned.
+ * Optional ones don't count: builds have been seen that spell them otherwise than the rest. */
 static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
   const char *const given[] = {*prefix, NULL};
-  for (const char *const *p = *prefix ? given : library->prefixes ? library->prefixes : plain; *p; p++)
-    for (const char *const *s = library->suffixes ? library->suffixes : plain; *s; s++)
-      for (int i = 0; i < library->symbol_count; i++) {
+  const char *const *prefixes = *prefix ? given : library->prefixes ? library->prefixes : plain;
+  const char *const *suffixes = library->suffixes ? library->suffixes : plain;
+  for (int i = 0; i < library->symbol_count - library->optional_count; i++)
+    for (const char *const *p = prefixes; *p; p++)
+      for (const char *const *s = suffixes; *s; s++) {
         void *found = look_up(loaded, *p, library->symbols[i], *s);
         if (!found) continue;
         *prefix = *p;
@@ -64,12 +67,13 @@ static bool has_64_bit_integers(void *search) {
   return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
 }
 
-/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there. */
+/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there, but for
+ * optional ones. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
   if (!find_spelling(library, loaded, &prefix, &suffix)) missing = library->symbols[0];
-  for (int i = 0; whole && !missing && i < library->symbol_count; i++)
+  for (int i = 0; whole && !missing && i < library->symbol_count - library->optional_count; i++)
     if (!look_up(loaded, prefix, library->symbols[i], suffix)) missing = library->symbols[i];
   if (missing) {
     oa_fail(OA_ERROR_LIBRARY, "%s: %s has no symbol %s%s%s: it is another library, or another version of it",
@@ -241,6 +245,25 @@ static int ensure_loaded(const oa_library *library) {
       OA_ERROR_LIBRARY,
       "%s: not found; tried %s. Name its file, and the prefix of its symbols if it has one, with oa_library_open",
       library->name, tried);
+}
+
+int oa_library_address(const char *name, const char *symbol, void **address) {
+  const oa_library *library = oa_library_named("oa_library_address", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!symbol || !address) return oa_fail_null("oa_library_address", symbol ? "address" : "symbol");
+  int status = oa_core_start();
+  if (!status) status = ensure_loaded(library);
+  if (status) return status;
+  const oa_library_state *state = library->state;
+  *address = look_up(state->loaded, state->prefix, symbol, state->suffix);
+  if (*address) return OA_OK;
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s", library->name, state->path, state->prefix, symbol,
+                 state->suffix);
+}
+
+int oa_library_integer_bits(const char *name) {
+  const oa_library_state *state = loaded_state(oa_library_named("oa_library_integer_bits", name));
+  return !state ? 0 : state->ilp64 ? 64 : 32;
 }
 
 void *oa_library_symbol(const oa_library *library, int index) {

@@ -476,6 +476,7 @@ static void residency_configure(void) {
 static void libraries(void) {
   const char *const names[] = {NULL, "", "no such library"};
   char text[8];
+  void *address = NULL;
   for (int i = 0; i < 3; i++) {
     function = "oa_library_open";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
@@ -483,6 +484,9 @@ static void libraries(void) {
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
     REFUSES(OA_ERROR_ARGUMENT, oa_use_handle(names[i], host));
+    function = "oa_library_address";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_address(names[i], "answer", &address));
+    CHECK(oa_library_integer_bits(names[i]) == 0);
     function = "oa_library_version";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_version(names[i], text, sizeof text));
     CHECK(strcmp(oa_library_path(names[i]), "") == 0);
@@ -491,7 +495,12 @@ static void libraries(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_library_version("plain", NULL, sizeof text));
   REFUSES(OA_ERROR_ARGUMENT, oa_library_version("plain", text, 0));
   REFUSES(OA_ERROR_LIBRARY, oa_library_version("plain", text, sizeof text));
+  function = "oa_library_address";
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_address("plain", NULL, &address));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_address("plain", "answer", NULL));
   function = "plain";
+  REFUSES(OA_ERROR_LIBRARY, oa_library_address("plain", "answer", &address));
+  CHECK(oa_library_integer_bits("plain") == 0);
   CHECK(!oa_library_has_symbol("plain", NULL));
   REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", NULL, NULL));
   REFUSES(OA_ERROR_LIBRARY, oa_library_open("plain", "", NULL));
@@ -696,6 +705,8 @@ static const struct {
     {"oa_library_path", libraries},
     {"oa_library_set_loader", libraries},
     {"oa_library_has_symbol", libraries},
+    {"oa_library_address", libraries},
+    {"oa_library_integer_bits", libraries},
     {"oa_library_version", libraries},
     {"oa_library_routines", routines},
     {"oa_routine_find", routine_find},

@@ -78,6 +78,20 @@ static void touch_band_triangle(sample *s, int part) {
     }
 }
 
+/* Makes a batch of what was touched, each part behind the last byte of the one before. Half of them are tight. */
+static void repeat(sample *s) {
+  const int64_t one = s->end, batch = below(4), stride = one + (below(2) ? below(6) : 0);
+  static char first[MEMORY];
+  memcpy(first, s->touched, sizeof first);
+  if (s->start + stride * (batch > 1 ? batch - 1 : 0) + one >= MEMORY) return;
+  s->extent = oa_strided(s->extent, batch, stride, "batch", "stride");
+  memset(s->touched, 0, sizeof s->touched);
+  s->end = 0;
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t i = 0; i < one; i++)
+      if (first[s->start + i]) touch(s, b * stride + i);
+}
+
 static oa_touched make(sample *s, int64_t itemsize) {
   static const oa_call call = {.function = "test"};
   memset(s, 0, sizeof *s);
@@ -89,6 +103,7 @@ static oa_touched make(sample *s, int64_t itemsize) {
   if (kind == 3) touch_packed(s, part);
   if (kind == 4) touch_band(s);
   if (kind == 5) touch_band_triangle(s, part);
+  if (below(3) == 0) repeat(s);
   const oa_operand operand = {.name = "A", .extent = s->extent};
   oa_touched t = {&s->extent, {0}, itemsize};
   CHECK_OK(oa_extent_lines(&call, &operand, itemsize, &t.lines));
@@ -141,7 +156,47 @@ static void large_operands_are_compared_at_once(void) {
   CHECK(!oa_touched_disjoint(&x, &A) && !oa_touched_disjoint(&A, &x));
 }
 
+static int lines_of(oa_extent extent, int access, oa_lines *lines) {
+  static const oa_call call = {.function = "test"};
+  const oa_operand operand = {.name = "C", .access = access, .extent = extent};
+  *lines = (oa_lines){0};
+  return oa_extent_lines(&call, &operand, 8, lines);
+}
+
+static void batches_are_lines_where_they_can_be(void) {
+  const oa_extent matrix = OA_MATRIX(3, 4, 5, "m", "n", "ldc"), full = OA_MATRIX(3, 4, 3, "m", "n", "ldc");
+  oa_lines lines;
+  /* without gaps, with those of the leading dimension, with gaps between them, and with both */
+  CHECK_OK(lines_of(oa_strided(full, 6, 12, "batch", "stride"), OA_READ, &lines));
+  CHECK(lines.count == 1 && lines.width == 6 * 12 * 8);
+  CHECK_OK(lines_of(oa_strided(matrix, 6, 20, "batch", "stride"), OA_READ, &lines));
+  CHECK(lines.count == 24 && lines.width == 24 && lines.pitch == 40);
+  CHECK_OK(lines_of(oa_strided(full, 6, 15, "batch", "stride"), OA_READ, &lines));
+  CHECK(lines.count == 6 && lines.width == 96 && lines.pitch == 120);
+  const oa_extent loose = oa_strided(matrix, 6, 30, "batch", "stride");
+  CHECK_OK(lines_of(loose, OA_READ, &lines));
+  CHECK(lines.count == 1 && lines.width == (5 * 30 + 18) * 8);
+  CHECK(!oa_extent_fills(&loose, lines, 8));
+  /* each the same, or within each other: to be read only */
+  CHECK_OK(lines_of(oa_strided(full, 6, 0, "batch", "stride"), OA_READ, &lines));
+  CHECK(lines.count == 1 && lines.width == 96);
+  CHECK_OK(lines_of(oa_strided(full, 6, 5, "batch", "stride"), OA_READ, &lines));
+  CHECK(lines.count == 1 && lines.width == (5 * 5 + 12) * 8);
+  CHECK_FAILS(lines_of(oa_strided(full, 6, 11, "batch", "stride"), OA_READ_WRITE, &lines), OA_ERROR_ALIAS,
+              "C is written, and each of its 6 parts takes 12 elements, but stride is 11");
+  /* none */
+  CHECK_OK(lines_of(oa_strided(full, 0, 0, "batch", "stride"), OA_OVERWRITE, &lines));
+  CHECK(lines.count == 0);
+  CHECK_FAILS(lines_of(oa_strided(full, -1, 12, "batch", "stride"), OA_READ, &lines), OA_ERROR_ARGUMENT,
+              "batch needs to be at least 0, got -1");
+  CHECK_FAILS(lines_of(oa_strided(full, 2, -12, "batch", "stride"), OA_READ, &lines), OA_ERROR_ARGUMENT,
+              "stride needs to be at least 0, got -12");
+  CHECK_FAILS(lines_of(oa_strided(full, INT64_MAX, 12, "batch", "stride"), OA_READ, &lines), OA_ERROR_OVERFLOW,
+              "(m=3, n=4, ldc=3, stride=12, batch=");
+}
+
 int main(void) {
+  batches_are_lines_where_they_can_be();
   bounds_and_overlap_are_those_of_the_elements();
   what_lies_within_lines_is_found_element_by_element();
   large_operands_are_compared_at_once();

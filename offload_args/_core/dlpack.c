@@ -67,7 +67,7 @@ static PyObject *dlpack(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Pointer *pointer = as_pointer(object);
   if (pointer == NULL) return NULL;
   int ndim = (int)PyTuple_Size(pointer->shape);
-  int64_t itemsize = oa_itemsize((int)PyLong_AsLong(pointer->code));
+  int64_t itemsize = oa_itemsize(pointer->dtype);
   Shared *shared = calloc(1, sizeof *shared + 2 * (size_t)ndim * sizeof *shared->dims);
   if (shared == NULL) return PyErr_NoMemory();
   uint64_t value = 0;

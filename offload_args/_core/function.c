@@ -40,7 +40,7 @@ typedef struct {
   PyObject *room[MOST_VALUES];
 } Arguments;
 
-/* -- wrong arguments --------------------------------------------------------------------------------------------------- */
+/* -- wrong arguments ----------------------------------------------------------------------------------------------- */
 /* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
 static PyObject *ask(const char *name, PyObject *arguments) {
   PyObject *module = arguments == NULL ? NULL : PyImport_ImportModule("offload_args._explain");
@@ -119,7 +119,7 @@ static __attribute__((cold, noinline)) int misfit(const Function *function, PyOb
   return -1;
 }
 
-/* -- which argument is which ------------------------------------------------------------------------------------------- */
+/* -- which argument is which --------------------------------------------------------------------------------------- */
 /* The place where a keyword's value goes, NULL if there is none of that name; *index: the parameter's, -1 of others. */
 static PyObject **place_of(const Function *function, Arguments *arguments, PyObject *name, int *index) {
   for (*index = 0; *index < function->positional; ++*index)
@@ -158,7 +158,7 @@ static __attribute__((noinline)) int bind(const Function *function, Arguments *a
   return 0;
 }
 
-/* -- reading arguments ------------------------------------------------------------------------------------------------- */
+/* -- reading arguments --------------------------------------------------------------------------------------------- */
 static inline Pointer *pointer_of(PyObject *object) {
   if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
   return PyObject_TypeCheck(object, pointer_type) ? (Pointer *)object : NULL;
@@ -257,10 +257,12 @@ typedef struct {
   size_t used;
 } Room;
 
+/* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
 static void *take_room(Room *room, const Parameter *parameter) {
   void *memory = room->bytes + room->used;
-  room->used += ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
-  return memory;
+  const size_t bytes = ((size_t)oa_itemsize(parameter->dtype) * (size_t)parameter->elements + 15) & ~(size_t)15;
+  room->used += bytes;
+  return memset(memory, 0, bytes);
 }
 
 enum read { WRONG = -1, ON_HOST, ON_DEVICE };
@@ -310,6 +312,7 @@ static inline enum read read_on_host(const Function *function, const Arguments *
       default: /* an output */
         if (pointer_of(object) != NULL) return ON_DEVICE;
         wrong = object != Py_None;
+        memset(&values[i], 0, sizeof values[i]);
         if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
     }
     if (__builtin_expect(wrong, 0)) return asks_for_device(function, arguments, i + 1);
@@ -317,9 +320,9 @@ static inline enum read read_on_host(const Function *function, const Arguments *
   return arguments->result != NULL ? ON_DEVICE : ON_HOST;
 }
 
-/* -- scalars on the device --------------------------------------------------------------------------------------------- */
-/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried once
- * more. */
+/* -- scalars on the device ----------------------------------------------------------------------------------------- */
+/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried
+ * once more. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -403,7 +406,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   Py_RETURN_NONE;
 }
 
-/* -- results ----------------------------------------------------------------------------------------------------------- */
+/* -- results ------------------------------------------------------------------------------------------------------- */
 static PyObject *number_from(int dtype, const void *memory) {
   const float *single = memory;
   const double *real = memory;
@@ -450,7 +453,7 @@ static PyObject *outputs_from(const Function *function, const oa_value *values) 
   return tuple;
 }
 
-/* -- the call ---------------------------------------------------------------------------------------------------------- */
+/* -- the call ------------------------------------------------------------------------------------------------------ */
 static inline PyObject *call_with(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES];
   Room room;
@@ -494,7 +497,7 @@ static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count,
   return call_with(function, &arguments);
 }
 
-/* -- making one -------------------------------------------------------------------------------------------------------- */
+/* -- making one ---------------------------------------------------------------------------------------------------- */
 static void function_free(void *module) {
   Function **state = PyModule_GetState(module);
   Function *function = state == NULL ? NULL : *state;
@@ -503,8 +506,8 @@ static void function_free(void *module) {
   PyMem_Free(function);
 }
 
-/* A builtin's self is a module, which has nothing but its Function: so that the builtin counts as a function of a module,
- * is shown as one, and is pickled by its name. */
+/* A builtin's self is a module, which has nothing but its Function: so that the builtin counts as a function of a
+ * module, is shown as one, and is pickled by its name. */
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
                                      .m_size = sizeof(Function *), .m_free = function_free};
 
@@ -628,9 +631,18 @@ static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) 
   return names;
 }
 
+/* (library, name) -> that routine's record; "" if there is none */
+static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  if (!PyArg_ParseTuple(arguments, "ss", &library, &name)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  return PyUnicode_FromString(routine == NULL ? "" : routine->record);
+}
+
 static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
+    {"record", routine_record, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -51,8 +51,8 @@ int load_library(const char *name, char *text, size_t size) {
   return text[0] == '\0' ? OA_OK : OA_ERROR_LIBRARY;
 }
 
-/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module is
- * linked with; else why not. */
+/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module
+ * is linked with; else why not. */
 static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *path;
   int shared, status;
@@ -73,7 +73,25 @@ static PyObject *library_loaded(PyObject *Py_UNUSED(module), PyObject *argument)
                        PyUnicode_DecodeUTF8(version, (Py_ssize_t)strlen(version), "replace"));
 }
 
+/* (library, symbol) -> the address of that function as an int; the library is loaded if needed */
+static PyObject *library_address(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *symbol;
+  void *address = NULL;
+  int status;
+  if (!PyArg_ParseTuple(arguments, "ss", &library, &symbol)) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_library_address(library, symbol, &address);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromVoidPtr(address) : fail(status);
+}
+
+/* (library) -> the bits of its integers; 0 until it is loaded */
+static PyObject *library_integer_bits(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const char *library = PyUnicode_AsUTF8AndSize(argument, NULL);
+  return library == NULL ? NULL : PyLong_FromLong(oa_library_integer_bits(library));
+}
+
 static PyMethodDef library_functions[] = {
+    {"library_address", library_address, METH_VARARGS, NULL},
+    {"library_integer_bits", library_integer_bits, METH_O, NULL},
     {"library_open", library_open, METH_VARARGS, NULL},
     {"library_loaded", library_loaded, METH_O, NULL},
     {"take_postponed", take_postponed, METH_NOARGS, NULL},

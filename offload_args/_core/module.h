@@ -67,11 +67,11 @@ int read_integers(PyObject *tuple, int64_t *values);
 
 /* -- pointer.c ----------------------------------------------------------------------------------------------------- */
 typedef struct {
-  PyObject_HEAD PyObject *shape, *strides, *code, *device;
+  PyObject_HEAD PyObject *shape, *strides, *dtype_code, *device;
   oa_any *handle;
   _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
   int owned;                    /* 1: a view, whose slot goes with this object */
-  int dtype;                    /* oa_dtype; code is the same as an object */
+  int dtype;                    /* an oa_dtype; dtype_code is the same as an object */
   _Atomic(PyObject *) geometry; /* made when it is first asked for */
 } Pointer;
 
@@ -178,6 +178,7 @@ int load_library(const char *name, char *text, size_t size);
 
 int add_function(PyObject *module);
 int add_region(PyObject *module);
+int add_call(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_library(PyObject *module);

@@ -1,4 +1,4 @@
-/* DevicePtr in C: its fields, and the functions on it. */
+/* DevicePtr in C: its fields, and functions on pointers. */
 #include "module.h"
 
 PyTypeObject *pointer_type;
@@ -8,7 +8,7 @@ static PyObject *name_as_array, *name_missing;
 static PyMemberDef pointer_members[] = {
     {"_shape", T_OBJECT_EX, offsetof(Pointer, shape), READONLY, NULL},
     {"_strides", T_OBJECT_EX, offsetof(Pointer, strides), READONLY, NULL},
-    {"_code", T_OBJECT_EX, offsetof(Pointer, code), READONLY, NULL},
+    {"_dtype_code", T_OBJECT_EX, offsetof(Pointer, dtype_code), READONLY, NULL},
     {"_device", T_OBJECT_EX, offsetof(Pointer, device), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -18,34 +18,19 @@ static void pointer_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   if (!leaving_process) {
     void *keep = atomic_load(&self->keep);
-    if (self->owned) oa_pointer_release(self->handle); /* stale after its region: nothing to do then */
+    if (self->owned) oa_pointer_release(self->handle); /* does nothing once it is stale */
     if (keep != NULL) oa_export_release(keep);
   }
   Py_XDECREF(self->shape);
   Py_XDECREF(self->strides);
-  Py_XDECREF(self->code);
+  Py_XDECREF(self->dtype_code);
   Py_XDECREF(self->device);
   Py_XDECREF(atomic_load(&self->geometry));
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
 
-static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
-  uint64_t value = 0;
-  int status;
-  Py_BEGIN_ALLOW_THREADS status = oa_address(((Pointer *)object)->handle, &value);
-  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
-}
-
-/* Asks _missing of what is not there, as __getattr__ would be asked, which costs time for what is there. */
-static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
-  PyObject *found = PyObject_GenericGetAttr(object, name);
-  if (found != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-  PyErr_Clear();
-  return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
-}
-
-/* The tuple (device, dtype), the same object for all pointers alike; NULL with an exception. */
+/* Returns the tuple (device, dtype), the same object for all pointers that agree in these; NULL with an exception. */
 static PyObject *key_of(const Pointer *self) {
   enum { DEVICES = 32 };
   static _Atomic(PyObject *) keys[DEVICES][OA_DTYPE_COUNT];
@@ -53,15 +38,15 @@ static PyObject *key_of(const Pointer *self) {
   _Atomic(PyObject *) *place = device >= 0 && device < DEVICES ? &keys[device][self->dtype] : NULL;
   PyObject *key = place == NULL ? NULL : atomic_load(place), *none = NULL;
   if (key != NULL) return Py_NewRef(key);
-  key = PyTuple_Pack(2, self->device, self->code);
+  key = PyTuple_Pack(2, self->device, self->dtype_code);
   if (key == NULL || place == NULL) return key;
   if (atomic_compare_exchange_strong(place, &none, key)) return Py_NewRef(key); /* until the process ends */
   Py_DECREF(key);
   return Py_NewRef(none);
 }
 
-/* The leading dimension of a matrix of so many lines of length elements if they lie one after the other, apart bytes from
- * each other; 0 if they don't. */
+/* Returns the leading dimension of a matrix of `lines` lines with `length` elements each, `step` bytes between elements
+ * and `apart` bytes between lines; 0 if it has none. */
 static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
   int64_t bytes;
   if (length > 1 && step != itemsize) return 0;
@@ -70,7 +55,8 @@ static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, in
   return apart / itemsize;
 }
 
-/* (key, rows, columns, ld by columns, ld by rows); a leading dimension is 0 where the matrix does not lie so. */
+/* Returns (key, rows, columns, ld by columns, ld by rows); a leading dimension is 0 if the matrix does not have that
+ * order. */
 static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
   const int64_t m = shape[0], n = shape[1];
   int64_t by_columns = m != 0 ? m : 1, by_rows = n != 0 ? n : 1;
@@ -81,14 +67,14 @@ static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const i
   return Py_BuildValue("(Onnnn)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
 }
 
-/* (key, size, increment): None for an increment that is no whole number of elements. */
+/* Returns (key, size, increment); the increment is None if it is not a whole number of elements. */
 static PyObject *geometry_of_vector(PyObject *key, int64_t size, int64_t stride, int64_t itemsize) {
   if (stride % itemsize != 0) return Py_BuildValue("(OnO)", key, (Py_ssize_t)size, Py_None);
   return Py_BuildValue("(Onn)", key, (Py_ssize_t)size, size > 1 ? (Py_ssize_t)(stride / itemsize) : 1);
 }
 
-/* What portable BLAS asks of an operand, as one attribute: a key, the tuple (device, dtype), which is the same object for
- * all pointers alike; and of a vector its size and increment, of a matrix its sizes and leading dimensions. */
+/* Returns the attribute that portable BLAS reads of an operand: the key of key_of(), with a vector's size and
+ * increment, or a matrix's sizes and leading dimensions. */
 static PyObject *pointer_geometry(PyObject *object, void *Py_UNUSED(closure)) {
   Pointer *self = (Pointer *)object;
   PyObject *geometry = atomic_load(&self->geometry), *none = NULL;
@@ -109,19 +95,34 @@ static PyObject *pointer_geometry(PyObject *object, void *Py_UNUSED(closure)) {
   return Py_NewRef(none);
 }
 
+static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
+  uint64_t value = 0;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_address(((Pointer *)object)->handle, &value);
+  Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
+}
+
+/* Calls _missing() for an attribute that does not exist. A __getattr__ would slow down the attributes that do exist. */
+static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
+  PyObject *found = PyObject_GenericGetAttr(object, name);
+  if (found != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
+}
+
 static PyGetSetDef pointer_properties[] = {
+    {"_geometry", pointer_geometry, NULL, NULL, NULL},
     {"address", pointer_address, NULL,
-     "The true device address, for code outside: what it does there is not checked.\n\n"
-     "Brings the data up; the memory of an Out that nothing wrote yet is set to zero instead. From now on the array\n"
-     "counts as written whenever it may be: lent as In it is not. Leaving the region waits for the whole device.\n\n"
+     "The true device address, for other code, whose accesses are not checked.\n\n"
+     "Reading it brings the data up, or sets the memory of an Out that nothing wrote yet to zero. From then on an\n"
+     "array counts as written unless it was lent as In, and leaving the region waits for the whole device.\n\n"
      "Raises DirectionError if the array may be written and is on another device too, InvalidDataError if a failed\n"
      "call left it undefined, an Out too.",
      NULL},
-    {"_geometry", pointer_geometry, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* The buffer protocol is refused as np.asarray() is, with the same advice. */
+/* Refuses the buffer protocol as np.asarray() is refused, with the same advice. */
 static int pointer_getbuffer(PyObject *object, Py_buffer *buffer, int Py_UNUSED(flags)) {
   buffer->obj = NULL;
   Py_XDECREF(PyObject_CallMethodObjArgs(object, name_as_array, NULL));
@@ -135,7 +136,7 @@ static PyType_Slot pointer_slots[] = {
     {Py_tp_members, pointer_members},
     {Py_tp_getset, pointer_properties},
     {Py_tp_getattro, pointer_attribute},
-    {Py_tp_doc, "The fields of a DevicePtr: a handle, and what it points to."},
+    {Py_tp_doc, "Hold the fields of a DevicePtr: its handle, layout and device."},
     {0, NULL},
 };
 
@@ -146,7 +147,6 @@ static PyType_Spec pointer_spec = {
     .slots = pointer_slots,
 };
 
-/* Steals shape and strides, which may be NULL after a failure. */
 PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, PyObject *strides, int owned) {
   PyTypeObject *type = (PyTypeObject *)python.pointer;
   Pointer *self = NULL;
@@ -162,9 +162,9 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   self->dtype = dtype;
   self->shape = shape;
   self->strides = strides;
-  self->code = PyLong_FromLong(dtype);
+  self->dtype_code = PyLong_FromLong(dtype);
   self->device = PyLong_FromLong(device);
-  if (self->code == NULL || self->device == NULL) Py_CLEAR(self);
+  if (self->dtype_code == NULL || self->device == NULL) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -193,11 +193,11 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_any *handle = NULL;
   int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
   if (status != OA_OK) return fail(status);
-  return pointer_new(handle, (int)PyLong_AsLong(pointer->code), (int)PyLong_AsLong(pointer->device), Py_NewRef(shape),
-                     Py_NewRef(strides), 1);
+  return pointer_new(handle, pointer->dtype, (int)PyLong_AsLong(pointer->device), Py_NewRef(shape), Py_NewRef(strides),
+                     1);
 }
 
-/* (pointer) -> its handle, an `oa_f32 *` and the like, as an int */
+/* (pointer) -> its handle, such as an `oa_f32 *`, as an int */
 static PyObject *handle(PyObject *Py_UNUSED(module), PyObject *object) {
   const Pointer *pointer = as_pointer(object);
   return pointer == NULL ? NULL : PyLong_FromVoidPtr(pointer->handle);
@@ -232,11 +232,12 @@ static PyObject *export(PyObject *Py_UNUSED(module), PyObject *object) {
   if (pointer == NULL) return NULL;
   int status = export_memory(pointer, &value, &keep);
   if (status != OA_OK) return fail(status);
-  if (!atomic_compare_exchange_strong(&pointer->keep, &none, keep)) oa_export_release(keep); /* it has one already */
+  if (!atomic_compare_exchange_strong(&pointer->keep, &none, keep))
+    oa_export_release(keep); /* the pointer has an export already */
   return PyLong_FromUnsignedLongLong(value);
 }
 
-/* (pointer, array): array has the pointer's dtype and shape, in C order. */
+/* (pointer, array): writes the array's values to the device; it has the pointer's dtype and shape, in C order. */
 static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object;
   Item item = {0};
@@ -258,12 +259,12 @@ static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-/* The shape and strides of a pointer; -1 with an exception. */
+/* Reads the shape and strides of a pointer. Returns 0, or -1 with an exception. */
 static int read_dims(const Pointer *pointer, int64_t *shape, int64_t *strides) {
   return read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0 ? -1 : 0;
 }
 
-/* (pointer, array): what fill and read have in common; array has the pointer's dtype. It is looked at or written. */
+/* (pointer, array): calls a function of the core that reads or writes the array; it has the pointer's dtype. */
 static PyObject *with_array(PyObject *arguments,
                             int (*function)(const Pointer *, void *, int, const int64_t *, const int64_t *)) {
   PyObject *object;
@@ -302,7 +303,7 @@ static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return with_array(arguments, read_to);
 }
 
-/* (pointer, source): both have the same shape. */
+/* (pointer, source): copies between pointers of the same shape. */
 static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object, *from;
   int status;

@@ -1,30 +1,11 @@
-/* Regions: entering and leaving are each one C function, so that no signal handler runs between what is taken and the
- * note of it. */
-#include "module.h"
+/* Regions: the object, entering and leaving. Each of the two is one C function, so that no signal handler runs between
+ * acquiring a resource and recording it. */
+#include "region.h"
 
 #include <string.h>
 
-static PyObject *name_array, *name_add_note, *name_number, *discard;
-static PyObject *option_names[4]; /* by enum option */
+static PyObject *name_array, *name_add_note;
 static atomic_int default_device = -1;
-
-enum { CLOSED, BUSY, OPEN };
-
-typedef struct {
-  PyObject_HEAD PyObject *arguments; /* tuple; these change only in a region that is busy, by the one that made it so */
-  PyObject *stream;   /* the handle of the caller's own stream as an int, or None; NULL before __init__ */
-  PyObject *pointers; /* tuple, while it is open; NULL otherwise */
-  int device;         /* its number; -1: where borrowed arguments are, else the default */
-  int keep_on_error;
-  int resident;   /* 1: device memory of its arrays stays */
-  int once;       /* 1: each array is used by one call */
-  int stacklevel; /* of warnings; 1: who called __enter__ and __exit__ */
-  atomic_int state;
-  Py_ssize_t count;
-  Held *held;
-  oa_region *region;
-  long long tag; /* the trace's; 0: not traced */
-} Region;
 
 static PyMemberDef region_members[] = {
     {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), READONLY, NULL},
@@ -32,7 +13,7 @@ static PyMemberDef region_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords)) {
+PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords)) {
   Region *self = (Region *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self == NULL) return NULL;
   self->device = -1;
@@ -67,76 +48,14 @@ static int refuse_busy(int state) {
   return -1;
 }
 
-/* Makes a closed region busy: until its state is set again, nobody else changes it, whatever code of the user's runs
- * meanwhile (an argument's export, a filter of warnings, a finalizer). -1 with RegionError. */
+/* Makes a closed region busy: until its state is set again, no other code changes it, whatever code of the user runs
+ * meanwhile (an argument's export, a filter of warnings, a finalizer). Returns 0, or -1 with RegionError. */
 static int make_busy(Region *self) {
   int state = CLOSED;
   return atomic_compare_exchange_strong(&self->state, &state, BUSY) ? 0 : refuse_busy(state);
 }
 
-/* -- what is given beside arrays --------------------------------------------------------------------------------------- */
-enum option { DEVICE, STREAM, ON_ERROR, RESIDENT, OPTIONS };
-
-typedef struct {
-  PyObject *given[OPTIONS]; /* owned; NULL: the default */
-  PyObject *stream;         /* owned: the handle as an int, or None */
-  int device, keep_on_error, resident;
-} Options;
-
-static void release_options(Options *options) {
-  for (int i = 0; i < OPTIONS; i++) Py_XDECREF(options->given[i]);
-  Py_XDECREF(options->stream);
-}
-
-/* Returns which of the first `known` options a keyword names, or `known` for none of them; -1 with TypeError for what is no
- * string. */
-static int find_option(PyObject *name, int known) {
-  for (int i = 0; i < known; i++)
-    if (name == option_names[i]) return i;
-  if (!PyUnicode_Check(name)) {
-    PyErr_SetString(PyExc_TypeError, "keywords must be strings");
-    return -1;
-  }
-  for (int i = 0; i < known; i++)
-    if (PyUnicode_Compare(name, option_names[i]) == 0) return i;
-  return PyErr_Occurred() ? -1 : known;
-}
-
-static int is_given(PyObject *option) { return option != NULL && option != Py_None; }
-
-/* Finds what the given options mean; -1 with an exception. A Device and the defaults need no code of Python's. */
-static int read_options(Options *options) {
-  PyObject *device = options->given[DEVICE], *on_error = options->given[ON_ERROR];
-  options->device = -1;
-  options->stream = Py_NewRef(Py_None);
-  if (is_given(options->given[STREAM]) || on_error != NULL ||
-      (is_given(device) && Py_TYPE(device) != (PyTypeObject *)python.device)) {
-    PyObject *stream, *stream_given = options->given[STREAM];
-    PyObject *found = PyObject_CallFunctionObjArgs(python.read_options, device != NULL ? device : Py_None,
-                                                   stream_given != NULL ? stream_given : Py_None,
-                                                   on_error != NULL ? on_error : discard, NULL);
-    const int read =
-        found != NULL && PyArg_ParseTuple(found, "iOp", &options->device, &stream, &options->keep_on_error);
-    if (read) {
-      Py_DECREF(options->stream);
-      options->stream = Py_NewRef(stream);
-    }
-    Py_XDECREF(found);
-    if (!read) return -1;
-  } else if (is_given(device)) {
-    PyObject *number = PyObject_GetAttr(device, name_number);
-    if (number == NULL) return -1;
-    options->device = as_int(number);
-    Py_DECREF(number);
-    if (PyErr_Occurred()) return -1;
-  }
-  options->resident = options->given[RESIDENT] == NULL ? 0 : PyObject_IsTrue(options->given[RESIDENT]);
-  return options->resident < 0 ? -1 : 0;
-}
-
-/* Gives a region that is busy other arguments and options; takes over what is owned of these. The old ones are to be
- * released once it is not busy any more: their end may run any code. */
-static void prepare(Region *self, PyObject *arguments, Options *options, PyObject **old) {
+void region_prepare(Region *self, PyObject *arguments, Options *options, PyObject **old) {
   old[0] = self->arguments;
   old[1] = self->stream;
   self->arguments = Py_NewRef(arguments);
@@ -163,7 +82,7 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
   }
   failed = failed || read_options(&options) < 0 || make_busy(self) < 0;
   if (!failed) {
-    prepare(self, arguments, &options, old);
+    region_prepare(self, arguments, &options, old);
     atomic_store(&self->state, CLOSED);
   }
   Py_XDECREF(old[0]);
@@ -172,8 +91,8 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
   return failed ? -1 : 0;
 }
 
-/* Tells the trace that the region has ended, or could not be entered. Keeps the current exception; if there is none,
- * one that a signal handler raised meanwhile stays set. */
+/* Reports to the trace that the region has ended, or could not be entered. Keeps the current exception. If there is
+ * none, an exception that a signal handler raises meanwhile stays set. */
 static void trace_left(Region *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -185,8 +104,8 @@ static void trace_left(Region *self) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Asks the trace for the region's tag and its arrays' names, which live as long as what is returned. NULL if a signal
- * handler raised meanwhile. */
+/* Asks the trace for the region's tag and the names of its arrays. Returns the object that owns the names, or NULL if a
+ * signal handler raised meanwhile. */
 static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
   PyObject *names = NULL, *found = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
   if (found == NULL || !PyArg_ParseTuple(found, "LO!", &self->tag, &PyTuple_Type, &names)) {
@@ -196,7 +115,7 @@ static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_option
   options->tag = self->tag;
   for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(names); i++) {
     arrays[i].name = PyBytes_AsString(PyTuple_GetItem(names, i));
-    if (arrays[i].name == NULL) PyErr_Clear(); /* "argument 1" it is */
+    if (arrays[i].name == NULL) PyErr_Clear(); /* the core says "argument 1" then */
   }
   return found;
 }
@@ -209,7 +128,8 @@ static PyObject *take_pointers(Region *self) {
   return pointers;
 }
 
-/* Ends the open region; its pointers die, the arrays are released. Returns the first failure's status. */
+/* Ends the open region: its pointers die, and its arrays are released. Returns the first failure's status, with that
+ * exception. */
 static int region_end(Region *self, int outcome, int *warnings) {
   int status, waited;
   oa_region *region = self->region;
@@ -221,7 +141,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
     waited = 0;
   }
   Py_END_ALLOW_THREADS if (!waited) {
-    /* The text of the first failure is the one to tell. */
+    /* Raised before the wait, which may replace the text of the first failure. */
     fail(status);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -242,7 +162,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
   return status;
 }
 
-/* A region that was entered and never left: nothing comes down. */
+/* Discards a region that was entered and never left, with a warning. */
 static void region_finalize(PyObject *object) {
   Region *self = (Region *)object;
   int open = OPEN;
@@ -276,7 +196,8 @@ static void region_dealloc(PyObject *object) {
 
 enum { FEW = 8 };
 
-/* What an argument asks for: an ndarray or a tuple in item->source, and its direction. */
+/* Sets item->source to the argument's ndarray, or to a tuple for read_tuple(), and sets the array's direction. Returns
+ * 0, or -1 with an exception. */
 static int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array) {
   PyObject *type = (PyObject *)Py_TYPE(argument);
   for (int direction = OA_IN; direction <= OA_SCRATCH; direction++)
@@ -295,7 +216,8 @@ static int resolve_argument(PyObject *argument, Py_ssize_t index, int device, It
   return item->source == NULL ? -1 : 0;
 }
 
-/* Reads and holds every argument. On failure the exception is set; the caller releases items and held alike. */
+/* Reads and holds every argument. Returns 0, or -1 with an exception. The caller releases items and held in either
+ * case. */
 static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *held, int *device,
                           oa_region_options *options) {
   Py_ssize_t count = self->count;
@@ -309,7 +231,7 @@ static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *hel
   }
   Py_ssize_t refused = -1;
   int result = 1;
-  lock_lent(); /* all flags are read, and cleared, as one step */
+  lock_lent(); /* reading and clearing all flags is one step */
   for (Py_ssize_t i = 0; i < count && result > 0; i++) {
     if (held[i].array == NULL) continue;
     result = read_ndarray(&items[i], &arrays[i], &items[i].flags);
@@ -331,7 +253,7 @@ static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *hel
   return result > 0 ? 0 : -1;
 }
 
-/* The default device, where nothing else says which. */
+/* Sets *device to the default device if it is -1. Returns 0, or -1 with an exception. */
 static int find_device(int *device) {
   if (*device >= 0) return 0;
   *device = atomic_load(&default_device);
@@ -345,7 +267,7 @@ static int find_device(int *device) {
   return 0;
 }
 
-/* The strides of a C-order array with no gaps. */
+/* Returns the strides of a C-order array with no gaps; NULL with an exception. */
 static PyObject *packed_strides(const oa_array *array) {
   int64_t strides[64], stride = oa_itemsize(array->dtype);
   for (int i = array->ndim - 1; i >= 0; i--) {
@@ -355,7 +277,7 @@ static PyObject *packed_strides(const oa_array *array) {
   return tuple_of(array->ndim, strides);
 }
 
-/* Warns of an array that does not travel as it lies. -1 with an exception. */
+/* Warns of an array that is packed on its way. Returns 0, or -1 with an exception. */
 static int warn_packed(const Region *self, const oa_array *array, const Held *held, Py_ssize_t position) {
   if (held->unaligned && held->low < held->high)
     return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
@@ -370,7 +292,7 @@ static int warn_packed(const Region *self, const oa_array *array, const Held *he
   return 0;
 }
 
-/* The tuple that `as` binds; warns of what was packed. */
+/* Returns the tuple that `as` binds, after warnings of packed arrays; NULL with an exception. */
 static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held *held, int device) {
   PyObject *pointers = PyTuple_New(self->count);
   for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) {
@@ -381,14 +303,15 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held 
         pointer_new(array->handle, array->dtype, device, tuple_of(array->ndim, array->shape), strides, 0);
     if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
   }
-  for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) /* once the tuple is whole: others may see it then */
+  for (Py_ssize_t i = 0; pointers != NULL && i < self->count;
+       i++) /* after the tuple is filled: code that a warning runs may see it */
     if (warn_packed(self, &arrays[i], &held[i], i + 1) < 0) Py_CLEAR(pointers);
   return pointers;
 }
 
-/* Enters the region in the core; for want of memory once more, without what garbage holds: regions that were never left
- * and exports, in reference cycles. Device memory is allocated here, and for scalars that are staged (library.py, as
- * pinned memory is); nothing is allocated when arrays are first used. -1 with an exception. */
+/* Enters the region in the core. Under memory pressure collects garbage, which may hold regions that were never left
+ * and exports in reference cycles, and retries once. Device memory is allocated here and nowhere else, except for
+ * device scalars. Returns 0, or -1 with an exception. */
 static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
   const int count = (int)self->count;
   int status;
@@ -404,7 +327,7 @@ static int enter_core(Region *self, int device, const oa_region_options *options
   return status == OA_OK ? 0 : -1;
 }
 
-static PyObject *region_enter_open(Region *self) {
+PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
   oa_region_options options = OA_SIZED(oa_region_options, .single_use = self->once);
@@ -478,7 +401,7 @@ static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   return pointers;
 }
 
-/* Puts the current exception on that of the body as a note. */
+/* Adds the current exception as a note to that of the body, and clears it. */
 static void add_note(PyObject *body) {
   PyObject *type, *value, *traceback;
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
@@ -499,7 +422,7 @@ static void add_note(PyObject *body) {
   Py_XDECREF(traceback);
 }
 
-/* Puts on the body's exception which results are lost. Keeps the current exception. */
+/* Adds the names of the lost results as a note to the exception of the body. Keeps the current exception. */
 static void note_discarded(PyObject *body) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -511,17 +434,16 @@ static void note_discarded(PyObject *body) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Leaves the region, if it is open; body: the exception that its body raised, or NULL. -1 with an exception. */
-static int leave(Region *self, PyObject *body) {
+int region_leave(Region *self, PyObject *body) {
   int state = OPEN, warnings = 0;
   if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
-    return state == CLOSED ? 0 : refuse_busy(state); /* closed: it was left before */
+    return state == CLOSED ? 0 : refuse_busy(state); /* closed: left before */
   int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
   if (body != NULL && warnings > 0) note_discarded(body);
   if (status != OA_OK) {
     if (body == NULL) return -1;
     add_note(body);
-  } else if (PyErr_Occurred()) { /* a signal handler's, while the trace was told */
+  } else if (PyErr_Occurred()) { /* a signal handler raised it while the trace took note */
     return -1;
   } else if (warnings > 0 && body == NULL &&
              PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
@@ -531,15 +453,15 @@ static int leave(Region *self, PyObject *body) {
   return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
 }
 
-/* (type, exception, traceback), as `with` calls it. */
+/* (type, exception, traceback): leaves the region, as `with` asks. */
 static PyObject *region_exit(PyObject *object, PyObject *const *given, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "__exit__() takes exactly 3 arguments (%zd given)", count);
-  if (leave((Region *)object, given[0] == Py_None ? NULL : given[1]) < 0) return NULL;
+  if (region_leave((Region *)object, given[0] == Py_None ? NULL : given[1]) < 0) return NULL;
   Py_RETURN_FALSE;
 }
 
 static PyObject *region_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
-  if (leave((Region *)object, NULL) < 0) return NULL;
+  if (region_leave((Region *)object, NULL) < 0) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -551,7 +473,7 @@ static PyObject *region_discard(PyObject *object, PyObject *Py_UNUSED(nothing)) 
   Py_RETURN_NONE;
 }
 
-/* () -> the pointers that it gave, None unless it is open */
+/* () -> the tuple of its pointers; None if it is not open */
 static PyObject *region_pointers(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   Region *self = (Region *)object;
   lock_lent();
@@ -560,7 +482,7 @@ static PyObject *region_pointers(PyObject *object, PyObject *Py_UNUSED(nothing))
   return pointers;
 }
 
-/* () -> the handle of the stream that its calls go to */
+/* () -> the handle of the stream of its calls */
 static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   Region *self = (Region *)object;
   void *stream = NULL;
@@ -570,165 +492,22 @@ static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   return NULL;
 }
 
-/* -- call() ------------------------------------------------------------------------------------------------------------ */
-enum role { PASSED, LENT, OPTION }; /* of an argument: to the function as it is, as a pointer, or not at all */
-
-typedef struct {
-  PyObject *const *values; /* borrowed: of positional arguments without the function, then of keyword arguments */
-  PyObject *names;         /* borrowed: of the latter; NULL: there are none */
-  Py_ssize_t positional, count;
-  char *roles, few[32];
-  Options options;
-} Call;
-
-/* Sets aside the options among the keyword arguments; -1 with an exception. */
-static int take_options(Call *call) {
-  for (Py_ssize_t i = call->positional; i < call->count; i++) {
-    const int option = find_option(PyTuple_GetItem(call->names, i - call->positional), RESIDENT);
-    if (option < 0) return -1;
-    if (option == RESIDENT) continue; /* none of call()'s */
-    call->options.given[option] = Py_NewRef(call->values[i]);
-    call->roles[i] = OPTION;
-  }
-  return read_options(&call->options);
-}
-
-/* Whether call() lends an argument; -1 with an exception. */
-static int is_lent_by_call(PyObject *argument) {
-  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return 1;
-  if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
-  PyObject *answer = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
-  Py_XDECREF(answer);
-  return answer == NULL ? -1 : answer == Py_True;
-}
-
-/* Returns a tuple of the arguments that are lent, in their order; NULL with an exception. */
-static PyObject *find_lent(Call *call) {
-  Py_ssize_t count = 0, at = 0;
-  for (Py_ssize_t i = 0; i < call->count; i++) {
-    const int lent = call->roles[i] == OPTION ? 0 : is_lent_by_call(call->values[i]);
-    if (lent < 0) return NULL;
-    if (lent) call->roles[i] = LENT;
-    count += lent;
-  }
-  PyObject *lent = PyTuple_New(count); /* filled at once: others see it whole only */
-  for (Py_ssize_t i = 0; lent != NULL && i < call->count; i++)
-    if (call->roles[i] == LENT) PyTuple_SetItem(lent, at++, Py_NewRef(call->values[i]));
-  return lent;
-}
-
-/* Calls the function with pointers in place of what is lent. */
-static PyObject *call_with(const Call *call, PyObject *function, PyObject *pointers) {
-  PyObject *result = NULL, *passed = PyTuple_New(call->positional), *keywords = NULL; /* passed: likewise */
-  Py_ssize_t next = 0;
-  int failed = passed == NULL;
-  for (Py_ssize_t i = 0; i < call->count && !failed; i++) {
-    PyObject *value = call->roles[i] == LENT ? PyTuple_GetItem(pointers, next++) : call->values[i];
-    if (i < call->positional) {
-      PyTuple_SetItem(passed, i, Py_NewRef(value));
-    } else if (call->roles[i] != OPTION) {
-      if (keywords == NULL) keywords = PyDict_New();
-      failed =
-          keywords == NULL || PyDict_SetItem(keywords, PyTuple_GetItem(call->names, i - call->positional), value) < 0;
-    }
-  }
-  if (!failed) result = PyObject_Call(function, passed, keywords);
-  Py_XDECREF(keywords);
-  Py_XDECREF(passed);
-  return result;
-}
-
-/* Leaves the region after a call that raised; its exception stays, or is the context of another. */
-static void leave_raising(Region *self) {
-  PyObject *type, *body, *traceback;
-  PyErr_Fetch(&type, &body, &traceback);
-  PyErr_NormalizeException(&type, &body, &traceback);
-  if (traceback != NULL) PyException_SetTraceback(body, traceback);
-  if (leave(self, body) == 0) {
-    PyErr_Restore(type, body, traceback);
-    return;
-  }
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  PyObject *newer;
-  PyErr_Fetch(&type, &newer, &traceback);
-  PyErr_NormalizeException(&type, &newer, &traceback);
-  PyException_SetContext(newer, body);
-  PyErr_Restore(type, newer, traceback);
-}
-
-/* Makes a region of what the call lends, and calls the function in it. */
-static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *lent, Options *options) {
-  PyObject *result = NULL, *none[2];
-  Region *self = (Region *)region_new((PyTypeObject *)python.region, NULL, NULL);
-  if (self == NULL) return NULL;
-  atomic_store(&self->state, BUSY);
-  prepare(self, lent, options, none);
-  self->once = 1;
-  PyObject *pointers = region_enter_open(self);
-  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
-  if (pointers != NULL) {
-    result = call_with(call, function, pointers);
-    if (result == NULL)
-      leave_raising(self);
-    else if (leave(self, NULL) < 0)
-      Py_CLEAR(result);
-  }
-  Py_XDECREF(pointers);
-  Py_DECREF(self);
-  return result;
-}
-
-/* offload_args.call: enters a region with the arrays among the arguments, calls with their pointers, leaves. */
-static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count, PyObject *names) {
-  if (count < 1) {
-    PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
-    return NULL;
-  }
-  Call made = {.values = given + 1, .names = names, .positional = count - 1};
-  made.count = made.positional + (names != NULL ? PyTuple_Size(names) : 0);
-  made.roles = made.count > (Py_ssize_t)sizeof made.few ? PyMem_Malloc((size_t)made.count) : made.few;
-  if (made.roles == NULL) return PyErr_NoMemory();
-  memset(made.roles, PASSED, (size_t)made.count);
-  PyObject *lent = take_options(&made) < 0 ? NULL : find_lent(&made);
-  PyObject *result = lent == NULL ? NULL : call_in_region(&made, given[0], lent, &made.options);
-  Py_XDECREF(lent);
-  release_options(&made.options);
-  if (made.roles != made.few) PyMem_Free(made.roles);
-  return result;
-}
-
-static PyMethodDef region_functions[] = {
-    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
-     "call($module, function, /, *arguments, device=None, stream=None, on_error='discard', **keywords)\n--\n\n"
-     "Lend every array among the arguments, call function with pointers in their place, copy back, return its "
-     "value.\n\n"
-     "Arrays may be in In, Out, InOut or Scratch; what is no array is handed on as it is. device, stream and on_error\n"
-     "are the region's. Small arrays, 64 KiB in all, are used in pinned memory of the host where the device can, "
-     "which\n"
-     "is faster for a function that uses each once, and slower for one that does so again and again: open a region "
-     "for\n"
-     "that. Raises what the region and the function raise."},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS,
-     "Enter the region: a tuple of one DevicePtr an argument; nothing moves yet."},
+     "Enter the region and return a tuple with one DevicePtr per argument. Nothing moves yet."},
     {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
-     "Leave it: what was written comes down, unless the body raised."},
+     "Leave the region: results come down, unless the body raised."},
     {"open", region_enter, METH_NOARGS,
-     "Enter the region, as `with` does: return a tuple of one DevicePtr an argument.\n\n"
-     "For what no block encloses, such as the cells of a notebook; close() or discard() ends it. One that is collected "
-     "open is discarded with a ResourceWarning.\n\n"
-     "Raises RegionError if it is open already, and what entering raises."},
+     "Enter the region, as `with` does, and return a tuple with one DevicePtr per argument.\n\n"
+     "This is for code without a block, such as the cells of a notebook. close() or discard() ends the region. An open "
+     "region that is garbage-collected is discarded with a ResourceWarning.\n\n"
+     "Raises RegionError if the region is open already, and the errors of entering."},
     {"close", region_close, METH_NOARGS,
-     "Leave the region as the end of a `with` block does: what was written comes down, its pointers die.\n\n"
-     "A region that is not open is left alone; one that was closed may be opened again. Raises and warns what leaving "
-     "does."},
+     "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
+     "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving does."},
     {"discard", region_discard, METH_NOARGS,
-     "Leave the region as a `with` block does that raises: nothing comes down, its pointers die.\n\n"
-     "A region that is not open is left alone. `on_error` does not count. Raises what the device does."},
+     "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
+     "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device."},
     {"_pointers", region_pointers, METH_NOARGS, NULL},
     {"_calls_to", region_stream, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -745,7 +524,7 @@ static PyType_Slot region_slots[] = {
     {Py_tp_methods, region_methods},
     {Py_tp_doc,
      "Region(*arrays, device=None, stream=None, on_error='discard', resident=False)\n--\n\n"
-     "What offload_args is made of: one region of the core and the arrays it holds."},
+     "Hold one region of the core and its arrays."},
     {0, NULL},
 };
 
@@ -757,15 +536,11 @@ static PyType_Spec region_spec = {
 };
 
 int add_region(PyObject *module) {
-  static const char *const options[] = {"device", "stream", "on_error", "resident"};
   name_array = PyUnicode_InternFromString("array");
   name_add_note = PyUnicode_InternFromString("add_note");
-  name_number = PyUnicode_InternFromString("number");
-  discard = PyUnicode_InternFromString("discard");
-  int failed = name_array == NULL || name_add_note == NULL || name_number == NULL || discard == NULL;
-  for (int i = 0; i < OPTIONS; i++) failed |= (option_names[i] = PyUnicode_InternFromString(options[i])) == NULL;
-  PyObject *type = failed ? NULL : PyType_FromSpec(&region_spec);
-  failed = type == NULL || PyModule_AddObjectRef(module, "Region", type) < 0;
+  PyObject *type =
+      name_array == NULL || name_add_note == NULL || start_options() < 0 ? NULL : PyType_FromSpec(&region_spec);
+  const int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "Region", type);
   Py_XDECREF(type);
-  return failed ? -1 : PyModule_AddFunctions(module, region_functions);
+  return status;
 }

@@ -1,4 +1,4 @@
-"""What the workshop promises: labels are complete and right; what it emits compiles and calls as it should."""
+"""The workshop: labels are complete and right; the code that it emits compiles and makes the right calls."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its
 from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, roles  # noqa: E402
 from bindings.declarations import entries  # noqa: E402
+from bindings.emit.bodies import Body  # noqa: E402
 
 NAMES = sorted(path.stem for path in (roles.HERE / "roles").glob("*.toml"))
 Api = dict[str, Any]
@@ -135,6 +136,43 @@ def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: 
     assert fault in faults_of("cublas", api, labels)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "label", "fault"),
+    [
+        ("A", "in matrix(m ** 2, n, lda)", "A: 'm ** 2' is no expression that C can be written for"),
+        ("A", "in matrix(m, n if trans < OP_N else m, lda)", "A: 'trans < OP_N' is no expression"),
+        ("x", "in vector(n, incx); may be m", "x: may be m, which is no array"),
+    ],
+)
+def test_check_refuses_what_cannot_be_written_and_names_its_line(
+    tmp_path: Path, parameter: str, label: str, fault: str
+) -> None:
+    for folder in ("api", "roles"):
+        shutil.copytree(roles.HERE / folder, tmp_path / folder)
+    path = tmp_path / "roles" / "cublas.toml"
+    lines = path.read_text().splitlines()
+    start = lines.index("[family.gemv.parameters]")
+    number = next(at for at in range(start, len(lines)) if lines[at].startswith(f"{parameter} ="))
+    lines[number] = f'{parameter} = "{label}"'
+    path.write_text("\n".join(lines))
+    found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2" in one]
+    assert len(found) == 1 and fault in found[0] and found[0].endswith(f"(line {number + 1})"), found
+
+
+def test_a_number_of_a_dtype_that_c_has_no_type_for_is_refused() -> None:
+    api, labels = given("cublas")
+    labels["types"]["float"] = "f16"
+    assert "alpha: labelled scalar, and there are no numbers of f16 yet" in faults_of("cublas", api, labels)
+
+
+def test_products_and_differences_are_sizes_of_extents() -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemv"]["parameters"]["A"] = "in elements(lda * n - 1)"
+    library = roles.join("cublas", api, labels)
+    function = next(one for one in library.functions if one.name == "sgemv")
+    assert "oa_minus(oa_times(lda, n), 1)" in Body(library, function).text("body")
+
+
 def test_new_function_of_the_vendor_must_be_bound_or_named() -> None:
     api, labels = given("cublas")
     api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": []}
@@ -217,7 +255,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return "int"
     if c_type == "blasint":
         return blasint
-    return c_type
+    return "int64_t" if c_type == "long long" else c_type
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -297,7 +335,7 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
     module = importlib.import_module(f"offload_args.{name}")
     stubs = functions_in((emitted / f"{name}.pyi").read_text())
     bound = {one.name for one in library.functions}
-    assert bound == set(stubs) == set(dir(module)) & bound == set(module.__all__) - library.constants.keys()
+    assert bound == set(stubs) == set(dir(module)) & bound == set(module.__all__) - library.constants.keys() - {"raw"}
     for function in library.functions:
         made = getattr(module, function.name)
         signature = inspect.signature(made)

@@ -21,6 +21,11 @@ TINY = {
             "returns": "tiny_status_t",
             "parameters": [["n", "int"], ["x", "const double *"], ["y", "const double *"], ["quotient", "double *"]],
         },
+        "tiny_scale_batch": {
+            "returns": "void",
+            "parameters": [["m", "int"], ["n", "int"], ["by", "double"], ["A", "const double *"], ["ld", "int"]]
+            + [["stride_a", "int64_t"], ["C", "double *"], ["stride_c", "int64_t"], ["count", "int"]],
+        },
         "tiny_shift": {"returns": "void", "parameters": [["n", "int"], ["by", "float"], ["x", "float *"]]},
         "tiny_sum": {"returns": "double", "parameters": [["n", "int"], ["x", "const double *"]]},
         "tiny_version": {"returns": "const char *", "parameters": []},
@@ -62,6 +67,18 @@ parameters = { n = "size", by = "scalar", x = "inout elements(n)" }
 [family.divide]
 bind.divide = "Divides one array by another."
 parameters = { n = "size", x = "in elements(n)", y = "in elements(n)", quotient = "out elements(n)" }
+[family.scale_batch]
+bind.scale_batch = "Multiplies matrices by a number."
+[family.scale_batch.parameters]
+m = "size"
+n = "size"
+by = "scalar"
+A = "in strided(matrix(m, n, ld), stride_a, count)"
+ld = "ld"
+stride_a = "stride"
+C = "out strided(matrix(m, n, ld), stride_c, count)"
+stride_c = "stride"
+count = "size"
 [family.sum]
 bind.sum = "Adds up the elements."
 parameters = { n = "size", x = "in elements(n)", result = "returned" }

@@ -1,4 +1,4 @@
-"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z; and what it refuses."""
+"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z; and its refusals."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_every_function_agrees_with_higher_precision(device: str, name: str, let
     case(Routine(Portable(device), name, letter, share))
 
 
-# -- what moves -------------------------------------------------------------------------------------------------------
+# -- bytes moved ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("order", "CF")
 def test_gemv_with_beta_zero_moves_each_array_once(device: str, order: str) -> None:
     A = np.asarray(np.arange(15.0).reshape(3, 5), order=order)  # type: ignore[call-overload]
@@ -435,14 +435,14 @@ def test_a_call_that_writes_nothing_leaves_the_hosts_bytes(device: str) -> None:
     assert (C.tobytes(), y.tobytes()) == before
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------------------------
 def refusing(error: type[Exception], text: str) -> AbstractContextManager[Any]:
     return pytest.raises(error, match=text)
 
 
 Call = Callable[[Any, Any, Any], object]
 
-# of A (3, 5), x (5,) and y (3,): the call, and what it is told
+# Calls on A (3, 5), x (5,) and y (3,), each with the text of its error.
 SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.gemv(1, A, y, 0, y), r"gemv: x has shape \(3,\), needs \(5,\) for A of shape \(3, 5\)"),
     (lambda A, x, y: blas.gemv(1, A, x, 0, x), r"gemv: y has shape \(5,\), needs \(3,\) for A of shape \(3, 5\)"),
@@ -477,7 +477,7 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize("index", range(len(SHAPE_ERRORS)))
-def test_what_does_not_fit_is_named_before_the_call(device: str, index: int) -> None:
+def test_operands_that_do_not_fit_are_named_before_the_call(device: str, index: int) -> None:
     call, text = SHAPE_ERRORS[index]
     A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
     before = Device(device).counters

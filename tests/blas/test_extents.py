@@ -17,7 +17,7 @@ from offload_args.errors import AliasError, ExtentError
 Places = dict[tuple[int, int], int]  # of a matrix's elements (i, j), counted from its pointer
 
 
-# -- where BLAS keeps what ---------------------------------------------------------------------------------------------
+# -- the storage of BLAS ----------------------------------------------------------------------------------------------
 def general(m: int, n: int, ld: int, order: str) -> Places:
     return {(i, j): i + j * ld if order == "F" else i * ld + j for i in range(m) for j in range(n)}
 
@@ -53,7 +53,7 @@ class Draw(NamedTuple):
     written: str  # "A" or "v"
     n_w: int  # size of w
     call: Callable[[Any, Any, Any], None]  # with pointers to A, v, w
-    expected: Callable[[Array, Array, Array], Any]  # of A's dense values, v's and w's: what is written, dense
+    expected: Callable[[Array, Array, Array], Any]  # of the dense values of A, v and w: the written values, dense
 
 
 def dense(places: Places, memory: Array, shape: tuple[int, int]) -> Array:
@@ -312,7 +312,7 @@ DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex12
 
 
 def factors(A: Array, uplo: str) -> tuple[Array, Array]:
-    """One triangle of A, and what is beside it."""
+    """One triangle of A, and the elements beside it."""
     return (np.triu(A), np.tril(A, -1)) if uplo == "U" else (np.tril(A), np.triu(A, 1))
 
 

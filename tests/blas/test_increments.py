@@ -26,7 +26,7 @@ def places(n: int, inc: int) -> list[int]:
 
 
 def one_by_one(name: str, n: int, x: Array, incx: int, y: Array, incy: int) -> Any:
-    """Do what the reference BLAS does, in its order; returns the result of dot."""
+    """Do the steps of the reference BLAS in its order; return the result of dot."""
     total = x.dtype.type(0)
     for i, j in zip(places(n, incx), places(n, incy), strict=True):
         a, b = x[i].copy(), y[j].copy()
@@ -53,7 +53,7 @@ def vectors(n: int, letter: str) -> tuple[Array, Array]:
 
 
 def names(letter: str) -> dict[str, str]:
-    """The routines of two vectors by what they are called for a letter."""
+    """Return the names of the routines of two vectors for a letter."""
     made = {name: letter + name for name in ("copy", "swap", "axpy")}
     made["dot"] = letter + ("dotu" if letter in "cz" else "dot")
     made["rot"] = {"c": "csrot", "z": "zdrot"}.get(letter, letter + "rot")
@@ -95,7 +95,7 @@ def test_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: 
             getattr(vendor.module, letter + "scal")(n, 2.0, dx, 0)
             if not vendor.is_cublas:
                 assert getattr(vendor.module, of_real + "nrm2")(n, dx, 0) == pytest.approx(3 * max(n, 0) ** 0.5)
-            else:  # it would answer 0
+            else:  # it would return 0
                 with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
                     getattr(vendor.module, of_real + "nrm2")(n, dx, 0)
         assert x[0] == -3
@@ -123,7 +123,7 @@ def test_a_length_below_0_counts_as_0(device: str, letter: str) -> None:
         getattr(library, dot)(-1, dx, 1, dy, 1, result=dr)
         getattr(library, of_real + "nrm2")(-1, dx, 1, result=dreal)
     assert (x == 1).all() and (y == 2).all() and result == 0 and real == 0
-    with pytest.raises(StalePointerError):  # what is no vector is told all the same
+    with pytest.raises(StalePointerError):  # wrong arguments are refused all the same
         getattr(library, letter + "copy")(-1, dx, 1, dy, 1)
 
 
@@ -138,7 +138,7 @@ def test_nothing_moves_for_n_below_0(device: str) -> None:
 
 @pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
-def test_a_vector_with_itself_gives_what_the_reference_does(device: str, letter: str) -> None:
+def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, letter: str) -> None:
     library = Vendor(device).module
     values = np.arange(1, 10).astype(DTYPES[letter])
     for inc in (1, 2, -1, -3):

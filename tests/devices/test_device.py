@@ -1,4 +1,4 @@
-"""Devices by name, and what they say."""
+"""Devices: their names, their figures, and how they show themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offload_args import Device, blas, offload_args, testing
 from offload_args.errors import ArgumentError, DeviceUnavailableError, OffloadError
 
 
-def test_a_device_says_what_it_is(device: str) -> None:
+def test_a_device_has_a_name_an_index_and_figures(device: str) -> None:
     one = Device(device)
     assert (one.name, str(one)) == (device, device)
     assert one == Device(device)
@@ -29,7 +29,7 @@ def test_a_device_says_what_it_is(device: str) -> None:
         one.name = "other"
 
 
-def test_a_device_shows_what_is_lent_to_it(device: str) -> None:
+def test_a_device_shows_the_arrays_lent_to_it(device: str) -> None:
     one = Device(device)
     start = f'Device("{device}", {one.model}, '
     assert repr(one).startswith(start + "0 arrays in 0 regions, ")

@@ -30,7 +30,7 @@ def test_shapes_and_dtypes_that_no_array_has_are_refused() -> None:
 
 
 @pytest.mark.promise("T05")
-def test_too_little_memory_is_told_in_numbers_and_harms_nothing() -> None:
+def test_too_little_memory_gives_an_error_with_numbers_and_harms_nothing() -> None:
     sim = testing.sim_device(capacity=3000)
     a, b, c = np.ones(100), np.ones(200_000), np.ones(50)
     with pytest.raises(DeviceMemoryError, match=r"argument 2 .*1600000 bytes requested, \d+ free of 3000"):
@@ -60,7 +60,7 @@ print(a.sum(), c.sum())
 
 
 @pytest.mark.promise("T05")
-def test_too_little_memory_is_told_on_every_device(device: str) -> None:
+def test_every_device_gives_the_numbers_when_memory_runs_out(device: str) -> None:
     use = python(FULL.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="1000000")
     message, left, values = use.stdout.splitlines()
     assert re.search(r"argument 2 .*1048576 bytes requested, \d+ free of \d+, \d+ used, limit 1000000", message), use
@@ -75,7 +75,7 @@ def test_memory_that_was_refused_is_not_in_the_peak(device: str) -> None:
         assert 64 <= Device(device).counters.memory_peak < 1 << 57
 
 
-# Automatic collections are off: what is given back was collected for want of memory.
+# Automatic collections are off: garbage is collected only because memory ran out.
 CYCLE = """
 import gc
 import numpy as np
@@ -97,7 +97,7 @@ def abandon_what(make):
 
 
 def used_in_a_cycle(device: str, code: str, **limits: str) -> list[str]:
-    """What a script prints that leaves something in a reference cycle, then needs what that holds."""
+    """Return the output of a script that leaves memory in a reference cycle, and then needs that memory."""
     use = python(CYCLE.format(device=device) + code, **limits)
     assert (use.returncode, use.stderr) == (0, ""), use
     return use.stdout.splitlines()
@@ -116,7 +116,7 @@ print(x.sum(), old.flags.writeable, device.counters.regions, device.counters.mem
 
 
 @pytest.mark.promise("T05")
-def test_the_numbers_told_are_those_after_the_garbage_went(device: str) -> None:
+def test_the_numbers_of_the_error_do_not_count_garbage(device: str) -> None:
     code = """
 abandon(np.ones(1 << 16))
 try:

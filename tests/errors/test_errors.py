@@ -181,14 +181,14 @@ def test_a_leading_dimension_less_than_the_rows(library: ModuleType, device: str
     says(error, f"{named(library, 'sgemv')}: ", "lda", "3", "4")
 
 
-def test_writing_what_was_lent_to_be_read(library: ModuleType, device: str) -> None:
+def test_writing_an_array_that_was_lent_for_reading(library: ModuleType, device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     with offload_args(A, x, In(y), device=device) as (dA, dx, dy):
         error = refused(device, DirectionError, gemv, library, 3, 4, 1.0, dA, 3, dx, 0.0, dy)
     says(error, f"{named(library, 'sgemv')}: y needs to be writable", "argument 3", "In", "lend it as InOut")
 
 
-def test_reading_what_was_lent_to_be_written(library: ModuleType, device: str) -> None:
+def test_reading_an_array_that_was_lent_for_writing(library: ModuleType, device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     with pytest.warns(errors.UnwrittenWarning), offload_args(A, x, Out(y), device=device) as (dA, dx, dy):
         error = refused(device, DirectionError, gemv, library, 3, 4, 1.0, dA, 3, dx, 1.0, dy)
@@ -298,7 +298,7 @@ def test_a_device_that_is_full_says_how_full() -> None:
     np.testing.assert_array_equal(x, 2 * ramp(4))
 
 
-def test_every_error_is_also_what_a_person_would_catch() -> None:
+def test_every_error_is_also_the_builtin_that_a_person_would_catch() -> None:
     for name in errors.__all__:
         kind = getattr(errors, name)
         if issubclass(kind, Warning):

@@ -1,4 +1,4 @@
-"""What several tests share: references, operands, the driver of a GPU, Ctrl-C, a model of the rules."""
+"""Code that several tests share: references, operands, the driver of a GPU, Ctrl-C, a model of the rules."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @contextmanager
 def driver() -> Iterator[Callable[..., None]]:
-    """Give what calls a function of the driver by name, with the first GPU's primary context current."""
+    """Give a function that calls the driver by name, with the primary context of the first GPU current."""
     library = ctypes.CDLL("libcuda.so.1")
 
     def call(function: str, *arguments: Any, expected: int = 0) -> None:

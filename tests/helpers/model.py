@@ -1,4 +1,4 @@
-"""The documented rules of regions as plain NumPy: what a step gives, what it refuses, what host arrays hold after it.
+"""The documented rules of regions as plain NumPy: results and errors of each step, and the host arrays after it.
 
 A model of docs/, csrc/DESIGN.md and the docstrings: it has no streams, handles or copies. A `World` holds the contents
 of every host array and what is present on each device. Its methods are the steps that a program can take. Each returns
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Direction = Literal["by use", "In", "Out", "InOut", "Scratch"]
 End = Literal["well", "discard", "keep"]
 
-READS, OVERWRITES, READS_AND_WRITES = 1, 2, 3  # what a call does with an operand
+READS, OVERWRITES, READS_AND_WRITES = 1, 2, 3  # how a call uses an operand
 LARGEST = 2.0**48  # sums and products of whole numbers up to here are exact in any order
 
 
@@ -36,12 +36,12 @@ class Refused(Exception):
 
 
 class Unspecified(Exception):
-    """The documents do not say what comes of this step."""
+    """The documents promise no outcome of this step."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What must come of a step."""
+    """The outcome that a step must have."""
 
     errors: frozenset[str] = frozenset()  # one of these is raised; none is if it is empty
     value: object = None
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Lines:
-    """`count` runs of `width` elements, `pitch` apart: what is kept on a device as it lies on the host."""
+    """`count` runs of `width` elements, `pitch` apart: an array that a device holds as it lies on the host."""
 
     width: int
     pitch: int
@@ -139,7 +139,7 @@ def contains(outer: Part, inner: Part) -> bool:
     return outer.base == inner.base and not inner.elements & ~outer.elements
 
 
-# -- what is present ---------------------------------------------------------------------------------------------------
+# -- the present table -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -200,7 +200,7 @@ class Mapping:
 
     @property
     def newer(self) -> bool:
-        """The device has, or may have at any time, what the host and other devices have not."""
+        """The device has, or may have at any time, newer bytes than the host and other devices."""
         return self.dirty or any(group.escaped for group in self.groups)
 
     def state(self) -> tuple[object, ...]:
@@ -215,7 +215,7 @@ class Mapping:
         return ((group, lent) for group in self.groups for lent in group.lent)
 
     def names(self, lent: Part, part: Part) -> bool:
-        """Tell whether a part's bytes can be named in what was lent, for sure: else an update may be refused."""
+        """Tell whether the lent arrays surely have names for the bytes of a part; without, an update may be refused."""
         if lent is part or not lent.meets(part):
             return True
         if self.packed or lent.lines is None:
@@ -230,7 +230,7 @@ class Mapping:
 
 @dataclass(eq=False)
 class Pointer:
-    """What a region gives for one argument."""
+    """The pointer that a region gives for one argument."""
 
     part: Part
     mapping: Mapping
@@ -264,7 +264,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operand:
-    """A pointer of a region, what it was sliced to, and that as Python."""
+    """A pointer of a region, the part that it was sliced to, and the slice as Python."""
 
     region: int
     argument: int
@@ -276,7 +276,7 @@ Compute = Callable[..., tuple[tuple[Array, ...], object]]  # operands' values ->
 
 
 class World:
-    """Host arrays, and what is present on which device."""
+    """Host arrays, and the groups of them that are present on each device."""
 
     def __init__(self) -> None:
         self.bases: dict[str, Part] = {}
@@ -311,7 +311,7 @@ class World:
         return world
 
     def state(self) -> tuple[object, ...]:
-        """Return what tells it from other worlds."""
+        """Return a value that differs between worlds that differ."""
         return (
             tuple(host.tobytes() for host in self.hosts.values()),
             tuple(mapping.state() for mapping in self.mappings),
@@ -525,7 +525,7 @@ class World:
         group.ever_wrote.add(region)
 
     def undefine(self, operands: Sequence[tuple[Operand, int]]) -> None:
-        """A call failed on the device: what it writes counts as undefined."""
+        """A call failed on the device: its outputs count as undefined."""
         for operand, access in operands:
             if access & OVERWRITES:
                 pointer = self.regions[operand.region].pointers[operand.argument]
@@ -533,7 +533,7 @@ class World:
                 pointer.group.invalid = True
 
     def address(self, operand: Operand) -> Outcome:
-        """Give an address away: what may be read is brought up, an Out that nothing wrote becomes zeros."""
+        """Give an address away: readable bytes are brought up, and an Out that nothing wrote becomes zeros."""
         if operand.region not in self.regions:
             raise Refused("StalePointerError")
         pointer = self.regions[operand.region].pointers[operand.argument]
@@ -560,7 +560,7 @@ class World:
     # -- the host, while arrays are lent -----------------------------------------------------------------------------
 
     def update(self, part: Part, device: str | None = None) -> list[tuple[World, Outcome]]:
-        """Bring exactly what devices wrote of an array to the host; that stays, whatever the regions do later.
+        """Bring exactly the bytes that devices wrote of an array to the host; regions do not undo that later.
 
         Returns what may come of it: what can't be named in what is present is brought too, or nothing is.
         """
@@ -576,7 +576,7 @@ class World:
         return self.copy(), Outcome(errors=frozenset({"PresentError"}))
 
     def _news(self, part: Part, device: str | None = None) -> list[tuple[Mapping, Group, Lent]]:
-        """Return what was lent near an array, of groups that devices have newer than the host."""
+        """Return the lent arrays near an array, of groups that are newer on a device than on the host."""
         holders = [m for m in self.mappings if m.meets(part) and device in (None, m.device)]
         if not any(m.holds(part) for m in holders):
             raise Refused("PresentError")
@@ -598,7 +598,7 @@ class World:
 
     @staticmethod
     def _copy(part: Part, lent: Lent, source: Array, target: Array) -> None:
-        """Copy the elements that a part and what was lent have in common."""
+        """Copy the elements that a part and a lent array have in common."""
         inside = np.intersect1d(part.index, lent.part.index)
         target[inside] = source[inside]
 
@@ -616,7 +616,7 @@ class World:
         return ends
 
     def write_host(self, part: Part, value: float) -> Outcome:
-        """Write to what is not lent."""
+        """Write to an array that is not lent."""
         if self.lent(part) or self.read_only(part.base):
             raise Unspecified
         self.hosts[part.base][part.index] = value
@@ -625,7 +625,7 @@ class World:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def leave(self, number: int, end: End, *, copied: bool = True) -> Outcome:
-        """Leave a region: well, or by an exception with on_error "discard" or "keep". Then forget() what was its own.
+        """Leave a region: well, or by an exception with on_error "discard" or "keep". Then call forget().
 
         copied: False if what was to come down could not; it is lost, all of it.
         """
@@ -661,7 +661,7 @@ class World:
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
 
     def _hand_on(self, number: int, group: Group) -> None:
-        """Hand what a region wrote to the one around it: the youngest older one of its thread that lends some of it."""
+        """Hand the results of a region to the youngest older region of its thread that lends some of them."""
         thread = self.regions[number].thread
         around = [n for n, r in self.regions.items() if n < number and r.thread == thread and r.lends(group)]
         for wrote in (group.writers, group.ever_wrote):
@@ -669,18 +669,18 @@ class World:
                 wrote.add(max(around))
 
     def forget(self) -> None:
-        """End what is present of regions that were left: until then another one may still share it."""
+        """Remove the groups of regions that were left. Until then another region may still share them."""
         self.mappings = [mapping for mapping in self.mappings if mapping.holders]
 
     def _fate(self, number: int, end: End, mapping: Mapping, group: Group) -> Literal["stay", "come down", "spoil"]:
-        """What becomes of a group when one of its regions is left."""
+        """Change a group as one of its regions is left."""
         last = len(mapping.holders) == 1
         news = group.dirty or (group.escaped and group.valid and end != "discard")
         if group.invalid or not news:
             return "stay"
         if end == "discard" and number in group.ever_wrote:
             if number not in group.writers:
-                raise Unspecified  # what it wrote was brought down or overwritten, but others wrote since
+                raise Unspecified  # its results were brought down or overwritten, but others wrote since
             return "spoil"
         return "come down" if last else "stay"
 

@@ -19,7 +19,7 @@ def python(code: str, *options: str, timeout: float = 120, **environment: str) -
 
 
 def printed(code: str, *options: str, **environment: str) -> str:
-    """Run code as `python` does and return what it prints; it must succeed and print no error."""
+    """Run code as `python` does and return its output; it must succeed and print no error."""
     ran = python(code, *options, **environment)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
     return ran.stdout

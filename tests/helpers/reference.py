@@ -111,7 +111,7 @@ def nrm2(x: Array) -> Any:
 
 
 def size1(x: Array) -> Array:
-    """What amax and amin compare."""
+    """Return the values that amax and amin compare."""
     return np.abs(x.real) + np.abs(x.imag)
 
 

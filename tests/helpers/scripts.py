@@ -52,7 +52,7 @@ def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def slices(path: Path) -> list[dict[str, Any]]:
-    """Return the timeline's slices, having checked what every reader of the format relies on."""
+    """Return the slices of a timeline, after checks of everything that readers of the format rely on."""
     document = json.loads(path.read_text())
     found = []
     for event in document["traceEvents"]:

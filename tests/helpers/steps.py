@@ -1,4 +1,4 @@
-"""Steps of a program that are made on threads, and what comes of them."""
+"""Steps of a program that are made on threads, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELAY_US: Final = 3000  # of each operation of a simulated device, while two ste
 
 @dataclass
 class Came:
-    """What came of a step."""
+    """The result of a step: a value or an error."""
 
     error: BaseException | None = None
     value: object = None
@@ -54,7 +54,7 @@ class Worker:
             self._handed.get()()
 
     def begin(self, step: Callable[[], object]) -> Callable[[], Came]:
-        """Hand a step over; what is returned waits for what comes of it."""
+        """Hand a step over; returns a function that waits for its result."""
         came: queue.SimpleQueue[Came] = queue.SimpleQueue()
         self._handed.put(lambda: came.put(attempt(step)))
 
@@ -88,7 +88,7 @@ def at_once(first: Callable[[], object], second: Callable[[], object], *devices:
 
 
 def on_thread(number: int, step: Callable[[], object]) -> object:
-    """Make a step on one of the two threads, 1 or 2, and return what it gives."""
+    """Make a step on one of the two threads, 1 or 2, and return its value."""
     came = workers()[number - 1].begin(step)()
     if came.error:
         raise came.error
@@ -103,7 +103,7 @@ def raised(region: offload_args) -> bool:
 
 
 def held(x: DevicePtr[np.float64]) -> list[float]:
-    """Return what a vector or matrix holds on its device."""
+    """Return the elements of a vector or matrix on its device."""
     copy = np.zeros(x.shape)
     with offload_args(copy, device=x.device) as (dcopy,):
         for i in range(1 if x.ndim == 1 else x.shape[0]):

@@ -46,7 +46,7 @@ class Operand:
     def __init__(self, values: Any, base: Array, slot: Any, lent: Array, part: Any = None) -> None:
         self.values = np.asarray(values)  # before the call
         self.base, self.slot, self.lent = base, slot, lent
-        self.part = part  # of the pointer to lent, what is passed
+        self.part = part  # of the pointer to lent: the slice that is passed
         base[slot] = self.values
         self.before = base.copy(order="K")
 
@@ -90,6 +90,29 @@ def matrix(values: Array, order: str = "F", layout: int = 0) -> Operand:
     return Operand(values, base, slot, base if layout == 1 else base[slot], slot if layout == 1 else None)
 
 
+def batch(values: Array, order: str = "F", layout: int = 0, inc: int = 0) -> tuple[Operand, int, int]:
+    """Several matrices behind each other in one array that is as short as may be; with inc, vectors as one column each.
+
+    layout 0: gaps within and between them; 1: between them only; 2: no gaps. Returns the operand, the leading dimension
+    and the stride.
+    """
+    count, rows, columns = values.shape
+    i, j, k = np.indices(values.shape)
+    if inc:
+        lead, size = 1, abs(inc) * rows
+        inside = abs(inc) * (j if inc > 0 else rows - 1 - j)
+    else:
+        length, lines = (rows, columns) if order == "F" else (columns, rows)
+        lead = max(length, 1) + (3 if layout == 0 else 0)
+        size = lead * lines
+        inside = k * lead + j if order == "F" else j * lead + k
+    stride = size + (0 if layout == 2 else 5)
+    places = 2 + i * stride + inside
+    needed = int(places.max()) - 1 if places.size else 1
+    base = np.full(needed + 4, CANARY, values.dtype)
+    return Operand(values, base, places, base[2 : 2 + needed]), lead, stride
+
+
 def ld(operand: Operand) -> int:
     return max(operand.base.strides) // operand.base.itemsize if operand.base.ndim == 2 else 1
 
@@ -118,7 +141,7 @@ class Vendor:
         self.device = device
         self.is_cublas = device.startswith("cuda")
         self.module: Any = cublas if self.is_cublas else cblas
-        # NumPy's order, and what a function of level 2 or 3 takes first for it
+        # NumPy's order, and the first arguments of a function of level 2 or 3 for it
         self.orders: list[tuple[str, tuple[int, ...]]]
         if self.is_cublas:
             self.orders = [("F", ())]
@@ -235,7 +258,7 @@ class Routine:
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
     def close(self, operand: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
-        """Check what was written (where `mask`), and that nothing else was."""
+        """Check the written elements (where `mask`), and that nothing else was written."""
         mask = np.broadcast_to(mask, operand.values.shape)
         ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
         operand.check(what, mask)
@@ -249,6 +272,20 @@ def close_gemm(
     wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
     terms = A.wide.shape[1] if trans_a == "N" else A.wide.shape[0]
     r.close(C, expected, terms, factor * ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), what)
+    A.check(what)
+    B.check(what)
+
+
+def close_batch(
+    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, what: str, factor: float = 1
+) -> None:
+    """Check each C of a batch of products."""
+    expected, magnitude = C.wide, abs(C.wide)
+    for i, (a, b, c) in enumerate(zip(A.wide, B.wide, C.wide, strict=True)):
+        expected[i] = ref.gemm(t.alpha, a, b, t.beta, c, trans_a, trans_b)
+        magnitude[i] = ref.gemm(abs(t.alpha), abs(a), abs(b), abs(t.beta), abs(c), trans_a, trans_b)
+    terms = A.values.shape[2 if trans_a == "N" else 1]
+    r.close(C, expected, terms, factor * magnitude, what)
     A.check(what)
     B.check(what)
 

@@ -140,7 +140,7 @@ print("loaded", libraries.load("{name}").found)
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == "loaded scipy-openblas32\n"
 
 
-def test_only_what_a_loaded_module_is_linked_with_is_shared(tmp_path: Path) -> None:
+def test_only_libraries_that_a_loaded_module_is_linked_with_are_shared(tmp_path: Path) -> None:
     core = build(tmp_path, "core.so", LINKED, build(tmp_path, "libblas.so.3", LACKING))
     code = """
 import ctypes, os

@@ -1,4 +1,4 @@
-"""What static checkers are to know: `make lint` checks this file, and test_static_types.py runs it."""
+"""Types that static checkers must know: `make lint` checks this file, and test_static_types.py runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example of docs/guide.md runs as it stands there, as a program of its own, and prints what it says."""
+"""Every example of docs/guide.md runs as it stands there, as a program of its own, and prints the text beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = {section.partition("\n")[0]: code_of(section) for section in SECTIONS
 
 
 def promised(code: str) -> list[str]:
-    """Return what the comments behind `print` say, and those alone on the lines that follow."""
+    """Return the text of the comments behind `print`, and of those alone on the lines that follow."""
     lines: list[str] = []
     printing = False
     for line in code.splitlines():
@@ -39,7 +39,7 @@ def promised(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_the_guides_example_prints_what_it_says(title: str, tmp_path: Path) -> None:
+def test_the_guides_example_prints_the_text_beside_it(title: str, tmp_path: Path) -> None:
     if "(on a GPU)" in title:
         open_or_skip("cuda:0")
     code = EXAMPLES[title]

@@ -37,7 +37,7 @@ print(*sorted(set(sys.modules) - before), sep="\\n")
 
 
 def imported_by(module: str) -> tuple[set[str], set[str]]:
-    """The package's own modules that an import brings, by what follows its name, and those of others."""
+    """Return the names of the modules of the package that an import loads, and those of other packages."""
     run = subprocess.run(
         [sys.executable, "-c", COUNT.format(module=module)], capture_output=True, text=True, check=True
     )

@@ -1,9 +1,9 @@
-"""What static checkers are told is so."""
+"""The types that static checkers are told are those of the running program."""
 
 from __future__ import annotations
 
 from package import static_types
 
 
-def test_what_static_checkers_are_told_is_so() -> None:
+def test_types_told_to_static_checkers_are_right() -> None:
     static_types.check()

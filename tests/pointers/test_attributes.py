@@ -1,4 +1,4 @@
-"""What a device pointer says of itself."""
+"""Attributes of a device pointer, and how it shows itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offload_args.errors import (
 )
 
 
-def test_a_pointer_says_what_it_points_to(device: str) -> None:
+def test_a_pointer_has_the_attributes_of_its_array(device: str) -> None:
     A = ramp(3, 4, order="F")
     with offload_args(A, device=device) as (dA,):
         assert dA.dtype == np.float32
@@ -32,7 +32,7 @@ def test_a_pointer_says_what_it_points_to(device: str) -> None:
     assert dA.dtype == np.float32
 
 
-def test_a_pointer_shows_what_became_of_it(device: str) -> None:
+def test_a_pointer_shows_its_state(device: str) -> None:
     x, y = ramp(3), ramp(3)
     with offload_args(In(x), Out(y), Scratch((2, 2, 2)), device=device) as (dx, dy, dw):
         states = [repr(one).removesuffix(")").partition(f"{device}, ")[2] for one in (dx, dy, dw)]
@@ -47,7 +47,7 @@ def test_a_pointer_shows_what_became_of_it(device: str) -> None:
 
 def test_a_pointer_can_not_be_changed_or_made_by_hand() -> None:
     with offload_args(ramp(3)) as (dx,):
-        for name in ("shape", "dtype", "ld", "_code", "_device", "other"):
+        for name in ("shape", "dtype", "ld", "_dtype_code", "_device", "other"):
             with pytest.raises(AttributeError):
                 setattr(dx, name, 1)
     with pytest.raises(HostAccessError, match="made by regions"):

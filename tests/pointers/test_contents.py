@@ -1,4 +1,4 @@
-"""fill, copy_from and to_host: what is behind a pointer."""
+"""fill, copy_from and to_host: the elements behind a pointer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from offload_args.errors import (
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "c16"]
 
 
-# What the pointer points to: slices by lines, by elements and neither, reversed, of one row, of one element.
+# Slices that are lines, that are single elements, that are neither, that are reversed, of one row, of one element.
 SLICES: dict[str, Callable[[Any], Any]] = {
     **PARTS,
     "all": lambda a: a,
@@ -54,7 +54,7 @@ def lent(shape: tuple[int, ...], order: str, dtype: Any = np.float32) -> tuple[A
 @pytest.mark.promise("T55")
 @pytest.mark.parametrize("name", SLICES)
 @pytest.mark.parametrize("order", ["C", "F", "gaps"])
-def test_fill_copy_from_and_to_host_do_what_numpy_does(device: str, name: str, order: str) -> None:
+def test_fill_copy_from_and_to_host_agree_with_numpy(device: str, name: str, order: str) -> None:
     (A, base), (expected, whole) = lent((4, 5), order), lent((4, 5), order)
     target = SLICES[name](expected)
     source = np.asarray(ramp(*target.shape) * 3, order="F" if order == "C" else "C")

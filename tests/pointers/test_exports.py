@@ -36,7 +36,7 @@ class Foreign:
 
 
 @pytest.mark.promise("T38")
-def test_the_cuda_array_interface_says_what_the_pointer_is(cuda: str) -> None:
+def test_the_cuda_array_interface_describes_the_pointer(cuda: str) -> None:
     A = ramp(3, 4)
     with offload_args(A, In(A[:, :2].copy()), device=cuda) as (dA, fixed):
         interface = dA.__cuda_array_interface__

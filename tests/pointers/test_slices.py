@@ -21,7 +21,7 @@ from offload_args.errors import (
 
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_part_is_what_numpy_makes_of_it(device: str, name: str, order: str) -> None:
+def test_a_part_is_the_part_that_numpy_makes(device: str, name: str, order: str) -> None:
     A, expected = ramp(4, 5, order=order), ramp(4, 5, order=order)
     part = PARTS[name](expected)
     part[...] = 77
@@ -62,7 +62,7 @@ RESHAPES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", RESHAPES)
-def test_reshape_is_what_numpy_makes_of_it(device: str, name: str) -> None:
+def test_reshape_agrees_with_numpy(device: str, name: str) -> None:
     A, expected = ramp(4, 6), ramp(4, 6)
     target = RESHAPES[name](expected)
     assert target.size == 0 or np.shares_memory(target, expected)

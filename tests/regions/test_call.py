@@ -97,7 +97,7 @@ def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
     np.testing.assert_array_equal(c[:3], ramp(3, 5) @ ramp(5, 2))
 
 
-def test_a_function_that_is_called_may_do_with_its_pointers_what_a_region_may(device: str) -> None:
+def test_a_function_that_is_called_may_use_its_pointers_as_in_a_region(device: str) -> None:
     x, y = ramp(8), ramp(8)
 
     def play(dx: Any, dy: Any) -> None:

@@ -1,4 +1,4 @@
-"""Directions of what is lent: bytes move only as calls, In, Out, InOut and Scratch need them."""
+"""Directions of arguments: bytes move only as calls, In, Out, InOut and Scratch need them."""
 
 from __future__ import annotations
 

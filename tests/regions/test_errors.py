@@ -43,7 +43,7 @@ def test_a_body_that_raises_leaves_the_arrays_as_they_were(device: str) -> None:
 
 
 @pytest.mark.promise("T02")
-def test_keep_copies_down_what_is_valid_when_the_body_raises(device: str) -> None:
+def test_keep_copies_down_valid_results_when_the_body_raises(device: str) -> None:
     x = ramp(8)
     with pytest.raises(KeyError):
         with offload_args(x, device=device, on_error="keep") as (dx,):
@@ -53,7 +53,7 @@ def test_keep_copies_down_what_is_valid_when_the_body_raises(device: str) -> Non
 
 
 @pytest.mark.promise("T02")
-def test_what_an_inner_region_wrote_before_it_raised_is_invalid_outside(device: str) -> None:
+def test_results_of_an_inner_region_that_raised_are_invalid_outside(device: str) -> None:
     x, y = ramp(8), ramp(8)
     with pytest.raises(InvalidDataError):
         with offload_args(x, y, device=device) as (dx, dy):
@@ -133,7 +133,7 @@ def test_wrong_options_are_refused() -> None:
 
 
 def in_a_thread(work: object) -> None:
-    """Run a function on another thread to its end, and raise what it raised."""
+    """Run a function on another thread to its end, and raise its exception."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -151,7 +151,7 @@ def in_a_thread(work: object) -> None:
 
 @pytest.mark.promise("T54")
 @pytest.mark.parametrize("lend", [In, lambda x: x], ids=["In", "by use"])
-def test_what_one_region_committed_comes_down_whatever_a_later_one_does(device: str, lend: object) -> None:
+def test_results_that_a_region_committed_come_down_whatever_a_later_one_does(device: str, lend: object) -> None:
     x = np.ones(8)
     first, second = offload_args(x, device=device), offload_args(lend(x), device=device)  # type: ignore[operator]
     (dx,) = first.__enter__()
@@ -174,7 +174,7 @@ def test_another_threads_failure_discards_nothing_of_this_one(device: str) -> No
 
 
 @pytest.mark.promise("T02")
-def test_a_failing_region_discards_what_regions_inside_it_wrote(device: str) -> None:
+def test_a_failing_region_discards_the_results_of_regions_inside_it(device: str) -> None:
     x, y = np.ones(8), np.ones(8)
     with pytest.raises(InvalidDataError, match="undefined"):
         with offload_args(x, y, device=device) as (dx, dy):

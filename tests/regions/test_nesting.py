@@ -1,4 +1,4 @@
-"""Regions inside regions: what is present is shared, rights narrow inwards, any order of leaving is right."""
+"""Regions inside regions: arrays that are present are shared, rights narrow inwards, any order of leaving is right."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_rights_only_narrow_inwards(device: str) -> None:
 
 
 @pytest.mark.promise("T15")
-def test_a_nested_region_may_use_a_part_of_what_is_present(device: str) -> None:
+def test_a_nested_region_may_use_a_part_of_an_array_that_is_present(device: str) -> None:
     x = ramp(10)
     with testing.counting(Device(device)) as moved, offload_args(x, device=device) as (dx,):
         blas.scal(2.0, dx)
@@ -54,7 +54,7 @@ def test_a_nested_region_may_use_a_part_of_what_is_present(device: str) -> None:
 
 
 @pytest.mark.promise("T15")
-def test_reaching_beyond_what_is_present_names_the_remedy(device: str) -> None:
+def test_reaching_beyond_an_array_that_is_present_names_the_remedy(device: str) -> None:
     x = ramp(10)
     with offload_args(x[2:5], device=device):
         with pytest.raises(PresentError) as raised:
@@ -66,7 +66,7 @@ def test_reaching_beyond_what_is_present_names_the_remedy(device: str) -> None:
 
 
 @pytest.mark.promise("T15")
-def test_a_strided_view_of_what_is_present_is_shared_or_refused(device: str) -> None:
+def test_a_strided_view_of_an_array_that_is_present_is_shared_or_refused(device: str) -> None:
     A = ramp(6, 6)
     expected = A.copy()
     with offload_args(A, device=device) as (dA,):

@@ -62,7 +62,7 @@ def test_a_region_may_be_opened_once_more_after_its_end(device: str) -> None:
 
 
 @pytest.mark.promise("T16")
-def test_closing_what_is_not_open_does_nothing(device: str) -> None:
+def test_closing_a_region_that_is_not_open_does_nothing(device: str) -> None:
     x = ramp(8)
     region = offload_args(x, device=device)
     for end in (region.close, region.discard):
@@ -76,7 +76,7 @@ def test_closing_what_is_not_open_does_nothing(device: str) -> None:
     np.testing.assert_array_equal(x, 2 * ramp(8))
 
 
-def test_opening_what_is_open_is_refused_and_changes_nothing(device: str) -> None:
+def test_opening_an_open_region_is_refused_and_changes_nothing(device: str) -> None:
     x = ramp(8)
     region = offload_args(x, device=device)
     (dx,) = region.open()
@@ -89,7 +89,7 @@ def test_opening_what_is_open_is_refused_and_changes_nothing(device: str) -> Non
     np.testing.assert_array_equal(x, 2 * ramp(8))
 
 
-def test_close_warns_and_raises_what_leaving_does(device: str) -> None:
+def test_close_warns_and_raises_as_leaving_does(device: str) -> None:
     x, y = ramp(8), ramp(8)
     region = offload_args(Out(x), device=device)
     region.open()

@@ -50,7 +50,7 @@ from offload_args import Device, testing
 STEPS: Final = int(os.environ.get("OFFLOAD_ARGS_MODEL_STEPS", "10000"))
 SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED")
 LENGTH: Final = 32  # steps of a program
-BYTES: Final = 9  # that say what a step is: one the kind, the others all else, as a number
+BYTES: Final = 9  # that choose a step: one its kind, the others all else, as a number
 
 HEADER: Final = """\
 import numpy as np
@@ -124,7 +124,7 @@ class Step:
     fails: Callable[[World], list[tuple[World, Outcome]]] | None = None
 
     def ends(self, world: World, thread: int = 0) -> Ends:
-        """Return what may come of it on a thread: 1, 2, or 0 for the main one.
+        """Return the outcomes that it may have on a thread: 1, 2, or 0 for the main one.
 
         It changes the world; or a copy, if a later stage may find out that the documents do not say.
         """
@@ -158,7 +158,7 @@ class Step:
 
 
 def in_any_order(world: World, *steps: tuple[Step, int]) -> Ends:
-    """Return what may come of steps made at once on their threads: their stages one after the other, in any order."""
+    """Return the outcomes of steps made at once on their threads: their stages one after the other, in any order."""
 
     def go_on(world: World, left: list[tuple[Stage, ...]], outcomes: list[Outcome]) -> None:
         if not any(left):
@@ -240,7 +240,7 @@ class Program:
     # -- making steps --
 
     def do(self, step: Step, thread: int = 0) -> bool:
-        """Make a step and compare; False if the documents do not say what comes of it: then nothing was done."""
+        """Make a step and compare. Return False if the documents promise no outcome of it; then nothing was done."""
         try:
             if len(self.worlds) == 1:
                 ends = step.ends(self.world, thread)
@@ -283,7 +283,7 @@ class Program:
             # Unless the driver fails before a refusal is found out.
             return well + [(end, replace(outcome, errors=outcome.errors | DRIVER_ERRORS)) for end, outcome in refused]
 
-        # What is idle is given back first, so that the k-th call is the same one each time.
+        # Idle memory is freed first, so that the k-th call is the same one each time.
         self.lines.append(f'Device("{device}").trim(); testing.fail_call(Device("{device}"), {k})')
         self.failed = True
         Device(device).trim()
@@ -295,7 +295,7 @@ class Program:
             self.lines.append(f'testing.fail_call(Device("{device}"), 0)')
 
     def judge(self, ends: Ends, came: Sequence[Came]) -> None:
-        """Keep the worlds that agree with what came and with what the host's arrays hold."""
+        """Keep the worlds that agree with the results and with the host arrays."""
         self.steps += len(came)
         warned, self.warned[:] = Counter(self.warned), []
         arrays = {base: self.names[base].ravel(order="K") for base in ends[0][0].bases}
@@ -328,7 +328,7 @@ class Program:
         self.worlds = kept if len(kept) == 1 else list({world.state(): world for world in kept}.values())
 
     def end(self, look: bool) -> None:
-        """Look at what devices hold, leave what is open, and compare."""
+        """Look at the arrays on devices, leave the open regions, and compare."""
         for number, region in self.world.regions.items() if look else ():
             for i in range(len(region.pointers)):
                 self.do(self.held(self.operand(number, i)))
@@ -337,7 +337,7 @@ class Program:
                 return
 
     def close(self) -> None:
-        """Leave what is open still, whatever comes of it."""
+        """Leave the regions that are still open, and ignore any error."""
         for name in [name for name in self.names if name[0] == "r" and name[1:].isdigit()]:
             attempt(partial(self.names[name].__exit__, KeyError, KeyError(), None))
         self.names.clear()
@@ -477,7 +477,7 @@ class Program:
         return self.routine(f"{y.text}.copy_from({x.text})", operands, lambda x, y: ((x,), None))
 
     def writes(self, x: Operand) -> int:
-        """Return what is done with a pointer that is filled: an irregular slice counts with all that lies between."""
+        """Return how filling a pointer uses it: an irregular slice counts with all the elements between."""
         regions = self.world.regions
         if x.part.lines is None and x.region in regions:
             whole = regions[x.region].pointers[x.argument].part
@@ -786,7 +786,7 @@ def trimmed(operand: Operand, size: int) -> Operand:
 
 @contextmanager
 def program_on(devices: tuple[str, str], bases: str) -> Iterator[Program]:
-    """Give a program that has made its arrays, for a block at whose end nothing of it stays."""
+    """Give a program that has made its arrays; at the end of the block everything of it is gone."""
     program = Program(devices)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -846,11 +846,11 @@ def devices(request: pytest.FixtureRequest) -> tuple[str, str]:
     return one, open_or_skip(other)
 
 
-def test_random_programs_do_what_the_documents_say(devices: tuple[str, str]) -> None:
+def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> None:
     def write(data: bytes) -> None:
         bases = ("a", "A", "aA", "AF", "a", "A", "aAF", "B")[data[0] % 8]
         with program_on(devices, bases) as program:
-            # What stays on a device shows when arrays come back often.
+            # Residency shows when arrays come back often.
             again = ("leave", "leave", "call", "call", "call", "write_host") * 5 if bases == "B" else ()
             writer = Writer(program, bases, Writer.KINDS + again)
             if bases == "B":
@@ -1018,7 +1018,7 @@ def overwrites_an_out_within_an_array_that_is_lent(p: Program, one: str, other: 
         overwrites_an_out_within_an_array_that_is_lent,
     ],
 )
-def test_a_program_does_what_the_documents_say_that(
+def test_a_program_agrees_with_the_documents_that(
     devices: tuple[str, str], write: Callable[[Program, str, str], None]
 ) -> None:
     for _ in range(3):  # the first time libraries are looked for, and the moment is another one

@@ -1,4 +1,4 @@
-"""Arrays that are read-only stay so, and what is lent is read-only to the host meanwhile."""
+"""Read-only arrays are never written, and lent arrays are read-only to the host meanwhile."""
 
 from __future__ import annotations
 

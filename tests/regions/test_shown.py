@@ -1,4 +1,4 @@
-"""What a region shows of itself, as text and in a notebook."""
+"""How a region shows itself, as text and in a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offload_args import (
 )
 
 
-def test_a_region_shows_what_is_lent_where_how_big_and_what_became_of_it(device: str) -> None:
+def test_a_region_shows_its_device_and_the_size_and_state_of_each_argument(device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     region = offload_args(In(A), x, Out(y), Scratch((1000, 1000)), device=device)
     closed = repr(region)
@@ -43,7 +43,7 @@ def test_a_region_shows_what_is_lent_where_how_big_and_what_became_of_it(device:
     assert repr(offload_args()) == "offload_args, not open"
 
 
-def test_showing_a_region_never_raises_and_escapes_what_it_shows() -> None:
+def test_showing_a_region_never_raises_and_escapes_html() -> None:
     class Awkward:
         @property
         def shape(self) -> Any:

@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_no_memory_and_each_array_old_or_new(device: str, n: int, 
     before = Device(device).counters
     late = interrupted = 0
     gc.collect()
-    gc.disable()  # what a finalizer raises would be lost
+    gc.disable()  # an exception of a finalizer would be lost
     handler = signal.signal(signal.SIGALRM, interrupt)
     try:
         while late < 8:  # at last it comes too late

@@ -77,7 +77,7 @@ def test_the_stream_of_a_region_is_the_callers_if_that_gave_one(cuda: str) -> No
     np.testing.assert_array_equal(x, 2 * ramp(3))
 
 
-def test_calls_go_to_the_callers_stream_and_what_they_wrote_comes_down(cuda: str) -> None:
+def test_calls_go_to_the_callers_stream_and_their_results_come_down(cuda: str) -> None:
     stream = OwnStream()
     x, y = ramp(1000), ramp(1000)
     with offload_args(x, y, device=cuda, stream=stream) as (dx, dy):
@@ -109,7 +109,7 @@ def test_the_callers_stream_is_destroyed_before_the_region_is_left(cuda: str, bo
 
 
 @pytest.mark.promise("T09")
-def test_what_a_destroyed_stream_wrote_is_used_by_the_region_around(cuda: str) -> None:
+def test_results_of_a_destroyed_stream_are_used_by_the_region_around(cuda: str) -> None:
     twice = 2 * np.eye(256, dtype=np.float32)
     for i in range(1, 20):
         stream = OwnStream()

@@ -23,7 +23,7 @@ from offload_args.errors import (
 )
 
 
-def test_update_brings_what_the_device_wrote(device: str) -> None:
+def test_update_brings_the_bytes_that_the_device_wrote(device: str) -> None:
     x = ramp(8)
     with offload_args(x, device=device) as (dx,):
         blas.scal(2.0, dx)

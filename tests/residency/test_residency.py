@@ -1,4 +1,4 @@
-"""Residency: what stays on a device between regions, and that it is never older than the host's."""
+"""Residency: arrays that stay on a device between regions are never older than on the host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def explicit() -> Iterator[None]:
 
 @pytest.fixture
 def tracked() -> None:
-    """For tests of what is spared: those can only run where the kernel lets pages be watched (userfaultfd)."""
+    """For tests of copies that are spared: they run only where the kernel lets pages be watched (userfaultfd)."""
     if not Device("host").residency.tracking:
         if "pages" in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
             pytest.fail("OFFLOAD_ARGS_REQUIRE needs pages to be watched, and this kernel or container refuses")
@@ -50,7 +50,7 @@ def tracked() -> None:
 
 
 def ramp(n: int = N) -> Array:
-    """1, 2, 3, ... on pages of their own: what the neighbours on an array's edge pages write would count too."""
+    """Return 1, 2, 3, ... on pages of their own: writes of neighbours on the edge pages would count, too."""
     nbytes = (4 * n + PAGE - 1) // PAGE * PAGE
     owner = np.empty(nbytes + PAGE, np.uint8)
     x = owner[-owner.ctypes.data % PAGE :][: 4 * n].view(np.float32)
@@ -59,7 +59,7 @@ def ramp(n: int = N) -> Array:
 
 
 def there(array: Array, device: str, **options: Any) -> tuple[Array, int]:
-    """What the device has of an array, and how many bytes of it had to be sent."""
+    """Return the bytes of an array on the device, and how many of them had to be sent."""
     result = np.empty(array.size, np.float32)
     with testing.counting(Device(device)) as moved:
         with offload_args(In(array), device=device, **options) as (d,):
@@ -69,7 +69,7 @@ def there(array: Array, device: str, **options: Any) -> tuple[Array, int]:
 
 
 def sent(array: Array, device: str, **options: Any) -> int:
-    """Lend and read the array; check that the device has what the host has."""
+    """Lend and read the array; check that the device has the bytes of the host."""
     result, nbytes = there(array, device, **options)
     np.testing.assert_array_equal(result, array.ravel())
     return nbytes
@@ -99,7 +99,7 @@ def test_an_unchanged_array_is_sent_once(device: str, tracked: None) -> None:
     assert Device(device).residency.kept_bytes == x.nbytes
 
 
-def test_what_stays_is_not_allocated_again_and_counts_as_no_mapping(device: str) -> None:
+def test_a_resident_array_is_not_allocated_again_and_counts_as_no_mapping(device: str) -> None:
     x = ramp()
     sent(x, device, resident=True)
     with testing.counting(Device(device)) as moved:
@@ -204,7 +204,7 @@ def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset:
 
 
 @pytest.mark.parametrize("n", (1, 100, 10_000, N, 1 << 22))
-def test_arrays_stay_from_128_kib_on(device: str, n: int) -> None:
+def test_arrays_can_be_resident_from_128_kib_on(device: str, n: int) -> None:
     x = ramp(n)
     for i in range(4):
         sent(x, device, resident=True)
@@ -239,7 +239,7 @@ def test_a_write_while_it_is_lent_is_sent_with_the_next_region(device: str) -> N
     assert sent(x, device) > 0
 
 
-def test_what_came_down_is_known(device: str, tracked: None) -> None:
+def test_bytes_that_came_down_are_not_sent_again(device: str, tracked: None) -> None:
     x = ramp()
     for _ in range(3):
         with testing.counting(Device(device)) as moved:
@@ -252,7 +252,7 @@ def test_what_came_down_is_known(device: str, tracked: None) -> None:
     assert 0 < sent(x, device) <= PAGE
 
 
-def test_what_is_written_whole_needs_nothing_and_is_known_afterwards(device: str, tracked: None) -> None:
+def test_an_array_that_a_call_writes_whole_is_sent_neither_before_nor_after(device: str, tracked: None) -> None:
     x, y = ramp(), ramp()
     with testing.counting(Device(device)) as moved:
         with offload_args(x, y, device=device, resident=True) as (dx, dy):
@@ -261,7 +261,7 @@ def test_what_is_written_whole_needs_nothing_and_is_known_afterwards(device: str
     assert sent(y, device) == 0
 
 
-def test_what_a_failed_block_wrote_is_not_taken_for_the_hosts(device: str) -> None:
+def test_results_of_a_failed_block_are_not_taken_for_the_hosts_bytes(device: str) -> None:
     x = ramp()
     sent(x, device, resident=True)
     with pytest.raises(KeyError), offload_args(x, device=device) as (dx,):
@@ -288,10 +288,10 @@ def test_arrays_of_one_region_are_each_sent_as_they_are_when_first_read(device: 
         c[5] = 10 * step
         with offload_args(In(a), b, In(c), *map(Out, results), device=device, resident=True) as (da, db, dc, *ds):
             blas.copy(da, ds[0])
-            with offload_args.update(b):  # the first read of another array does not fix what this one is
+            with offload_args.update(b):  # the first read of another array does not fix the contents of this one
                 b[step * 3000 : step * 3000 + 50] = step + 0.5
             blas.copy(db, ds[1])
-            if step != 1:  # what was not read then is read with all that was written since
+            if step != 1:  # bytes not read then are read with all that was written since
                 blas.copy(dc, ds[2])
             else:
                 blas.copy(da, ds[2])
@@ -338,7 +338,7 @@ def test_overlapping_views_each_know(device: str) -> None:
 # -- owners --------------------------------------------------------------------------------------------------
 
 
-def test_what_stays_goes_with_its_owner(device: str) -> None:
+def test_resident_memory_goes_with_its_owner(device: str) -> None:
     d = Device(device)
     x = ramp()
     view = x[10:]
@@ -376,7 +376,7 @@ def test_small_arrays_freed_and_taken_again(device: str) -> None:
     assert Device(device).residency.kept == 0
 
 
-def test_resize_is_refused_while_something_stays(device: str) -> None:
+def test_resize_is_refused_while_an_array_is_resident(device: str) -> None:
     x = np.ones(N, np.float32)
     sent(x, device, resident=True)
     with pytest.raises(ValueError, match="reference"):
@@ -423,7 +423,7 @@ def test_memory_that_is_not_the_arrays_own_is_sent_again(device: str, tmp_path: 
 
 
 # An array that the kernel writes through an io_uring's fixed buffer, by way of its pinned pages and not of page tables.
-# Says for each step how much was sent, and whether the device has what the host has.
+# Prints for each step how much was sent, and whether the device has the bytes of the host.
 PINNED = """
 import ctypes, mmap, os, struct, sys
 import numpy as np
@@ -501,7 +501,7 @@ def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str
     ]
 
 
-def test_a_region_that_can_not_be_entered_leaves_alone_what_stays(device: str, tracked: None) -> None:
+def test_a_region_that_can_not_be_entered_leaves_resident_arrays_alone(device: str, tracked: None) -> None:
     x = ramp()
     sent(x, device, resident=True)
     with pytest.raises(DeviceMemoryError):
@@ -524,7 +524,7 @@ def test_the_edges_of_neighbours_on_the_device_are_sent_each_to_its_own(device: 
         Device(device).release(x)
 
 
-def test_what_can_not_be_lent_can_not_be_kept(device: str) -> None:
+def test_an_object_that_can_not_be_lent_can_not_be_kept(device: str) -> None:
     with pytest.raises(DTypeError, match=r"Device\.keep: array has dtype <U1"):
         Device(device).keep(np.array(["a"]))
     Device(device).release(np.array(["a"]))
@@ -587,7 +587,7 @@ def test_memory_is_given_up_when_it_is_wanted() -> None:
     testing.sim_device()
 
 
-def test_many_arrays_stay_and_memory_is_flat(device: str) -> None:
+def test_many_arrays_are_resident_and_memory_is_flat(device: str) -> None:
     arrays = [np.full(40_000 if i % 2 else 100, i, np.float32) for i in range(300)]
     for _ in range(3):
         with offload_args(*arrays, device=device, resident=True) as pointers:
@@ -655,7 +655,7 @@ def test_a_failing_backend_never_leaves_old_bytes(k: int) -> None:
 # -- automatic -----------------------------------------------------------------------------------------------
 
 
-def test_auto_keeps_what_is_read_for_the_third_time(device: str, tracked: None) -> None:
+def test_auto_keeps_an_array_that_is_read_for_the_third_time(device: str, tracked: None) -> None:
     with testing.residency("auto"):
         x = ramp(1 << 19)
         assert [sent(x, device) for _ in range(6)] == [x.nbytes] * 3 + [0] * 3
@@ -679,7 +679,7 @@ def test_auto_leaves_small_and_foreign_arrays_alone(device: str) -> None:
         assert Device(device).residency.kept == 0
 
 
-def test_auto_gives_up_what_the_device_writes(device: str) -> None:
+def test_auto_gives_up_arrays_that_the_device_writes(device: str) -> None:
     with testing.residency("auto"):
         x = np.ones(1 << 19, np.float32)
         before = Device(device).residency
@@ -690,7 +690,7 @@ def test_auto_gives_up_what_the_device_writes(device: str) -> None:
         assert now.promoted == before.promoted and now.pages_armed == 0
 
 
-def test_auto_backs_off_from_what_is_rewritten(device: str, tracked: None) -> None:
+def test_auto_backs_off_from_arrays_that_are_rewritten(device: str, tracked: None) -> None:
     with testing.residency("auto"):
         x = np.empty(1 << 19, np.float32)
         before = Device(device).residency
@@ -745,7 +745,7 @@ def test_the_mode_comes_from_the_environment(tracked: None, value: str, options:
     assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", expected)
 
 
-def test_a_mode_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFLOAD_ARGS_RESIDENCY", "yes")
     with pytest.raises(ArgumentError, match='OFFLOAD_ARGS_RESIDENCY needs "auto", "explicit" or "off", is "yes"'):
         with testing.residency():

@@ -41,7 +41,7 @@ def data() -> tuple[Any, Any, Any]:
     return np.ones((40, 30)), np.arange(30.0), np.empty(40)
 
 
-# -- what is recorded ----------------------------------------------------------------------------------------
+# -- the recorded events-------------------------------------------------------------------------------------
 
 
 def test_bytes_and_copies_equal_the_counters(device: str, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_bytes_and_copies_equal_the_counters(device: str, tmp_path: Path) -> Non
     assert len(found) == len(made.events)
 
 
-def test_copies_say_whose_how_much_and_why(device: str) -> None:
+def test_copies_name_their_array_size_and_reason(device: str) -> None:
     A, x, y = data()
     with trace() as made:
         solve(device, A, x, y)
@@ -327,7 +327,7 @@ def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
 def test_a_long_region_keeps_or_counts_every_call(device: str) -> None:
     x = np.ones(4)
     with trace() as made, offload_args(x, device=device) as (dx,):
-        for _ in range(100_000):  # three times what the core's queue holds
+        for _ in range(100_000):  # three times the size of the core's queue
             blas.scal(1.0, dx)
     assert made.summary.calls > 50_000 and made.summary.calls + made.left_out >= 100_000
 
@@ -418,7 +418,7 @@ def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:
     assert len(seen) == 1 and made.summary.regions == 1
 
 
-def test_what_stays_on_a_device_has_its_place_and_its_cost(device: str) -> None:
+def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -> None:
     A, before = np.ones((512, 512)), Device(device).residency.pages_written
     with testing.residency("explicit"), trace() as made:
         for i in range(3):

@@ -1,4 +1,4 @@
-"""Pinned memory: arrays made of it, what copies use, and what to do without it."""
+"""Pinned memory: arrays made of it, copies that use it, and copies without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays with strides, and matrices in either order: what travels packed, and what as it lies."""
+"""Arrays with strides, and matrices in either order: which are packed, and which are copied as they lie."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers import reference as ref
-from helpers.vendor import Cases, Operand, Routine, close_gemm, close_symm, ld, matrix, number
+from helpers.vendor import Cases, Operand, Routine, batch, close_batch, close_gemm, close_symm, ld, matrix, number
 
 CASES = Cases()
 
@@ -24,6 +24,37 @@ def gemm(r: Routine) -> None:
             r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
             # The errors of gemm3m are bounded by the sizes of real and imaginary parts together.
             close_gemm(r, t, A, B, C, trans_a, trans_b, what, factor=4 if r.name.endswith("3m") else 1)
+
+
+@CASES.of("{t}gemm_strided_batched")
+@CASES.of("{t}gemm3m_strided_batched", letters="c")
+def gemm_strided(r: Routine) -> None:
+    shapes = [(3, *shape) for shape in SHAPES] + [(1, 4, 3, 5), (0, 4, 3, 5), (7, 2, 2, 2)]
+    for (order, first), trans_a, trans_b, (count, m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", shapes):
+        shape_a, shape_b = ((m, k) if trans_a == "N" else (k, m)), ((k, n) if trans_b == "N" else (n, k))
+        for t in r.turns(2):
+            what = f"{order} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
+            A, lda, stride_a = batch(r.values(count, *shape_a), order, t.layout)
+            B, ldb, stride_b = batch(r.values(count, *shape_b), order, (t.layout + 1) % 3)
+            C, ldc, stride_c = batch(r.output(t.beta, count, m, n), order, (t.layout + t.incx) % 3)
+            options = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, t.given_alpha, A, lda, stride_a)
+            r(*first, *options, B, ldb, stride_b, t.given_beta, C, ldc, stride_c, count)
+            close_batch(r, t, A, B, C, trans_a, trans_b, what, factor=4 if "3m" in r.name else 1)
+
+
+@CASES.of("{t}gemv_strided_batched")
+def gemv_strided(r: Routine) -> None:
+    shapes = [(3, 4, 3), (3, 3, 6), (2, 1, 5), (2, 5, 1), (0, 4, 3), (4, 0, 3), (4, 3, 0)]
+    for (order, first), trans, (count, m, n) in r.each(r.vendor.orders, "NTC", shapes):
+        read, written = (n, m) if trans == "N" else (m, n)
+        for t in r.turns(2):
+            what = f"{order} {trans=} {count=} {m=} {n=} {t}"
+            A, lda, stride_a = batch(r.values(count, m, n), order, t.layout)
+            x, _, stride_x = batch(r.values(count, read, 1), "F", (t.layout + 1) % 3, t.incx)
+            y, _, stride_y = batch(r.output(t.beta, count, written, 1), "F", (t.layout + 2) % 3, t.incy)
+            given = (t.given_alpha, A, lda, stride_a, x, t.incx, stride_x, t.given_beta, y, t.incy, stride_y, count)
+            r(*first, r.vendor.op[trans], m, n, *given)
+            close_batch(r, t, A, x, y, trans, "N", what)
 
 
 @CASES.of("{t}symm")

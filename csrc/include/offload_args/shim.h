@@ -27,32 +27,47 @@ enum oa_extent_kind {
   OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
 };
 enum oa_extent_part {
-  OA_UPPER = 1,  /* of triangles and triangular bands: the upper one; else the lower */
-  OA_UNIT = 2,   /* of the same: all but the diagonal */
-  OA_REPEATS = 4 /* of vectors: ld may be 0, and all are one element */
+  OA_UPPER = 1,   /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,    /* of the same: all but the diagonal */
+  OA_REPEATS = 4, /* of vectors: ld may be 0, and all are one element */
+  OA_BATCHED = 8  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
 };
 
 typedef struct oa_extent {
   int64_t rows, columns, ld;
   const char *rows_name, *columns_name, *ld_name;
-  int kind, part;       /* oa_extent_kind, and of oa_extent_part what holds */
-  int64_t below, above; /* diagonals of a band, beside the main one */
+  int kind, part;        /* oa_extent_kind, and of oa_extent_part what holds */
+  int64_t below, above;  /* diagonals of a band, beside the main one */
+  int64_t batch, stride; /* with OA_BATCHED */
+  const char *batch_name, *stride_name;
 } oa_extent;
 
 #define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name) \
-  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0})
+  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0, 0, 0, NULL, NULL})
 #define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, inc, n_name, "", inc_name)
 #define OA_REPEATABLE(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, OA_REPEATS, n, 1, inc, n_name, "", inc_name)
 #define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, 0, m, n, ld, m_name, n_name, ld_name)
 #define OA_TRIANGLE(part, n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, part, n, n, ld, n_name, n_name, ld_name)
 #define OA_BAND(m, n, below, above, ld, m_name, n_name, ld_name) \
-  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above)})
+  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above), 0, 0, NULL, NULL})
 /* One triangle of a square band matrix, of k diagonals beside the main one. */
 #define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                            \
   ((oa_extent){(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
-               ((part) & OA_UPPER) ? (k) : 0})
+               ((part) & OA_UPPER) ? (k) : 0, 0, 0, NULL, NULL})
 #define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
 #define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
+
+/* Returns the extent of `batch` of these, `stride` elements from the start of one to that of the next. Those that are
+ * written may not lie within each other. */
+static inline oa_extent oa_strided(oa_extent one, int64_t batch, int64_t stride, const char *batch_name,
+                                   const char *stride_name) {
+  one.part |= OA_BATCHED;
+  one.batch = batch;
+  one.stride = stride;
+  one.batch_name = batch_name;
+  one.stride_name = stride_name;
+  return one;
+}
 
 enum oa_access {
   OA_READ = 1,
@@ -134,7 +149,8 @@ struct oa_library {
   const struct oa_routine *routines; /* routine_count of them, sorted by name; or NULL */
   int version_kind;                  /* oa_version_kind */
   int symbol_count, routine_count;
-  int success; /* the status of a call that succeeded */
+  int optional_count; /* of the symbols, the last ones: a library without them is whole */
+  int success;        /* the status of a call that succeeded */
   /* Indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
    * int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
    * int get_pointer_mode(void *, int *). create -1: the library has no handles. */

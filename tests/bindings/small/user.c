@@ -42,6 +42,47 @@ static void tiny(int device) {
   CHECK_OK(oa_region_wait(region));
 }
 
+/* Batches are checked to their last element, and no further. */
+static void batches(int device) {
+  enum { MOST = 22 };
+  static const int64_t length = MOST;
+  double a[MOST], c[MOST];
+  for (int i = 0; i < MOST; i++) a[i] = 1, c[i] = -1;
+  oa_array arrays[] = {lent(a, OA_F64), lent(c, OA_F64)};
+  arrays[0].shape = arrays[1].shape = &length;
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  const oa_f64 *A = (oa_f64 *)arrays[0].handle;
+  oa_f64 *C = (oa_f64 *)arrays[1].handle;
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, 19, C, 4, 2), OA_ERROR_EXTENT,
+              "A needs 23 elements (m=2, n=2, ld=2, stride_a=19, count=2), has 22");
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, 0, C, 4, 6), OA_ERROR_EXTENT, "C needs 24 elements");
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, 4, C, 3, 3), OA_ERROR_ALIAS,
+              "C is written, and each of its 3 parts takes 4 elements, but stride_c is 3");
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, -4, C, 4, 2), OA_ERROR_ARGUMENT, "stride_a needs to be at least 0");
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, C, 2, 4, C, 9, 3), OA_ERROR_ALIAS, "C is written and overlaps A");
+  CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, 4, C, 4, -1), OA_ERROR_ARGUMENT, "count needs to be at least 0");
+  CHECK_OK(oa_tiny_scale_batch(2, 2, 3, A, 2, 9, C, 9, 3)); /* to the last element */
+  CHECK_OK(oa_tiny_scale_batch(1, 2, 5, A, 2, 0, C, 9, 3)); /* all with the same, and gaps between columns */
+  CHECK_OK(oa_tiny_scale_batch(1, 1, 7, A, 1, 1, C, INT64_MAX / 8, 1)); /* of one, the stride says nothing */
+  CHECK_OK(oa_tiny_scale_batch(2, 2, 7, A, 2, 9, C, 9, 0));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+  for (int i = 0; i < MOST; i++) {
+    const int at = i % 9;
+    CHECK(c[i] == (i == 0 ? 7 : at == 0 || at == 2 ? 5 : at < 4 ? 3 : -1));
+  }
+  /* An array that a batch fills needs not go up; one with gaps does, or is refused as Out. */
+  arrays[1].direction = OA_OUT;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  CHECK_FAILS(oa_tiny_scale_batch(1, 2, 2, (oa_f64 *)arrays[0].handle, 2, 3, (oa_f64 *)arrays[1].handle, 3, 7),
+              OA_ERROR_DIRECTION, "this call does not write every element");
+  CHECK_OK(oa_tiny_scale_batch(2, 1, 2, (oa_f64 *)arrays[0].handle, 2, 2, (oa_f64 *)arrays[1].handle, 2, 11));
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+  for (int i = 0; i < MOST; i++) CHECK(c[i] == 2);
+}
+
 /* Those of a GPU, for which sim stands. */
 static void lanes_and_held(int device) {
   float f[N] = {1, 2, 3, 4};
@@ -52,7 +93,8 @@ static void lanes_and_held(int device) {
   CHECK_OK(oa_held_scale(N, 2, df));
   CHECK_OK(oa_lanes_negate(N, df));
   CHECK_OK(oa_held_scale(N, 3, df));
-  CHECK_FAILS(oa_lanes_negate(-1, df), OA_ERROR_ARGUMENT, "lanes.negate: n needs to be at least 0, got -1 (the size of x)");
+  CHECK_FAILS(oa_lanes_negate(-1, df), OA_ERROR_ARGUMENT,
+              "lanes.negate: n needs to be at least 0, got -1 (the size of x)");
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_OK(oa_region_wait(region));
   CHECK(f[0] == -6 && f[N - 1] == -24);
@@ -70,6 +112,8 @@ int main(int count, char **arguments) {
   CHECK_OK(oa_device_open("sim:0", &sim));
   tiny(host);
   tiny(sim);
+  batches(host);
+  batches(sim);
   lanes_and_held(sim);
 
   float f[N] = {1, 2, 3, 4};

@@ -19,6 +19,13 @@ double tiny_sum(int n, const double *x) {
   for (int i = 0; i < n; i++) sum += x[i];
   return sum;
 }
+/* C_i = a A_i of `count` matrices, the columns `ld` and the starts `stride` apart; A_i and C_i have these alike. */
+void tiny_scale_batch(int m, int n, double a, const double *A, int ld, int64_t stride_a, double *C, int64_t stride_c,
+                      int count) {
+  for (int b = 0; b < count; b++)
+    for (int j = 0; j < n; j++)
+      for (int i = 0; i < m; i++) C[b * stride_c + j * ld + i] = a * A[b * stride_a + j * ld + i];
+}
 
 /* lanes has no handle either: its functions take the stream. */
 int lanes_negate(int64_t n, float *x, void *stream) {

@@ -1,0 +1,73 @@
+"""Writes _<library>_raw.py: the vendor's own signatures, as a module of cffi's ABI mode. No compiler has to read it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+from ..roles import Library
+from .c_text import made_from
+
+BASIC = {"void", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
+BASIC |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+INTEGER = "blasint"  # 32 bits, or 64 in an ILP64 build
+WIDE = "__ilp64"  # ends the names of the functions of such a build
+
+
+def _types_in(c_type: str) -> set[str]:
+    """Returns the names that a C type is made of, "enum X" as one."""
+    return {" ".join(one.split()) for one in re.findall(r"(?:enum |struct )?\w+", c_type)} - {"const"}
+
+
+def _definitions(library: Library) -> dict[str, str]:
+    """Returns the C definition of each of the header's own types, by name."""
+    found = {name: f"typedef {meaning} {name};" for name, meaning in library.raw.items()}
+    for name, values in library.api["enums"].items():
+        listed = ", ".join(f"{key} = {value}" for key, value in values.items())
+        found[name] = f"typedef enum {{ {listed} }} {name};"
+        found[f"enum {name}"] = f"enum {name} {{ {listed} }};"
+    return found
+
+
+def declarations(library: Library) -> str:
+    """Returns what cffi reads: the types, and a type for each function that has types which [raw] or the api defines.
+
+    A build of the library may spell its functions in its own way, so each is a type, and its address is looked up.
+    """
+    defined = _definitions(library)
+    used: dict[str, None] = {}
+    functions: list[str] = []
+    for name, entry in library.api["functions"].items():
+        types = [entry["returns"], *(c_type for _, c_type in entry["parameters"])]
+        own = set().union(*map(_types_in, types)) - BASIC - {INTEGER}
+        if not own <= defined.keys():
+            continue
+        used |= dict.fromkeys(sorted(own))
+        returns, *parameters = types
+        written = f"typedef {returns} {name}({', '.join(parameters) or 'void'});"
+        functions.append(re.sub(rf"\b{INTEGER}\b", "int", written))
+        if library.probe:
+            wide = written.replace(f" {name}(", f" {name}{WIDE}(")
+            functions.append(re.sub(rf"\b{INTEGER}\b", "int64_t", wide))
+    named = {one.removeprefix("enum ") for one in used if one.startswith("enum ")}
+    return "\n".join([*(defined[one] for one in used if one not in named), *functions, ""])
+
+
+def raw_file(library: Library, path: Path) -> None:
+    """Writes _<library>_raw.py to path."""
+    from cffi import FFI  # the build's own dependency; not needed to check
+
+    ffi = FFI()
+    ffi.cdef(declarations(library))
+    ffi.set_source(f"offload_args._{library.name}_raw", None)
+    path.unlink(missing_ok=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        ffi.emit_python_code(str(path))
+    routines: dict[str, str] = {}
+    for function in library.functions:
+        routines |= dict.fromkeys(filter(None, (function.symbol, function.wide_symbol)), function.name)
+    facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
+    lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
+    path.write_text("\n".join(lines))

@@ -1,0 +1,126 @@
+"""Pointers and functions of cffi: a DevicePtr as a pointer of cffi's, and cffi's functions on DevicePtrs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import _cffi_backend
+
+from . import _core
+from .dtypes import DTYPE_NAMES
+from .errors import ArgumentTypeError, DTypeError, HostPointerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CDATA", "FFI", "adapted", "cdata", "converted"]
+
+FFI: Final = _cffi_backend.FFI()
+CDATA: Final = FFI.CData
+# The C types of each dtype's elements; the first is the one that cdata() casts to.
+_C_TYPES: Final = {
+    "bool": ("_Bool",),
+    "int8": ("int8_t", "signed char", "char"),
+    "int16": ("int16_t", "short"),
+    "int32": ("int32_t", "int"),
+    "int64": ("int64_t", "long", "long long", "ptrdiff_t", "ssize_t", "intptr_t"),
+    "uint8": ("uint8_t", "unsigned char"),
+    "uint16": ("uint16_t", "unsigned short"),
+    "uint32": ("uint32_t", "unsigned int"),
+    "uint64": ("uint64_t", "unsigned long", "unsigned long long", "size_t", "uintptr_t"),
+    "float16": ("uint16_t",),
+    "bfloat16": ("uint16_t",),
+    "float32": ("float",),
+    "float64": ("double",),
+    "complex64": ("float _Complex", "_cffi_float_complex_t"),
+    "complex128": ("double _Complex", "_cffi_double_complex_t"),
+}
+
+
+def _takes(element: Any, dtype: str) -> bool:
+    """Return whether a pointer to a C type may point to elements of a dtype."""
+    if element.kind == "void":
+        return True
+    if element.kind == "struct" and element.fields and dtype.startswith("complex"):  # as cuComplex is
+        part = _C_TYPES["float32" if dtype == "complex64" else "float64"]
+        return [field.type.cname in part for _, field in element.fields] == [True, True]
+    return element.cname in _C_TYPES[dtype]
+
+
+def _check(what: str, pointer: _core.Pointer, wanted: Any) -> None:
+    """Raise the error of a DevicePtr that can't be an argument of the C type `wanted`."""
+    dtype = DTYPE_NAMES[pointer._dtype_code]
+    needed = f"{what} needs {wanted.cname}, got a DevicePtr[{dtype}]"
+    if wanted.kind != "pointer":
+        raise HostPointerError(f"{needed}; it is on the device")
+    own = _own_type(wanted.item)
+    fits = own in ("any", _core.DTYPES[pointer._dtype_code][1]) if own else _takes(wanted.item, dtype)
+    if not fits:
+        raise DTypeError(f"{needed}; lend an array of its dtype")
+
+
+def _own_type(element: Any) -> str:
+    """Return "f32" for the core's type oa_f32, "" for others."""
+    name = str(element.cname).removeprefix("struct ")
+    return name.removeprefix("oa_") if element.kind == "struct" and name.startswith("oa_") else ""
+
+
+def _converted(pointer: _core.Pointer, wanted: Any) -> Any:
+    return FFI.cast(wanted, _core.handle(pointer) if _own_type(wanted.item) else pointer.address)
+
+
+def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """Return the arguments of a C function with each DevicePtr as a pointer of the type that the function takes.
+
+    That is the pointer's address, or its handle where a type of the core is wanted. Nothing moves before all DevicePtrs
+    are known to fit.
+    """
+    wanted: list[Any] = []
+    for index, value in enumerate(arguments):
+        c_type = None
+        if isinstance(value, _core.Pointer):  # beyond the types: of a variadic function, or one too many
+            c_type = types[index] if index < len(types) else FFI.typeof(_pointer_type(value))
+            _check(f"{title}: argument {index + 1}", value, c_type)
+        wanted.append(c_type)
+    return [
+        value if c_type is None else _converted(value, c_type) for value, c_type in zip(arguments, wanted, strict=True)
+    ]
+
+
+def _pointer_type(pointer: _core.Pointer) -> str:
+    return f"{_C_TYPES[DTYPE_NAMES[pointer._dtype_code]][0]} *"
+
+
+def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
+    """Return what DevicePtr.cdata does."""
+    try:
+        wanted = ffi.typeof(c_type or _pointer_type(pointer))
+    except AttributeError:
+        raise ArgumentTypeError(
+            f"DevicePtr.cdata: ffi needs an object of cffi's, such as cffi.FFI(), got {type(ffi).__name__}"
+        ) from None
+    _check("DevicePtr.cdata: c_type", pointer, wanted)
+    return _converted(pointer, wanted)
+
+
+class _Adapted:
+    """A cffi function that takes DevicePtrs as well."""
+
+    def __init__(self, function: Any, c_type: Any) -> None:
+        self._function = function
+        self._types = c_type.args
+        self._title = c_type.cname if isinstance(function, CDATA) else function.__name__
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*converted(self._title, arguments, self._types))
+
+
+def adapted(function: Any) -> Any:
+    """Return a function of a cffi library as one that takes DevicePtrs too; return others as they are."""
+    if not isinstance(function, CDATA) and type(getattr(function, "__self__", None)).__module__ != "_cffi_backend":
+        return function
+    try:
+        c_type = FFI.typeof(function)
+    except TypeError:  # a method of cffi's own
+        return function
+    return _Adapted(function, c_type) if c_type.kind == "function" else function

@@ -1,0 +1,179 @@
+/* offload_args.call: one function called in a region of its own, with the arrays among its arguments. */
+#include "region.h"
+
+#include <string.h>
+
+/* How an argument reaches the function: unchanged, as a pointer, or not at all. */
+enum role { PASSED, LENT, OPTION };
+
+typedef struct {
+  PyObject *const *values; /* the positional arguments after the function, then the keyword arguments; borrowed */
+  PyObject *names;         /* of the keyword arguments; borrowed; NULL: there are none */
+  Py_ssize_t positional, count;
+  char *roles, few[32];
+  Options options;
+} Call;
+
+/* Takes the options out of the keyword arguments. Returns 0, or -1 with an exception. */
+static int take_options(Call *call) {
+  for (Py_ssize_t i = call->positional; i < call->count; i++) {
+    const int option = find_option(PyTuple_GetItem(call->names, i - call->positional), RESIDENT);
+    if (option < 0) return -1;
+    if (option == RESIDENT) continue; /* an argument of the function */
+    call->options.given[option] = Py_NewRef(call->values[i]);
+    call->roles[i] = OPTION;
+  }
+  return read_options(&call->options);
+}
+
+/* Returns 1 if call() lends an argument, otherwise 0; -1 with an exception. */
+static int is_lent_by_call(PyObject *argument) {
+  if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return 1;
+  if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
+  PyObject *found = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
+  Py_XDECREF(found);
+  return found == NULL ? -1 : found == Py_True;
+}
+
+/* Returns the arguments that are lent as a tuple, in their order; NULL with an exception. */
+static PyObject *find_lent(Call *call) {
+  Py_ssize_t count = 0, at = 0;
+  for (Py_ssize_t i = 0; i < call->count; i++) {
+    const int lent = call->roles[i] == OPTION ? 0 : is_lent_by_call(call->values[i]);
+    if (lent < 0) return NULL;
+    if (lent) call->roles[i] = LENT;
+    count += lent;
+  }
+  PyObject *lent = PyTuple_New(count); /* no other code runs before it is filled */
+  for (Py_ssize_t i = 0; lent != NULL && i < call->count; i++)
+    if (call->roles[i] == LENT) PyTuple_SetItem(lent, at++, Py_NewRef(call->values[i]));
+  return lent;
+}
+
+/* Calls the function with pointers in place of the lent arguments. Returns its value; NULL with an exception. */
+static PyObject *call_with(const Call *call, PyObject *function, PyObject *pointers) {
+  PyObject *result = NULL, *passed = PyTuple_New(call->positional), *keywords = NULL;
+  Py_ssize_t next = 0;
+  int failed = passed == NULL;
+  for (Py_ssize_t i = 0; i < call->count && !failed; i++) {
+    PyObject *value = call->roles[i] == LENT ? PyTuple_GetItem(pointers, next++) : call->values[i];
+    if (i < call->positional) {
+      PyTuple_SetItem(passed, i, Py_NewRef(value));
+    } else if (call->roles[i] != OPTION) {
+      if (keywords == NULL) keywords = PyDict_New();
+      failed =
+          keywords == NULL || PyDict_SetItem(keywords, PyTuple_GetItem(call->names, i - call->positional), value) < 0;
+    }
+  }
+  if (!failed) result = PyObject_Call(function, passed, keywords);
+  Py_XDECREF(keywords);
+  Py_XDECREF(passed);
+  return result;
+}
+
+/* Leaves the region after a call that raised. The call's exception stays set, or becomes the context of another one. */
+static void leave_raising(Region *self) {
+  PyObject *type, *body, *traceback;
+  PyErr_Fetch(&type, &body, &traceback);
+  PyErr_NormalizeException(&type, &body, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(body, traceback);
+  if (region_leave(self, body) == 0) {
+    PyErr_Restore(type, body, traceback);
+    return;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  PyObject *newer;
+  PyErr_Fetch(&type, &newer, &traceback);
+  PyErr_NormalizeException(&type, &newer, &traceback);
+  PyException_SetContext(newer, body);
+  PyErr_Restore(type, newer, traceback);
+}
+
+/* Calls the function in a region that lends the arguments. Returns its value; NULL with an exception. */
+static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *lent, Options *options) {
+  PyObject *result = NULL, *none[2];
+  Region *self = (Region *)region_new((PyTypeObject *)python.region, NULL, NULL);
+  if (self == NULL) return NULL;
+  atomic_store(&self->state, BUSY);
+  region_prepare(self, lent, options, none);
+  self->once = 1;
+  PyObject *pointers = region_enter_open(self);
+  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
+  if (pointers != NULL) {
+    result = call_with(call, function, pointers);
+    if (result == NULL)
+      leave_raising(self);
+    else if (region_leave(self, NULL) < 0)
+      Py_CLEAR(result);
+  }
+  Py_XDECREF(pointers);
+  Py_DECREF(self);
+  return result;
+}
+
+/* Returns 1 if a function belongs to cffi: it is one of its pointers, or one of a compiled cffi library; else 0; -1 with an
+ * exception. The last static type that does not is remembered. */
+static int is_of_cffi(PyObject *function) {
+  static _Atomic(PyTypeObject *) known;
+  PyTypeObject *type = Py_TYPE(function);
+  if (PyCFunction_CheckExact(function)) {
+    PyObject *self = PyCFunction_GetSelf(function);
+    if (self == NULL || PyModule_Check(self)) return 0;
+    type = Py_TYPE(self);
+  }
+  if (type == atomic_load_explicit(&known, memory_order_relaxed)) return 0;
+  PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+  if (module == NULL) return -1;
+  const int is = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
+  Py_DECREF(module);
+  if (!is && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) atomic_store_explicit(&known, type, memory_order_relaxed);
+  return is;
+}
+
+/* Returns a new reference to the function, or to an adapter that passes pointers to one of cffi's; NULL with an exception. */
+static PyObject *adapted(PyObject *function) {
+  const int is = is_of_cffi(function);
+  if (is <= 0) return is < 0 ? NULL : Py_NewRef(function);
+  PyObject *module = PyImport_ImportModule("offload_args._cffi");
+  PyObject *found = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
+  Py_XDECREF(module);
+  return found;
+}
+
+/* (function, *arguments, **keywords) -> the function's value */
+static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count, PyObject *names) {
+  if (count < 1) {
+    PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
+    return NULL;
+  }
+  Call made = {.values = given + 1, .names = names, .positional = count - 1};
+  made.count = made.positional + (names != NULL ? PyTuple_Size(names) : 0);
+  made.roles = made.count > (Py_ssize_t)sizeof made.few ? PyMem_Malloc((size_t)made.count) : made.few;
+  if (made.roles == NULL) return PyErr_NoMemory();
+  memset(made.roles, PASSED, (size_t)made.count);
+  PyObject *lent = take_options(&made) < 0 ? NULL : find_lent(&made);
+  PyObject *function = lent == NULL ? NULL : adapted(given[0]);
+  PyObject *result = function == NULL ? NULL : call_in_region(&made, function, lent, &made.options);
+  Py_XDECREF(function);
+  Py_XDECREF(lent);
+  release_options(&made.options);
+  if (made.roles != made.few) PyMem_Free(made.roles);
+  return result;
+}
+
+static PyMethodDef call_functions[] = {
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
+     "call($module, function, /, *arguments, device=None, stream=None, on_error='discard', **keywords)\n--\n\n"
+     "Lend every array among the arguments, call function with pointers in their place, and return its value.\n\n"
+     "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged. device, stream and\n"
+     "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
+     "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"
+     "for that.\n\n"
+     "function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the\n"
+     "types that it takes.\n\n"
+     "Raises the errors of the region and of the function."},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_call(PyObject *module) { return PyModule_AddFunctions(module, call_functions); }

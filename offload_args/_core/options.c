@@ -1,0 +1,62 @@
+/* The options of regions and of call(): device, stream, on_error, resident. */
+#include "region.h"
+
+static PyObject *option_names[OPTIONS]; /* by enum option */
+static PyObject *name_number, *discard;
+
+void release_options(Options *options) {
+  for (int i = 0; i < OPTIONS; i++) Py_XDECREF(options->given[i]);
+  Py_XDECREF(options->stream);
+}
+
+int find_option(PyObject *name, int known) {
+  for (int i = 0; i < known; i++)
+    if (name == option_names[i]) return i;
+  if (!PyUnicode_Check(name)) {
+    PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+    return -1;
+  }
+  for (int i = 0; i < known; i++)
+    if (PyUnicode_Compare(name, option_names[i]) == 0) return i;
+  return PyErr_Occurred() ? -1 : known;
+}
+
+static int is_given(PyObject *option) { return option != NULL && option != Py_None; }
+
+int read_options(Options *options) {
+  PyObject *device = options->given[DEVICE], *on_error = options->given[ON_ERROR];
+  options->device = -1;
+  options->stream = Py_NewRef(Py_None);
+  if (is_given(options->given[STREAM]) || on_error != NULL ||
+      (is_given(device) && Py_TYPE(device) != (PyTypeObject *)python.device)) {
+    PyObject *stream, *stream_given = options->given[STREAM];
+    PyObject *found = PyObject_CallFunctionObjArgs(python.read_options, device != NULL ? device : Py_None,
+                                                   stream_given != NULL ? stream_given : Py_None,
+                                                   on_error != NULL ? on_error : discard, NULL);
+    const int read =
+        found != NULL && PyArg_ParseTuple(found, "iOp", &options->device, &stream, &options->keep_on_error);
+    if (read) {
+      Py_DECREF(options->stream);
+      options->stream = Py_NewRef(stream);
+    }
+    Py_XDECREF(found);
+    if (!read) return -1;
+  } else if (is_given(device)) {
+    PyObject *number = PyObject_GetAttr(device, name_number);
+    if (number == NULL) return -1;
+    options->device = as_int(number);
+    Py_DECREF(number);
+    if (PyErr_Occurred()) return -1;
+  }
+  options->resident = options->given[RESIDENT] == NULL ? 0 : PyObject_IsTrue(options->given[RESIDENT]);
+  return options->resident < 0 ? -1 : 0;
+}
+
+int start_options(void) {
+  static const char *const names[] = {"device", "stream", "on_error", "resident"};
+  name_number = PyUnicode_InternFromString("number");
+  discard = PyUnicode_InternFromString("discard");
+  int failed = name_number == NULL || discard == NULL;
+  for (int i = 0; i < OPTIONS; i++) failed |= (option_names[i] = PyUnicode_InternFromString(names[i])) == NULL;
+  return failed ? -1 : 0;
+}

@@ -1,0 +1,189 @@
+"""`cublas.raw` and its like: each function of a vendor's library with the signature of its manual, through cffi.
+
+Where every pointer is a plain cffi pointer, the vendor's function is called as it is. Where a DevicePtr is among the
+arguments, the call is checked and moves what is missing, as the function of the library's own module does; of functions
+that the package does not bind, the dtype is checked, and the pointer's address is taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from . import _core
+from ._cffi import CDATA, FFI, converted
+from .errors import ArgumentTypeError, LibraryError
+from .pointers import DevicePtr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Raw"]
+
+_COMPLEX: Final = {"c64": "float", "c128": "double"}
+_REAL: Final = {"f32": "float", "f64": "double"}
+
+
+def _number(dtype: str, value: Any) -> Any:
+    """Return the number that a scalar of a vendor's function points to; return what is no cffi pointer as it is."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        return value[0]
+    if not isinstance(value, CDATA):
+        return value
+    c_type = FFI.typeof(value)
+    if c_type.kind not in ("pointer", "array"):
+        return complex(value) if dtype in _COMPLEX else float(value)
+    if dtype in _COMPLEX:
+        parts = FFI.cast(f"{_COMPLEX[dtype]} *", value)
+        return complex(parts[0], parts[1])
+    return FFI.cast(f"{_REAL[dtype]} *", value)[0]
+
+
+def _numbers(dtype: str, count: int, value: Any) -> Any:
+    if not isinstance(value, CDATA):
+        return value
+    return tuple(FFI.cast(f"{_REAL[dtype]} *", value)[0:count])
+
+
+def _store(place: Any, dtype: str, value: Any) -> None:
+    """Write a host result where the vendor's function would have written it."""
+    if dtype in _COMPLEX:
+        parts = FFI.cast(f"{_COMPLEX[dtype]} *", place)
+        parts[0], parts[1] = value.real, value.imag
+    elif isinstance(value, tuple):
+        FFI.cast(f"{_REAL[dtype]} *", place)[0 : len(value)] = value
+    elif dtype in _REAL:
+        FFI.cast(f"{_REAL[dtype]} *", place)[0] = value
+    else:
+        place[0] = value  # an index, of as many bits as the caller's pointer says
+
+
+class _Function:
+    """One function of a vendor's library."""
+
+    def __init__(self, raw: Raw, name: str, c_type: Any, routine: str, record: str) -> None:
+        self._raw = raw
+        self._type = c_type
+        self._routine = routine
+        self._record = [word.split(":") for word in record.split()]
+        self._address: Any = None
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = raw.__name__
+        self.__doc__ = c_type.cname.replace("(*)", f" {name}")
+
+    def __repr__(self) -> str:
+        return f"<{self.__module__}: {self.__doc__}>"
+
+    def __call__(self, *arguments: Any) -> Any:
+        if len(arguments) != len(self._type.args):
+            raise ArgumentTypeError(
+                f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
+            )
+        if not any(isinstance(value, DevicePtr) for value in arguments):
+            return self._call(arguments)
+        if self._routine:
+            return self._check(arguments)
+        return self._call(converted(self._title, arguments, self._type.args))
+
+    @property
+    def _title(self) -> str:
+        return f"{self._raw.library}.raw.{self.__name__}"
+
+    def _call(self, arguments: Sequence[Any]) -> Any:
+        """Call the vendor's function as it is; raise LibraryError for a status that is none of success."""
+        if self._address is None:
+            pointer = _core.library_address(self._raw.library, self.__name__)
+            c_type = self._raw.function_type(self.__name__)  # the library is loaded now
+            self._address = self._raw.ffi.cast(c_type, pointer)
+        answer = self._address(*arguments)
+        if self._raw.status and self._type.result.cname == self._raw.status and answer:
+            name = self._type.result.elements.get(answer, "a status")
+            raise LibraryError(f"{self._title}: the library returned {name} ({answer})")
+        return answer
+
+    def _check(self, arguments: Sequence[Any]) -> Any:
+        """Make the call through the function that the package binds: that checks it, and moves what is missing."""
+        function = getattr(self._raw.functions, self._routine)
+        values = list(arguments)
+        keywords: dict[str, Any] = {}
+        if self._raw.handle and self._type.args[0] == self._raw.ffi.typeof(self._raw.handle):
+            handle = values.pop(0)
+            if isinstance(handle, CDATA):
+                handle = int(FFI.cast("uintptr_t", handle))
+            if handle:
+                keywords["handle"] = handle
+        passed: list[Any] = []
+        outputs: list[tuple[Any, str]] = []
+        for (kind, _, *rest), value in zip(self._record, values, strict=False):  # a returned result has no parameter
+            dtype, count = rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1
+            if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
+                passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
+            elif kind == "result":
+                if isinstance(value, DevicePtr):
+                    keywords["result"] = value
+            elif kind in ("enum", "size"):
+                passed.append(int(value) if isinstance(value, CDATA) else value)
+            else:
+                passed.append(None if kind == "output" and isinstance(value, CDATA) else value)
+            if kind in ("result", "update", "output") and isinstance(value, CDATA):
+                outputs.append((value, dtype))
+        answer = function(*passed, **keywords)
+        if outputs:
+            results = answer if isinstance(answer, tuple) else (answer,)
+            for (place, dtype), result in zip(outputs, results, strict=True):
+                _store(place, dtype, result)
+            answer = None
+        return 0 if self._raw.status else answer
+
+
+class Raw:
+    """A vendor's library through cffi: functions, constants and types under the names that its manual has.
+
+    `ffi` is cffi's own object for them: ffi.new("cublasHandle_t *"). A function whose name ends in _v2 in the library
+    also goes by its name without that, as in the manual. The library is opened at the first call.
+    """
+
+    def __init__(self, library: str) -> None:
+        declared: Any = importlib.import_module(f"._{library}_raw", __package__)
+        self.library = library
+        self.__name__ = f"{__package__}.{library}.raw"
+        self.ffi = declared.ffi
+        self.handle: str = declared.HANDLE
+        self.status: str = declared.STATUS
+        self.functions = importlib.import_module(f".{library}", __package__)
+        self._routines: dict[str, str] = declared.ROUTINES
+        self._types = frozenset(declared.ffi.list_types()[0])
+
+    def function_type(self, name: str) -> Any:
+        """Return the type of a pointer to a function; its integers are those of the library that is loaded."""
+        wide = f"{name}__ilp64"
+        if wide in self._types and _core.library_integer_bits(self.library) == 64:
+            name = wide
+        return self.ffi.typeof(f"{name} *")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        for known in (name, f"{name}_v2"):
+            if known in self._types:
+                c_type = self.ffi.typeof(f"{known} *")
+                if c_type.kind == "function":
+                    routine = self._routines.get(known, "")
+                    record = _core.record(self.library, routine) if routine else ""
+                    made = _Function(self, known, c_type, routine, record)
+                    return self.__dict__.setdefault(name, made)
+        try:
+            return self.ffi.integer_const(name)
+        except AttributeError:
+            raise AttributeError(f"{self.__name__} has no function or constant {name!r}") from None
+
+    def __dir__(self) -> list[str]:
+        functions = {
+            name
+            for name in self._types
+            if not name.endswith("__ilp64") and self.ffi.typeof(f"{name} *").kind == "function"
+        }
+        return sorted({*functions, *vars(self)})
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"

@@ -1,0 +1,305 @@
+/* A double of libcuda.so.1 for machines with no GPU: two devices over host memory. Copies, fills and events are done
+ * before a call returns, so it shows that calls are right, not that they are ordered.
+ *
+ * It is strict: memory, streams and events belong to the device that made them, every call that needs a context needs
+ * the right one, and a copy outside the memory that was allocated is an error, as is freeing it twice. The prototypes
+ * are those of csrc/backends/cuda.def, so that a wrong one does not compile. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *cu_context, *cu_pool, *cu_stream, *cu_event;
+typedef unsigned long long cu_address;
+
+struct pool_properties {
+  int allocation_type, handle_types;
+  int location_type, location_id;
+  void *security;
+  size_t maximum;
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+
+struct copy_2d {
+  size_t from_x, from_y;
+  int from_type;
+  const void *from_host;
+  cu_address from_device;
+  void *from_array;
+  size_t from_pitch;
+  size_t to_x, to_y;
+  int to_type;
+  void *to_host;
+  cu_address to_device;
+  void *to_array;
+  size_t to_pitch;
+  size_t width, lines;
+};
+
+#define REQUIRED(symbol, ...) int symbol(__VA_ARGS__);
+#include "../../csrc/backends/cuda.def"
+#undef REQUIRED
+
+enum { DEVICES = 2, SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
+enum { HOST = 1, DEVICE = 2, UNIFIED = 4 };
+enum { POISON = 0xc5 };
+
+static const size_t capacity = (size_t)4 << 30;
+
+struct device {
+  int number;
+  size_t used;
+};
+static struct device devices[DEVICES] = {{0, 0}, {1, 0}};
+
+/* What lives: memory of a device, pinned memory, a stream or an event. */
+struct object {
+  struct object *next;
+  char *memory;
+  size_t nbytes;
+  int device; /* -1: pinned */
+};
+static struct object *objects;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+enum { DEPTH = 16 };
+static _Thread_local struct device *stack[DEPTH];
+static _Thread_local int depth;
+
+static struct device *current(void) { return depth ? stack[depth - 1] : NULL; }
+
+static void *make(size_t nbytes, int device) {
+  struct object *one = malloc(sizeof *one);
+  char *memory = one ? aligned_alloc(256, (nbytes + 255) / 256 * 256) : NULL;
+  if (!memory) {
+    free(one);
+    return NULL;
+  }
+  memset(memory, POISON, nbytes);
+  pthread_mutex_lock(&lock);
+  *one = (struct object){objects, memory, nbytes, device};
+  objects = one;
+  pthread_mutex_unlock(&lock);
+  return memory;
+}
+
+/* Forgets an object. Returns its bytes, or -1 if there is none that begins there. */
+static int64_t drop(void *memory, int device) {
+  int64_t nbytes = -1;
+  pthread_mutex_lock(&lock);
+  for (struct object **link = &objects; *link; link = &(*link)->next) {
+    struct object *one = *link;
+    if (one->memory != memory || one->device != device) continue;
+    nbytes = (int64_t)one->nbytes;
+    memset(one->memory, POISON, one->nbytes);
+    *link = one->next;
+    free(one->memory);
+    free(one);
+    break;
+  }
+  pthread_mutex_unlock(&lock);
+  return nbytes;
+}
+
+/* Returns the device of the object that has all these bytes, -1 for pinned memory, -2 if there is none. */
+static int owner_of(const void *memory, size_t nbytes) {
+  int found = -2;
+  pthread_mutex_lock(&lock);
+  for (struct object *one = objects; one && found == -2; one = one->next)
+    if ((uintptr_t)memory >= (uintptr_t)one->memory &&
+        (uintptr_t)memory + nbytes <= (uintptr_t)one->memory + (one->nbytes ? one->nbytes : 1))
+      found = one->device;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+static int belongs(const void *object) {
+  struct device *device = current();
+  if (!device) return INVALID_CONTEXT;
+  return owner_of(object, 1) == device->number ? SUCCESS : 400; /* invalid handle */
+}
+
+static int on_device(cu_address address, size_t nbytes) {
+  struct device *device = current();
+  if (!device) return INVALID_CONTEXT;
+  return owner_of((void *)(uintptr_t)address, nbytes) == device->number ? SUCCESS : INVALID_VALUE;
+}
+
+/* -- the driver and its devices ------------------------------------------------------------------------------------ */
+int cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
+int cuDriverGetVersion(int *version) { return *version = 13000, SUCCESS; }
+int cuGetErrorName(int code, const char **name) {
+  return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0;
+}
+int cuGetErrorString(int code, const char **text) {
+  return *text = code == 2 ? "out of memory" : "a double's error", 0;
+}
+int cuDeviceGetCount(int *count) { return *count = DEVICES, SUCCESS; }
+int cuDeviceGet(int *device, int ordinal) {
+  return *device = ordinal, ordinal >= 0 && ordinal < DEVICES ? SUCCESS : INVALID_DEVICE;
+}
+int cuDeviceGetName(char *name, int size, int device) {
+  snprintf(name, (size_t)size, "double of a GPU, number %d", device);
+  return SUCCESS;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 88 ? 0 : 1;
+  return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE;
+}
+
+/* -- contexts ------------------------------------------------------------------------------------------------------ */
+int cuDevicePrimaryCtxRetain(cu_context *context, int device) { return *context = &devices[device], SUCCESS; }
+int cuCtxGetCurrent(cu_context *context) { return *context = current(), SUCCESS; }
+int cuCtxPushCurrent_v2(cu_context context) {
+  if (!context || depth == DEPTH) return INVALID_VALUE;
+  stack[depth++] = context;
+  return SUCCESS;
+}
+int cuCtxPopCurrent_v2(cu_context *context) {
+  if (!depth) return INVALID_CONTEXT;
+  *context = stack[--depth];
+  return SUCCESS;
+}
+int cuCtxSynchronize(void) { return current() ? SUCCESS : INVALID_CONTEXT; }
+
+/* -- memory -------------------------------------------------------------------------------------------------------- */
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+  if (!current()) return INVALID_CONTEXT;
+  *total_bytes = capacity;
+  *free_bytes = capacity - current()->used;
+  return SUCCESS;
+}
+int cuMemPoolCreate(cu_pool *pool, const struct pool_properties *properties) {
+  return *pool = &devices[properties->location_id], SUCCESS;
+}
+int cuMemPoolSetAttribute(cu_pool pool, int attribute, void *value) { return pool && attribute == 4 && value ? 0 : 1; }
+int cuMemPoolGetAttribute(cu_pool pool, int attribute, void *value) {
+  const struct device *device = pool;
+  *(uint64_t *)value = device->used;
+  return attribute == 5 || attribute == 7 ? SUCCESS : INVALID_VALUE;
+}
+int cuMemPoolTrimTo(cu_pool pool, size_t keep) { return pool && !keep ? SUCCESS : INVALID_VALUE; }
+int cuMemAllocFromPoolAsync(cu_address *address, size_t nbytes, cu_pool pool, cu_stream stream) {
+  struct device *device = pool;
+  const int code = belongs(stream);
+  if (code) return code;
+  if (device != current() || !nbytes) return INVALID_VALUE;
+  if (nbytes > capacity - device->used) return OUT_OF_MEMORY;
+  void *memory = make(nbytes, device->number);
+  if (!memory) return OUT_OF_MEMORY;
+  __atomic_fetch_add(&device->used, nbytes, __ATOMIC_RELAXED);
+  *address = (uintptr_t)memory;
+  return SUCCESS;
+}
+int cuMemFreeAsync(cu_address address, cu_stream stream) {
+  const int code = belongs(stream);
+  if (code) return code;
+  const int64_t nbytes = drop((void *)(uintptr_t)address, current()->number);
+  if (nbytes < 0) return INVALID_VALUE;
+  __atomic_fetch_sub(&current()->used, (size_t)nbytes, __ATOMIC_RELAXED);
+  return SUCCESS;
+}
+int cuMemHostAlloc(void **memory, size_t nbytes, unsigned flags) {
+  if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
+  *memory = make(nbytes, -1);
+  return *memory ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuMemFreeHost(void *memory) { return drop(memory, -1) < 0 ? INVALID_VALUE : SUCCESS; }
+int cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_address address) {
+  if (count != 1 || *attributes != 2) return INVALID_VALUE;
+  const int owner = owner_of((void *)(uintptr_t)address, 1);
+  *(int *)*values = owner == -2 ? 0 : owner == -1 ? HOST : DEVICE;
+  return SUCCESS;
+}
+
+/* -- copies and fills ---------------------------------------------------------------------------------------------- */
+int cuMemcpyHtoDAsync_v2(cu_address to, const void *from, size_t nbytes, cu_stream stream) {
+  int code = belongs(stream);
+  if (!code) code = on_device(to, nbytes);
+  if (!code && owner_of(from, nbytes) >= 0) code = INVALID_VALUE;
+  if (!code) memcpy((void *)(uintptr_t)to, from, nbytes);
+  return code;
+}
+int cuMemcpyDtoHAsync_v2(void *to, cu_address from, size_t nbytes, cu_stream stream) {
+  int code = belongs(stream);
+  if (!code) code = on_device(from, nbytes);
+  if (!code && owner_of(to, nbytes) >= 0) code = INVALID_VALUE;
+  if (!code) memcpy(to, (void *)(uintptr_t)from, nbytes);
+  return code;
+}
+int cuMemcpyAsync(cu_address to, cu_address from, size_t nbytes, cu_stream stream) {
+  const int code = belongs(stream);
+  if (code) return code;
+  if (owner_of((void *)(uintptr_t)to, nbytes) == -2 || owner_of((void *)(uintptr_t)from, nbytes) == -2)
+    return INVALID_VALUE;
+  memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
+  return SUCCESS;
+}
+int cuMemcpy2DAsync_v2(const struct copy_2d *c, cu_stream stream) {
+  int code = belongs(stream);
+  if (c->width > c->to_pitch || c->width > c->from_pitch) return INVALID_VALUE;
+  for (size_t i = 0; i < c->lines && !code; i++) {
+    char *to = c->to_type == HOST ? (char *)c->to_host : (char *)(uintptr_t)c->to_device;
+    const char *from = c->from_type == HOST ? (const char *)c->from_host : (const char *)(uintptr_t)c->from_device;
+    to += i * c->to_pitch;
+    from += i * c->from_pitch;
+    if (c->to_type == DEVICE) code = on_device((uintptr_t)to, c->width);
+    if (c->from_type == DEVICE && !code) code = on_device((uintptr_t)from, c->width);
+    if ((c->to_type == UNIFIED && owner_of(to, c->width) == -2) ||
+        (c->from_type == UNIFIED && owner_of(from, c->width) == -2))
+      code = INVALID_VALUE;
+    if (!code) memcpy(to, from, c->width);
+  }
+  return code;
+}
+
+static int fill(cu_address address, size_t pitch, const void *value, size_t unit, size_t width, size_t height,
+                cu_stream stream) {
+  int code = belongs(stream);
+  for (size_t i = 0; i < height && !code; i++) {
+    char *line = (char *)(uintptr_t)(address + i * pitch);
+    const int owner = owner_of(line, width * unit);
+    code = address % unit || owner == -2 || (owner >= 0 && owner != current()->number) ? INVALID_VALUE : SUCCESS;
+    for (size_t j = 0; j < width && !code; j++) memcpy(line + j * unit, value, unit);
+  }
+  return code;
+}
+int cuMemsetD8Async(cu_address a, unsigned char v, size_t n, cu_stream s) { return fill(a, 0, &v, 1, n, 1, s); }
+int cuMemsetD16Async(cu_address a, unsigned short v, size_t n, cu_stream s) { return fill(a, 0, &v, 2, n, 1, s); }
+int cuMemsetD32Async(cu_address a, unsigned v, size_t n, cu_stream s) { return fill(a, 0, &v, 4, n, 1, s); }
+int cuMemsetD2D8Async(cu_address a, size_t pitch, unsigned char v, size_t width, size_t height, cu_stream s) {
+  return fill(a, pitch, &v, 1, width, height, s);
+}
+int cuMemsetD2D16Async(cu_address a, size_t pitch, unsigned short v, size_t width, size_t height, cu_stream s) {
+  return fill(a, pitch, &v, 2, width, height, s);
+}
+int cuMemsetD2D32Async(cu_address a, size_t pitch, unsigned v, size_t width, size_t height, cu_stream s) {
+  return fill(a, pitch, &v, 4, width, height, s);
+}
+
+/* -- streams and events -------------------------------------------------------------------------------------------- */
+int cuStreamCreate(cu_stream *stream, unsigned flags) {
+  if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
+  *stream = make(8, current()->number);
+  return *stream ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuStreamSynchronize(cu_stream stream) { return belongs(stream); }
+int cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
+  const int code = belongs(stream);
+  return code ? code : flags || owner_of(event, 1) < 0 ? INVALID_VALUE : SUCCESS;
+}
+int cuStreamIsCapturing(cu_stream stream, int *status) { return *status = 0, belongs(stream); }
+int cuEventCreate(cu_event *event, unsigned flags) {
+  if (!current() || flags != 2) return current() ? INVALID_VALUE : INVALID_CONTEXT;
+  *event = make(8, current()->number);
+  return *event ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuEventRecord(cu_event event, cu_stream stream) {
+  const int code = belongs(stream);
+  return code ? code : belongs(event);
+}
+int cuEventDestroy_v2(cu_event event) { return current() && drop(event, current()->number) == 8 ? SUCCESS : 400; }
+int cuEventQuery(cu_event event) { return belongs(event); }
+int cuEventSynchronize(cu_event event) { return belongs(event); }
