@@ -11,6 +11,7 @@
  *     -lcudart -lcublas -lpthread -ldl -lm */
 #include "transfer/transfer.h"
 #include "base/threads.h"
+#include "device/memory.h"
 #include "device/staging.h"
 #include "device/stream.h"
 #include "offload_args_cublas.h"
@@ -148,7 +149,7 @@ static void ways(int64_t n) {
   fflush(stdout);
   oa_tuning = usual;
   MUST(oa_set_threads(0));
-  MUST(oa_device_release(device, stream, c.address, (size_t)n));
+  MUST(oa_device_free(device, stream, c.address, (size_t)n));
   free(c.host);
 }
 

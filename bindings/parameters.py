@@ -312,5 +312,5 @@ _C_WORDS = set(
 def name_fault(name: str) -> str:
     """Returns why a parameter can't have this name, or ""."""
     if not name.isidentifier() or keyword.iskeyword(name) or name in _C_WORDS:
-        return "is no name that Python and C allow"
+        return "is not a name that Python and C allow"
     return "is a name that generated C uses itself" if name in _TAKEN else ""

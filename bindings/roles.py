@@ -76,10 +76,10 @@ from .parameters import (
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
-# What [find] may say, and what stands where it does not: how a library is found and asked for its version.
+# The keys of [find] with their defaults: how a library is found and asked for its version.
 FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
 VERSION_GIVES = ("text", "parts", "number", "buffer")
-# How a library is told of the stream: through its handle; as an argument; or not at all.
+# How a library receives the stream: through its handle; as an argument; or not at all.
 STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
@@ -93,7 +93,7 @@ HANDLE_MODES = ("host_mode", "device_mode")
 
 
 class RolesError(ValueError):
-    """What is wrong with a roles file, every fault on a line of its own."""
+    """The faults of a roles file, each on a line of its own."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
@@ -186,7 +186,7 @@ def names_in(expression: ast.expr) -> set[str]:
 
 
 def _pointee(c_type: str) -> tuple[str, bool]:
-    """Returns what a pointer type points to, and whether that is const; ("", False) for what is no pointer."""
+    """Returns what a pointer type points to, and whether that is const; ("", False) for any other type."""
     found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
@@ -225,7 +225,7 @@ class _Reader:
         direction, _, extent_text = head.partition(" ")
         call = _parse(extent_text)
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            self.faults.append(f"{where}: {extent_text!r} is no extent")
+            self.faults.append(f"{where}: {extent_text!r} is not an extent")
             return None
         batch = None
         if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
@@ -233,7 +233,7 @@ class _Reader:
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
-            self.faults.append(f"{where}: {extent_text!r} is no extent; there are {', '.join(EXTENTS)}")
+            self.faults.append(f"{where}: {extent_text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
         overwrites, in_place, despite_const, repeats = None, "", False, False
         for clause in clauses:
@@ -297,7 +297,7 @@ class _Reader:
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
-        self.faults.append(f"{where}: {label!r} is no role")
+        self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
@@ -451,7 +451,7 @@ class _Reader:
         return handle
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
-        """Returns how the stream is told and where scalars are taken, once they agree with the handle's functions."""
+        """Returns how the stream is passed and where scalars are taken, once they agree with the handle's functions."""
         has = handle or {}
         modes = "pointer mode" if "set_pointer_mode" in has else "host"
         stream = self.setting("library", "stream", STREAMS, "handle" if "set_stream" in has else "none")

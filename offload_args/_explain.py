@@ -167,7 +167,7 @@ def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
             if value.dtype != np.dtype(token.dtype_name):
                 remedy = f"convert it and lend it first: {token.name} = {token.name}.astype(np.{token.dtype_name})"
         elif isinstance(value, int):
-            remedy = "an address is no pointer; lend a NumPy array first"
+            remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
     if DTYPE_NAMES[value._dtype_code] != token.dtype_name:
         fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")

@@ -47,9 +47,11 @@ ALLOWED: tuple[str, ...] = (
     "CMakeLists.txt",
     "README.md",
     "bindings/",
-    "csrc/",
+    "csrc/call/",
+    "csrc/library/",
+    "csrc/region/",
+    "csrc/tests/",
     "offload_args/",
-    "tests/",
 )
 
 

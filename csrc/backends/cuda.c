@@ -1,8 +1,8 @@
 /* NVIDIA GPUs through libcuda.so.1, loaded at run time; the prototypes are our own (cuda.def).
  *
- * Each device's primary context is retained once and never released, and whatever context the caller has current is
- * current again after every call. Memory comes from a stream-ordered pool of our own that keeps what is freed. Streams
- * don't synchronize with the legacy default one. Nothing is destroyed at exit, when the driver may be gone. */
+ * Each device's primary context is retained one time and never released, and the caller's current context is current
+ * again after every call. Memory comes from a stream-ordered pool of our own, which keeps freed memory. Streams don't
+ * synchronize with the legacy default one. Nothing is destroyed at exit, when the driver may be gone. */
 #include "device/backend.h"
 
 #include <dlfcn.h>
@@ -77,7 +77,7 @@ struct cuda {
 /* -- loading ------------------------------------------------------------------------------------------------------ */
 
 static int driver_devices, driver_version;
-static char driver_missing[512]; /* why there are no devices, or empty */
+static char driver_missing[512]; /* the reason why there are no devices, or empty */
 
 static const char *code_name(int code) {
   const char *name = NULL;
@@ -159,14 +159,14 @@ static int cuda_count(int *count) {
 
 /* -- failures ----------------------------------------------------------------------------------------------------- */
 
-/* What is to be said of codes after which a context does nothing any more; NULL of others. */
+/* Returns the reason to report for a code after which a context does nothing any more; NULL for other codes. */
 static const char *end_of_device(int code) {
   switch (code) {
     case 4: /* deinitialized */
       return "the driver is shutting down";
     case 201: /* invalid context */
     case 709: /* context is destroyed */
-      return "somebody reset the device or destroyed its primary context";
+      return "other code reset the device or destroyed its primary context";
     case 214: /* memory error */
     case 220: /* NVLink error */
     case 226: /* contained error */
@@ -186,8 +186,8 @@ static const char *end_of_device(int code) {
   }
 }
 
-/* The status of a driver's code; the format says what was called. */
-__attribute__((format(printf, 3, 4))) static int failed(oa_device *device, int code, const char *format, ...) {
+/* Sets the error text of a driver's code and returns the status; the format describes the call. */
+__attribute__((format(printf, 3, 4))) static int backend_error(oa_device *device, int code, const char *format, ...) {
   char what[128];
   va_list arguments;
   va_start(arguments, format);
@@ -205,14 +205,14 @@ __attribute__((format(printf, 3, 4))) static int failed(oa_device *device, int c
 
 /* -- contexts ----------------------------------------------------------------------------------------------------- */
 
-/* *saved is the device if its context was pushed and is to be popped, or NULL if it was current already. */
+/* Sets *saved to the device if its context was pushed and is to be popped, or NULL if it was current already. */
 static int cuda_enter(oa_device *device, void **saved) {
   struct cuda *cuda = device->state;
   cu_context current = NULL;
   *saved = NULL;
   if (__builtin_expect(driver.cuCtxGetCurrent(&current) == SUCCESS && current == cuda->context, 1)) return OA_OK;
   int code = driver.cuCtxPushCurrent_v2(cuda->context);
-  if (code) return failed(device, code, "cuCtxPushCurrent");
+  if (code) return backend_error(device, code, "cuCtxPushCurrent");
   *saved = device;
   return OA_OK;
 }
@@ -221,11 +221,11 @@ static int cuda_leave(oa_device *device, void *saved) {
   if (!saved) return OA_OK;
   cu_context popped;
   int code = driver.cuCtxPopCurrent_v2(&popped);
-  return code ? failed(device, code, "cuCtxPopCurrent") : OA_OK;
+  return code ? backend_error(device, code, "cuCtxPopCurrent") : OA_OK;
 }
 
-/* Leaves and says what came of it: the first failure counts. */
-static int done(oa_device *device, void *saved, int status) {
+/* Leaves the context and returns the first failure. */
+static int leave_context(oa_device *device, void *saved, int status) {
   if (status == OA_OK || !saved) return status ? status : cuda_leave(device, saved);
   oa_saved_error first;
   oa_error_save(&first);
@@ -234,15 +234,15 @@ static int done(oa_device *device, void *saved, int status) {
   return status;
 }
 
-/* A call of the driver with the device's context current. */
-#define CALL(device, expression, ...)                        \
-  do {                                                       \
-    void *saved_;                                            \
-    int status_ = cuda_enter(device, &saved_);               \
-    if (status_) return status_;                             \
-    int code_ = (expression);                                \
-    if (code_) status_ = failed(device, code_, __VA_ARGS__); \
-    return done(device, saved_, status_);                    \
+/* Makes a call of the driver with the device's context current, and returns from the function. */
+#define CALL(device, expression, ...)                               \
+  do {                                                              \
+    void *saved_;                                                   \
+    int status_ = cuda_enter(device, &saved_);                      \
+    if (status_) return status_;                                    \
+    int code_ = (expression);                                       \
+    if (code_) status_ = backend_error(device, code_, __VA_ARGS__); \
+    return leave_context(device, saved_, status_);                  \
   } while (0)
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
@@ -252,18 +252,18 @@ static int make_pool(oa_device *device) {
   struct pool_properties properties = {
       .allocation_type = ALLOCATION_PINNED, .location_type = LOCATION_DEVICE, .location_id = device->index};
   int code = driver.cuMemPoolCreate(&cuda->pool, &properties);
-  if (code) return failed(device, code, "cuMemPoolCreate");
+  if (code) return backend_error(device, code, "cuMemPoolCreate");
   uint64_t keep_all = UINT64_MAX;
   code = driver.cuMemPoolSetAttribute(cuda->pool, POOL_RELEASE_THRESHOLD, &keep_all);
-  return code ? failed(device, code, "cuMemPoolSetAttribute") : OA_OK;
+  return code ? backend_error(device, code, "cuMemPoolSetAttribute") : OA_OK;
 }
 
 static int cuda_open(oa_device *device) {
   int number = 0, pools = 0;
   int code = driver.cuDeviceGet(&number, device->index);
-  if (code) return failed(device, code, "cuDeviceGet");
+  if (code) return backend_error(device, code, "cuDeviceGet");
   code = driver.cuDeviceGetName(device->model, sizeof device->model, number);
-  if (code) return failed(device, code, "cuDeviceGetName");
+  if (code) return backend_error(device, code, "cuDeviceGetName");
   struct cuda *cuda = calloc(1, sizeof *cuda);
   if (!cuda) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
   const struct {
@@ -277,7 +277,7 @@ static int cuda_open(oa_device *device) {
   int status = OA_OK;
   for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && status == OA_OK; i++) {
     code = driver.cuDeviceGetAttribute(attributes[i].value, attributes[i].attribute, number);
-    if (code) status = failed(device, code, "cuDeviceGetAttribute");
+    if (code) status = backend_error(device, code, "cuDeviceGetAttribute");
   }
   if (status == OA_OK && !pools) {
     status = oa_fail(OA_ERROR_UNAVAILABLE, "%s (%s) has no stream-ordered memory pools, which are needed", device->name,
@@ -285,18 +285,18 @@ static int cuda_open(oa_device *device) {
   }
   if (status == OA_OK) {
     code = driver.cuDevicePrimaryCtxRetain(&cuda->context, number);
-    if (code) status = failed(device, code, "cuDevicePrimaryCtxRetain");
+    if (code) status = backend_error(device, code, "cuDevicePrimaryCtxRetain");
   }
   if (status == OA_OK) {
     void *saved;
     status = cuda_enter(device, &saved);
-    if (status == OA_OK) status = done(device, saved, make_pool(device));
+    if (status == OA_OK) status = leave_context(device, saved, make_pool(device));
   }
   if (status) free(cuda);
   return status;
 }
 
-/* What lies idle in the pool is free too. */
+/* Counts idle memory of the pool as free, too. */
 static int cuda_memory(oa_device *device, int64_t *free_bytes, int64_t *total_bytes) {
   struct cuda *cuda = device->state;
   size_t free_now = 0, total = 0;
@@ -307,10 +307,10 @@ static int cuda_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   int code = driver.cuMemGetInfo_v2(&free_now, &total);
   if (code == SUCCESS) code = driver.cuMemPoolGetAttribute(cuda->pool, POOL_RESERVED, &reserved);
   if (code == SUCCESS) code = driver.cuMemPoolGetAttribute(cuda->pool, POOL_USED, &used);
-  if (code) status = failed(device, code, "cuMemGetInfo");
+  if (code) status = backend_error(device, code, "cuMemGetInfo");
   *free_bytes = (int64_t)(free_now + (reserved - used));
   *total_bytes = (int64_t)total;
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
 static int cuda_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
@@ -320,9 +320,9 @@ static int cuda_allocate(oa_device *device, void *stream, size_t nbytes, uint64_
   int status = cuda_enter(device, &saved);
   if (status) return status;
   int code = driver.cuMemAllocFromPoolAsync(&allocated, nbytes, cuda->pool, stream);
-  if (code) status = failed(device, code, "cuMemAllocFromPoolAsync of %zu bytes", nbytes);
+  if (code) status = backend_error(device, code, "cuMemAllocFromPoolAsync of %zu bytes", nbytes);
   *address = allocated;
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
 static int cuda_free(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
@@ -336,19 +336,20 @@ static int cuda_trim(oa_device *device) {
   if (status) return status;
   int code = driver.cuCtxSynchronize();
   if (code) {
-    status = failed(device, code, "cuCtxSynchronize");
+    status = backend_error(device, code, "cuCtxSynchronize");
   } else {
     code = driver.cuMemPoolTrimTo(cuda->pool, 0);
-    if (code) status = failed(device, code, "cuMemPoolTrimTo");
+    if (code) status = backend_error(device, code, "cuMemPoolTrimTo");
   }
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
-/* One copy of lines, whichever way `template` says; line by line where a pitch is beyond what a 2-D copy takes. */
+/* Copies lines as `template` says; line by line where a pitch is too large for a 2-D copy. */
 static int copy_lines(oa_device *device, cu_stream stream, struct copy_2d *template) {
   if (template->from_pitch <= MAXIMUM_PITCH && template->to_pitch <= MAXIMUM_PITCH) {
     int code = driver.cuMemcpy2DAsync_v2(template, stream);
-    return code ? failed(device, code, "cuMemcpy2DAsync of %zu lines of %zu bytes", template->lines, template->width)
+    return code ? backend_error(device, code, "cuMemcpy2DAsync of %zu lines of %zu bytes", template->lines,
+                                template->width)
                 : OA_OK;
   }
   for (size_t i = 0; i < template->lines; i++) {
@@ -359,7 +360,7 @@ static int copy_lines(oa_device *device, cu_stream stream, struct copy_2d *templ
                                           stream)
             : driver.cuMemcpyDtoHAsync_v2((char *)template->to_host + i * template->to_pitch,
                                           template->from_device + i * template->from_pitch, template->width, stream);
-    if (code) return failed(device, code, "copy of line %zu, %zu bytes,", i, template->width);
+    if (code) return backend_error(device, code, "copy of line %zu, %zu bytes,", i, template->width);
   }
   return OA_OK;
 }
@@ -368,7 +369,7 @@ static bool contiguous(size_t to_pitch, size_t from_pitch, size_t width, size_t 
   return lines == 1 || (to_pitch == width && from_pitch == width);
 }
 
-/* Whether the driver knows that memory (pinned, managed) and reads it later than when it is asked to. Pageable memory is
+/* Returns whether the driver knows that memory (pinned, managed) and so reads it after the call. Pageable memory is
  * staged before the call returns. */
 static bool read_later(const struct cuda *cuda, const void *memory) {
   int type = 0, attribute = POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -386,7 +387,7 @@ static int send(oa_device *device, void *stream, uint64_t to, size_t to_pitch, c
   if (status) return status;
   if (contiguous(to_pitch, from_pitch, width, lines)) {
     int code = driver.cuMemcpyHtoDAsync_v2(to, from, width * lines, stream);
-    if (code) status = failed(device, code, "cuMemcpyHtoDAsync of %zu bytes", width * lines);
+    if (code) status = backend_error(device, code, "cuMemcpyHtoDAsync of %zu bytes", width * lines);
   } else {
     status = copy_lines(device, stream,
                         &(struct copy_2d){.from_type = MEMORY_HOST,
@@ -400,9 +401,9 @@ static int send(oa_device *device, void *stream, uint64_t to, size_t to_pitch, c
   }
   if (status == OA_OK && !later && read_later(cuda, from)) {
     int code = driver.cuStreamSynchronize(stream);
-    if (code) status = failed(device, code, "cuStreamSynchronize");
+    if (code) status = backend_error(device, code, "cuStreamSynchronize");
   }
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
 static int cuda_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
@@ -415,7 +416,7 @@ static int cuda_copy_up_later(oa_device *device, void *stream, uint64_t to, size
   return send(device, stream, to, to_pitch, from, from_pitch, width, lines, true);
 }
 
-/* Portable: all contexts of this process copy from it fast. */
+/* Pins portable memory: all contexts of this process copy from it fast. */
 static int cuda_pin(oa_device *device, size_t nbytes, void **memory) {
   CALL(device, driver.cuMemHostAlloc(memory, nbytes, HOST_PORTABLE), "cuMemHostAlloc of %zu bytes", nbytes);
 }
@@ -424,7 +425,7 @@ static int cuda_unpin(oa_device *device, void *memory, size_t nbytes) {
   CALL(device, driver.cuMemFreeHost(memory), "cuMemFreeHost of %zu bytes", nbytes);
 }
 
-/* Its first byte and its last: a registered range may end inside an array. */
+/* Asks for the first byte and the last: a registered range may end inside an array. */
 static bool cuda_pinned(oa_device *device, const void *memory, size_t nbytes) {
   (void)device;
   const uintptr_t first = (uintptr_t)memory, bytes[] = {first + nbytes - 1, first};
@@ -444,7 +445,7 @@ static int cuda_copy_down(oa_device *device, void *stream, void *to, size_t to_p
   if (status) return status;
   if (contiguous(to_pitch, from_pitch, width, lines)) {
     int code = driver.cuMemcpyDtoHAsync_v2(to, from, width * lines, stream);
-    if (code) status = failed(device, code, "cuMemcpyDtoHAsync of %zu bytes", width * lines);
+    if (code) status = backend_error(device, code, "cuMemcpyDtoHAsync of %zu bytes", width * lines);
   } else {
     status = copy_lines(device, stream,
                         &(struct copy_2d){.from_type = MEMORY_DEVICE,
@@ -456,10 +457,10 @@ static int cuda_copy_down(oa_device *device, void *stream, void *to, size_t to_p
                                           .width = width,
                                           .lines = lines});
   }
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
-/* An address may be pinned memory of the host that is used in place: the driver is left to tell. */
+/* Copies with addresses that may be pinned memory of the host, used in place: the driver finds out. */
 static int cuda_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
                      size_t width, size_t lines) {
   if (width == 0 || lines == 0) return OA_OK;
@@ -481,13 +482,13 @@ static int cuda_copy(oa_device *device, void *stream, uint64_t to, size_t to_pit
   } else {
     for (size_t i = 0; i < lines && status == OA_OK; i++) {
       int code = driver.cuMemcpyAsync(to + i * to_pitch, from + i * from_pitch, width, stream);
-      if (code) status = failed(device, code, "copy of line %zu, %zu bytes,", i, width);
+      if (code) status = backend_error(device, code, "copy of line %zu, %zu bytes,", i, width);
     }
   }
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
-/* The driver's code of filling one line. */
+/* Fills one line; returns the driver's code. */
 static int fill_line(uint64_t to, uint32_t value, size_t unit, size_t width, void *stream) {
   switch (unit) {
     case 1:
@@ -499,7 +500,7 @@ static int fill_line(uint64_t to, uint32_t value, size_t unit, size_t width, voi
   }
 }
 
-/* And of several. */
+/* Fills several lines; returns the driver's code. */
 static int fill_lines(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
                       void *stream) {
   switch (unit) {
@@ -526,8 +527,8 @@ static int cuda_fill(oa_device *device, void *stream, uint64_t to, size_t pitch,
     code = fill_lines(to, pitch, value, unit, width, lines, stream);
   else
     for (size_t i = 0; i < lines && code == SUCCESS; i++) code = fill_line(to + i * pitch, value, unit, width, stream);
-  if (code) status = failed(device, code, "cuMemset of %zu lines of %zu bytes", lines, width);
-  return done(device, saved, status);
+  if (code) status = backend_error(device, code, "cuMemset of %zu lines of %zu bytes", lines, width);
+  return leave_context(device, saved, status);
 }
 
 static int cuda_stream_create(oa_device *device, void **stream) {
@@ -542,16 +543,16 @@ static int cuda_stream_wait(oa_device *device, void *stream, void *event) {
   CALL(device, driver.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
 }
 
-/* A capture that has been invalidated counts: its stream takes no work either. */
+/* Counts an invalidated capture, too: its stream takes no work either. */
 static int cuda_stream_capturing(oa_device *device, void *stream, int *capturing) {
   void *saved;
   int status = cuda_enter(device, &saved);
   if (status) return status;
   int state = 0;
   int code = driver.cuStreamIsCapturing(stream, &state);
-  if (code) status = failed(device, code, "cuStreamIsCapturing");
+  if (code) status = backend_error(device, code, "cuStreamIsCapturing");
   *capturing = state != 0;
-  return done(device, saved, status);
+  return leave_context(device, saved, status);
 }
 
 static int cuda_event_create(oa_device *device, void **event) {
@@ -572,8 +573,8 @@ static int cuda_event_done(oa_device *device, void *event, int *finished) {
   if (status) return status;
   const int code = driver.cuEventQuery(event);
   *finished = code == SUCCESS;
-  if (code && code != NOT_READY) status = failed(device, code, "cuEventQuery");
-  return done(device, saved, status);
+  if (code && code != NOT_READY) status = backend_error(device, code, "cuEventQuery");
+  return leave_context(device, saved, status);
 }
 
 static int cuda_event_synchronize(oa_device *device, void *event) {
@@ -585,7 +586,7 @@ static int cuda_synchronize(oa_device *device) { CALL(device, driver.cuCtxSynchr
 const oa_backend oa_backend_cuda = {
     .name = "cuda",
     .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
-    .dlpack_type = 2,
+    .dlpack_type = 2, /* kDLCUDA */
     .count = cuda_count,
     .open = cuda_open,
     .memory = cuda_memory,

@@ -1,5 +1,5 @@
-/* The host as a device: memory of its own that bytes are really copied to, and libraries that run on the CPU. Every
- * operation is complete when it returns, so a stream is nothing but NULL. */
+/* The host as a device: it has memory of its own, to which bytes are really copied, and libraries that run on the CPU.
+ * Every operation is complete when it returns, so every stream is NULL. */
 #include "device/backend.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int host_count(int *count) {
   return OA_OK;
 }
 
-/* The processor's name, where the system tells it. */
+/* Sets the model to the processor's name, where the system has it. */
 static int host_open(oa_device *device) {
   struct utsname name;
   snprintf(device->model, sizeof device->model, "%s", uname(&name) == 0 ? name.machine : "CPU");
@@ -42,8 +42,8 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   return OA_OK;
 }
 
-/* The kernel hands out new memory page by page, zeroed, which takes longer than to fill it: so some of what was given back
- * is kept for those who want as much again, and large memory lies in large pages, as NumPy's does. */
+/* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than to fill it: so some freed
+ * memory waits here for the next allocation of the same size. Large memory lies in large pages, as NumPy's does. */
 enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
 static const size_t most_idle_bytes = (size_t)256 << 20;
 static struct {
@@ -56,13 +56,13 @@ static struct {
   } at[MOST_IDLE]; /* the oldest first */
 } idle = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* What is allocated for nbytes: few different sizes of large memory. */
+/* Returns the bytes to allocate for nbytes: large memory has few different sizes, so that they are found again. */
 static size_t size_of(size_t nbytes) {
   const size_t unit = nbytes < LARGE ? ALIGNMENT : nbytes < 2 * LARGE_PAGE ? LARGE : LARGE_PAGE;
   return (nbytes + unit - 1) / unit * unit;
 }
 
-/* Under the mutex. */
+/* Takes piece i out of the pool, under its mutex. */
 static void *take_idle(int i) {
   void *memory = idle.at[i].memory;
   idle.nbytes -= idle.at[i].nbytes;
@@ -144,7 +144,7 @@ static int host_unpin(oa_device *device, void *memory, size_t nbytes) {
 
 static bool host_pinned(oa_device *device, const void *memory, size_t nbytes) {
   (void)device, (void)memory, (void)nbytes;
-  return false; /* there is no difference */
+  return false; /* pinned memory is like any other here */
 }
 
 static int host_event_done(oa_device *device, void *event, int *finished) {
@@ -167,7 +167,7 @@ static int host_fill(oa_device *device, void *stream, uint64_t to, size_t pitch,
   return OA_OK;
 }
 
-/* run may change its arguments, and they are the caller's copy: nobody looks at them afterwards. */
+/* Passes the caller's arguments, which `run` may change: the caller does not read them afterwards. */
 static int host_submit(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size) {
   (void)device, (void)stream, (void)size;
   run((void *)arguments);

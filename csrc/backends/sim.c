@@ -1,13 +1,14 @@
-/* A strict device without a GPU, for tests. Each stream is a real thread that works its queue off: what was not ordered
- * by events runs in no order, what was not waited for is not there. Every call checks its addresses against what is
- * allocated, and can be made to fail.
+/* A strict device without a GPU, for tests. Each stream is a real thread that works its queue off: operations that no
+ * event orders run in any order, and results that were not waited for are not there. Every call checks its addresses
+ * against what is allocated, and can be made to fail.
  *
- * Memory is this process's. Around each allocation lies a red zone; fresh memory is filled, in stream order, with bytes
- * that are NaN in each floating type, freed memory with others; so is what the core keeps for another time. Freed memory
- * stays in quarantine for a while, and leaving it is checked for writes that came too late. What is found so, in the workers, is told by the next synchronization.
+ * Memory is this process's. Around each allocation lies a red zone. Fresh memory is filled, in stream order, with bytes
+ * that are NaN in each floating type, freed memory with others; so is memory in the core's pool. Freed memory stays in
+ * quarantine for a while, and is checked for late writes when it leaves. The workers report such faults through the
+ * next synchronization.
  *
- * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none is
- * held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
+ * is held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -31,7 +32,7 @@ enum {
   QUARANTINE_BYTES = 32 << 20
 };
 
-/* One record of an event: what a wait waits for, even if the event is recorded anew or destroyed meanwhile. */
+/* One record of an event: a wait waits for it, even if the event is recorded anew or destroyed meanwhile. */
 struct mark {
   atomic_int users;
   bool reached;
@@ -46,7 +47,7 @@ struct event {
 
 struct operation {
   struct operation *next;
-  enum { COPY, FILL, RUN, RECORD, WAIT, RELEASE } kind;
+  enum { COPY, FILL, RUN, RECORD, WAIT, FREE } kind;
   union {
     struct {
       void *to;
@@ -65,12 +66,12 @@ struct operation {
   _Alignas(max_align_t) unsigned char data[]; /* the host's lines of a copy up, or the arguments of run */
 };
 
-/* An allocation. In the tree of live ones until its release is issued, in quarantine after that has run. */
+/* An allocation. In the tree of live ones until its free is issued, in quarantine after that has run. */
 struct block {
   uint64_t address; /* RED_ZONE bytes into what was allocated */
   size_t nbytes;
   struct block *next;
-  struct operation release; /* here, so that releasing needs no memory */
+  struct operation free; /* here, so that freeing needs no memory */
 };
 
 struct stream {
@@ -89,7 +90,7 @@ struct sim {
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
-  void *pins;             /* and of pinned memory of the host */
+  void *pins;             /* likewise of pinned memory of the host */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -97,8 +98,8 @@ struct sim {
   char error[512];
 };
 
-/* Counts a call, and fails if it is the one that was asked for; the format says what was called. */
-__attribute__((format(printf, 2, 3))) static int called(oa_device *device, const char *format, ...) {
+/* Counts a backend call, and fails if it is the one that oa_sim_configure chose; the format describes the call. */
+__attribute__((format(printf, 2, 3))) static int count_call(oa_device *device, const char *format, ...) {
   struct sim *sim = device->state;
   int64_t number = atomic_fetch_add_explicit(&sim->calls, 1, memory_order_relaxed) + 1;
   const int64_t fail_at = atomic_load_explicit(&sim->fail_at, memory_order_relaxed);
@@ -121,7 +122,7 @@ static int no_host_memory(oa_device *device, const char *what) {
   return oa_fail(OA_ERROR_MEMORY, "%s: %s: out of host memory", device->name, what);
 }
 
-/* -- errors found by workers: kept until somebody synchronizes. Under sim->mutex. ---------------------------------- */
+/* -- faults found by workers: kept until the next synchronization. Under sim->mutex. ------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void report(struct sim *sim, const char *format, ...) {
   if (sim->error[0]) return;
@@ -131,7 +132,8 @@ __attribute__((format(printf, 2, 3))) static void report(struct sim *sim, const 
   va_end(arguments);
 }
 
-static int reported(struct sim *sim) {
+/* Returns the status of the workers' fault, if there is one, and clears it. */
+static int take_report(struct sim *sim) {
   int status = OA_OK;
   pthread_mutex_lock(&sim->mutex);
   if (sim->error[0]) {
@@ -146,7 +148,7 @@ static int reported(struct sim *sim) {
 
 static unsigned char *bytes_at(uint64_t address) { return (unsigned char *)(uintptr_t)address; }
 
-/* The first of nbytes bytes that is not byte, or nbytes. */
+/* Returns the place of the first of nbytes bytes that differs, or nbytes. */
 static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   if (nbytes == 0 || (bytes[0] == byte && memcmp(bytes, bytes + 1, nbytes - 1) == 0)) return nbytes;
   size_t i = 0;
@@ -154,14 +156,15 @@ static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   return i;
 }
 
-/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around it. */
+/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around
+ * it. */
 static int compare(const void *left, const void *right) {
   const struct block *a = left, *b = right;
   if (a->address + a->nbytes <= b->address) return -1;
   return b->address + b->nbytes <= a->address;
 }
 
-/* Under the mutex. */
+/* Returns whether the range lies in one block of the tree. Under sim->mutex. */
 static bool is_inside(void *const *tree, uint64_t address, size_t nbytes) {
   const struct block key = {.address = address, .nbytes = nbytes};
   struct block *const *found = nbytes ? tfind(&key, tree, compare) : NULL;
@@ -223,8 +226,8 @@ static void shrink_quarantine(struct sim *sim, int blocks, size_t nbytes) {
   }
 }
 
-/* What a release does when its turn in the stream comes. */
-static void run_release(struct sim *sim, struct block *block) {
+/* Frees a block when its turn in the stream comes. */
+static void run_free(struct sim *sim, struct block *block) {
   unsigned char *memory = bytes_at(block->address);
   memset(memory, FREED, block->nbytes);
   pthread_mutex_lock(&sim->mutex);
@@ -298,8 +301,8 @@ static void execute(struct sim *sim, struct operation *operation) {
     case WAIT:
       mark_wait(operation->mark);
       break;
-    case RELEASE:
-      run_release(sim, operation->block);
+    case FREE:
+      run_free(sim, operation->block);
       return; /* the operation is the block's */
   }
   free(operation);
@@ -355,7 +358,7 @@ static void wait_for_all(struct sim *sim) {
   for (struct stream *stream = streams_of(sim); stream; stream = stream->next) wait_for(stream);
 }
 
-/* A caller's own stream may be anything: only what stream_create made is taken. */
+/* Finds a stream that stream_create made; a caller's own stream may be any address. */
 static int find_stream(oa_device *device, const char *what, void *pointer, struct stream **found) {
   for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
     if (stream == pointer) {
@@ -363,8 +366,20 @@ static int find_stream(oa_device *device, const char *what, void *pointer, struc
       return OA_OK;
     }
   }
-  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_HANDLE: %p is no stream of this device",
+  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_HANDLE: %p is not a stream of this device",
                  device->name, what, pointer);
+}
+
+/* Begins a call on a stream: counts it, and finds the stream. */
+static int start(oa_device *device, const char *what, void *pointer, struct stream **stream) {
+  const int status = count_call(device, "%s", what);
+  return status ? status : find_stream(device, what, pointer, stream);
+}
+
+/* Begins a call on a stream that touches so many bytes. */
+static int start_bytes(oa_device *device, const char *what, size_t nbytes, void *pointer, struct stream **stream) {
+  const int status = count_call(device, "%s of %zu bytes", what, nbytes);
+  return status ? status : find_stream(device, what, pointer, stream);
 }
 
 static struct operation *operation_new(int kind, size_t nbytes) {
@@ -392,7 +407,7 @@ static int sim_open(oa_device *device) {
 }
 
 static int sim_memory(oa_device *device, int64_t *free_bytes, int64_t *total_bytes) {
-  int status = called(device, "memory");
+  int status = count_call(device, "memory");
   if (status) return status;
   struct sim *sim = device->state;
   struct sysinfo info;
@@ -404,7 +419,7 @@ static int sim_memory(oa_device *device, int64_t *free_bytes, int64_t *total_byt
   return OA_OK;
 }
 
-/* Takes room for a block out of the capacity, if there is so much. */
+/* Takes room for a block out of the capacity. Returns false if there is not so much. */
 static bool reserve(struct sim *sim, size_t nbytes) {
   pthread_mutex_lock(&sim->mutex);
   int64_t limit = sim->capacity ? sim->capacity : INT64_MAX;
@@ -417,8 +432,7 @@ static bool reserve(struct sim *sim, size_t nbytes) {
 static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_t *address) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
-  int status = called(device, "allocate of %zu bytes", nbytes);
-  if (status == OA_OK) status = find_stream(device, "allocate", pointer, &stream);
+  int status = start_bytes(device, "allocate", nbytes, pointer, &stream);
   if (status) return status;
   if (nbytes > PTRDIFF_MAX - 2 * RED_ZONE || !reserve(sim, nbytes)) {
     return oa_fail(OA_ERROR_MEMORY, "%s: allocate of %zu bytes failed: SIM_ERROR_OUT_OF_MEMORY", device->name, nbytes);
@@ -430,8 +444,8 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
   if (block && fill && posix_memalign(&memory, RED_ZONE, nbytes + 2 * RED_ZONE) == 0) {
     block->address = (uintptr_t)memory + RED_ZONE;
     block->nbytes = nbytes;
-    block->release.kind = RELEASE;
-    block->release.block = block;
+    block->free.kind = FREE;
+    block->free.block = block;
     memset(memory, RED, RED_ZONE);
     memset((char *)memory + RED_ZONE + nbytes, RED, RED_ZONE);
     pthread_mutex_lock(&sim->mutex);
@@ -457,11 +471,11 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
   return OA_OK;
 }
 
-/* A made-up failure comes after the deed: the address is gone whatever is returned. */
+/* Fails after the free was issued, if it is made to fail: the address is gone whatever is returned. */
 static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
-  int failure = called(device, "free of %zu bytes", nbytes);
+  int failure = count_call(device, "free of %zu bytes", nbytes);
   int status = find_stream(device, "free", pointer, &stream);
   if (status) return status;
   struct block key = {.address = address, .nbytes = nbytes}, *block = NULL;
@@ -478,11 +492,11 @@ static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t n
         "%s: free of %zu bytes failed: SIM_ERROR_INVALID_VALUE: no allocation of that size is live at 0x%" PRIx64,
         device->name, nbytes, address);
   }
-  issue(stream, &block->release);
+  issue(stream, &block->free);
   return failure;
 }
 
-/* What stays is checked and filled as if it were released, and as if it were fresh when it is taken again. */
+/* Checks and fills pooled memory as if it were freed, and as if it were fresh when it is taken again. */
 static void sim_pool(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   unsigned char *memory = bytes_at(address);
@@ -503,7 +517,7 @@ static void sim_take(oa_device *device, uint64_t address, size_t nbytes) {
 
 static int sim_trim(oa_device *device) {
   struct sim *sim = device->state;
-  int status = called(device, "trim");
+  int status = count_call(device, "trim");
   if (status) return status;
   wait_for_all(sim);
   pthread_mutex_lock(&sim->mutex);
@@ -512,72 +526,59 @@ static int sim_trim(oa_device *device) {
   return OA_OK;
 }
 
-static int sim_copy_up(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, const void *from,
-                       size_t from_pitch, size_t width, size_t lines) {
-  struct stream *stream = NULL;
-  size_t nbytes = width * lines;
-  int status = called(device, "copy_up of %zu bytes", nbytes);
-  if (status == OA_OK) status = find_stream(device, "copy_up", pointer, &stream);
-  if (status || nbytes == 0) return status;
-  status = check_range(device, "copy_up", to, to_pitch, width, lines);
-  if (status) return status;
-  struct operation *copy = operation_new(COPY, nbytes);
-  if (!copy) return no_host_memory(device, "copy_up");
-  oa_copy_lines(copy->data, width, from, from_pitch, width, lines);
-  copy->copy.to = bytes_at(to);
-  copy->copy.from = copy->data;
-  copy->copy.to_pitch = to_pitch;
-  copy->copy.from_pitch = width;
-  copy->copy.width = width;
-  copy->copy.lines = lines;
-  issue(stream, copy);
-  return OA_OK;
-}
+/* How a copy treats its two sides. */
+enum { CHECK_TO = 1, CHECK_FROM = 2, READ_NOW = 4 };
 
-static int sim_copy_down(oa_device *device, void *pointer, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
-                         size_t width, size_t lines) {
+static int issue_copy(oa_device *device, const char *what, void *pointer, int how, uint64_t to, size_t to_pitch,
+                      uint64_t from, size_t from_pitch, size_t width, size_t lines) {
+  const size_t nbytes = width * lines;
   struct stream *stream = NULL;
-  int status = called(device, "copy_down of %zu bytes", width * lines);
-  if (status == OA_OK) status = find_stream(device, "copy_down", pointer, &stream);
-  if (status || width == 0 || lines == 0) return status;
-  status = check_range(device, "copy_down", from, from_pitch, width, lines);
+  int status = start_bytes(device, what, nbytes, pointer, &stream);
+  if (status || nbytes == 0) return status;
+  if (how & CHECK_TO) status = check_range(device, what, to, to_pitch, width, lines);
+  if (!status && how & CHECK_FROM) status = check_range(device, what, from, from_pitch, width, lines);
   if (status) return status;
-  struct operation *copy = operation_new(COPY, 0);
-  if (!copy) return no_host_memory(device, "copy_down");
-  copy->copy.to = to;
+  struct operation *copy = operation_new(COPY, how & READ_NOW ? nbytes : 0);
+  if (!copy) return no_host_memory(device, what);
+  copy->copy.to = bytes_at(to);
   copy->copy.from = bytes_at(from);
   copy->copy.to_pitch = to_pitch;
   copy->copy.from_pitch = from_pitch;
   copy->copy.width = width;
   copy->copy.lines = lines;
+  if (how & READ_NOW) {
+    oa_copy_lines(copy->data, width, bytes_at(from), from_pitch, width, lines);
+    copy->copy.from = copy->data;
+    copy->copy.from_pitch = width;
+  }
   issue(stream, copy);
   return OA_OK;
 }
 
-/* Reads the host's lines when its turn comes. */
-static int sim_copy_up_later(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, const void *from,
+static int sim_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                       size_t from_pitch, size_t width, size_t lines) {
+  return issue_copy(device, "copy_up", stream, CHECK_TO | READ_NOW, to, to_pitch, (uintptr_t)from, from_pitch, width,
+                    lines);
+}
+
+static int sim_copy_down(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                         size_t width, size_t lines) {
+  return issue_copy(device, "copy_down", stream, CHECK_FROM, (uintptr_t)to, to_pitch, from, from_pitch, width, lines);
+}
+
+static int sim_copy_up_later(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
                              size_t from_pitch, size_t width, size_t lines) {
-  struct stream *stream = NULL;
-  int status = called(device, "copy_up_later of %zu bytes", width * lines);
-  if (status == OA_OK) status = find_stream(device, "copy_up_later", pointer, &stream);
-  if (status || width == 0 || lines == 0) return status;
-  status = check_range(device, "copy_up_later", to, to_pitch, width, lines);
-  if (status) return status;
-  struct operation *copy = operation_new(COPY, 0);
-  if (!copy) return no_host_memory(device, "copy_up_later");
-  copy->copy.to = bytes_at(to);
-  copy->copy.from = from;
-  copy->copy.to_pitch = to_pitch;
-  copy->copy.from_pitch = from_pitch;
-  copy->copy.width = width;
-  copy->copy.lines = lines;
-  issue(stream, copy);
-  return OA_OK;
+  return issue_copy(device, "copy_up_later", stream, CHECK_TO, to, to_pitch, (uintptr_t)from, from_pitch, width, lines);
+}
+
+static int sim_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                    size_t width, size_t lines) {
+  return issue_copy(device, "copy", stream, CHECK_TO | CHECK_FROM, to, to_pitch, from, from_pitch, width, lines);
 }
 
 static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   struct sim *sim = device->state;
-  int status = called(device, "pin of %zu bytes", nbytes);
+  int status = count_call(device, "pin of %zu bytes", nbytes);
   if (status) return status;
   struct block *block = calloc(1, sizeof *block);
   void *made = NULL;
@@ -598,10 +599,10 @@ static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   return OA_OK;
 }
 
-/* A made-up failure comes after the deed. */
+/* Fails after the memory was unpinned, if it is made to fail. */
 static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
   struct sim *sim = device->state;
-  int failure = called(device, "unpin of %zu bytes", nbytes);
+  int failure = count_call(device, "unpin of %zu bytes", nbytes);
   struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes}, *block = NULL;
   pthread_mutex_lock(&sim->mutex);
   struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
@@ -627,32 +628,10 @@ static bool sim_pinned(oa_device *device, const void *memory, size_t nbytes) {
   return inside;
 }
 
-static int sim_copy(oa_device *device, void *pointer, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
-                    size_t width, size_t lines) {
-  struct stream *stream = NULL;
-  int status = called(device, "copy of %zu bytes", width * lines);
-  if (status == OA_OK) status = find_stream(device, "copy", pointer, &stream);
-  if (status || width == 0 || lines == 0) return status;
-  status = check_range(device, "copy", to, to_pitch, width, lines);
-  if (status == OA_OK) status = check_range(device, "copy", from, from_pitch, width, lines);
-  if (status) return status;
-  struct operation *copy = operation_new(COPY, 0);
-  if (!copy) return no_host_memory(device, "copy");
-  copy->copy.to = bytes_at(to);
-  copy->copy.from = bytes_at(from);
-  copy->copy.to_pitch = to_pitch;
-  copy->copy.from_pitch = from_pitch;
-  copy->copy.width = width;
-  copy->copy.lines = lines;
-  issue(stream, copy);
-  return OA_OK;
-}
-
 static int sim_fill(oa_device *device, void *pointer, uint64_t to, size_t pitch, uint32_t value, size_t unit,
                     size_t width, size_t lines) {
   struct stream *stream = NULL;
-  int status = called(device, "fill of %zu bytes", width * lines);
-  if (status == OA_OK) status = find_stream(device, "fill", pointer, &stream);
+  int status = start_bytes(device, "fill", width * lines, pointer, &stream);
   if (status || width == 0 || lines == 0) return status;
   if ((unit != 1 && unit != 2 && unit != 4) || to % unit || width % unit || (lines > 1 && pitch % unit)) {
     return oa_fail(OA_ERROR_BACKEND, "%s: fill failed: SIM_ERROR_INVALID_VALUE: units of %zu bytes don't fit",
@@ -674,7 +653,7 @@ static int sim_fill(oa_device *device, void *pointer, uint64_t to, size_t pitch,
 
 static int sim_stream_create(oa_device *device, void **created) {
   struct sim *sim = device->state;
-  int status = called(device, "stream_create");
+  int status = count_call(device, "stream_create");
   if (status) return status;
   struct stream *stream = calloc(1, sizeof *stream);
   if (!stream) return no_host_memory(device, "stream_create");
@@ -700,18 +679,17 @@ static int sim_stream_create(oa_device *device, void **created) {
 /* Waits even if it is to fail, so that nothing touches host memory afterwards. */
 static int sim_stream_synchronize(oa_device *device, void *pointer) {
   struct stream *stream = NULL;
-  int failure = called(device, "stream_synchronize");
+  int failure = count_call(device, "stream_synchronize");
   int status = find_stream(device, "stream_synchronize", pointer, &stream);
   if (status) return status;
   wait_for(stream);
-  return failure ? failure : reported(device->state);
+  return failure ? failure : take_report(device->state);
 }
 
 static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
   struct event *event = awaited;
   struct stream *stream = NULL;
-  int status = called(device, "stream_wait");
-  if (status == OA_OK) status = find_stream(device, "stream_wait", pointer, &stream);
+  int status = start(device, "stream_wait", pointer, &stream);
   if (status) return status;
   pthread_mutex_lock(&event->mutex);
   struct mark *mark = mark_share(event->last);
@@ -729,14 +707,13 @@ static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
 
 static int sim_stream_capturing(oa_device *device, void *pointer, int *capturing) {
   struct stream *stream = NULL;
-  int status = called(device, "stream_capturing");
-  if (status == OA_OK) status = find_stream(device, "stream_capturing", pointer, &stream);
+  int status = start(device, "stream_capturing", pointer, &stream);
   *capturing = 0;
   return status;
 }
 
 static int sim_event_create(oa_device *device, void **created) {
-  int status = called(device, "event_create");
+  int status = count_call(device, "event_create");
   if (status) return status;
   struct event *event = calloc(1, sizeof *event);
   if (!event) return no_host_memory(device, "event_create");
@@ -748,8 +725,7 @@ static int sim_event_create(oa_device *device, void **created) {
 static int sim_event_record(oa_device *device, void *recorded, void *pointer) {
   struct event *event = recorded;
   struct stream *stream = NULL;
-  int status = called(device, "event_record");
-  if (status == OA_OK) status = find_stream(device, "event_record", pointer, &stream);
+  int status = start(device, "event_record", pointer, &stream);
   if (status) return status;
   struct operation *record = operation_new(RECORD, 0);
   struct mark *mark = record ? mark_new() : NULL;
@@ -769,7 +745,7 @@ static int sim_event_record(oa_device *device, void *recorded, void *pointer) {
 
 static int sim_event_destroy(oa_device *device, void *destroyed) {
   struct event *event = destroyed;
-  int failure = called(device, "event_destroy");
+  int failure = count_call(device, "event_destroy");
   mark_drop(event->last);
   pthread_mutex_destroy(&event->mutex);
   free(event);
@@ -778,7 +754,7 @@ static int sim_event_destroy(oa_device *device, void *destroyed) {
 
 static int sim_event_done(oa_device *device, void *asked, int *done) {
   struct event *event = asked;
-  int status = called(device, "event_done");
+  int status = count_call(device, "event_done");
   if (status) return status;
   pthread_mutex_lock(&event->mutex);
   struct mark *mark = mark_share(event->last);
@@ -795,7 +771,7 @@ static int sim_event_done(oa_device *device, void *asked, int *done) {
 /* Waits even if it is to fail. */
 static int sim_event_synchronize(oa_device *device, void *awaited) {
   struct event *event = awaited;
-  int failure = called(device, "event_synchronize");
+  int failure = count_call(device, "event_synchronize");
   pthread_mutex_lock(&event->mutex);
   struct mark *mark = mark_share(event->last);
   pthread_mutex_unlock(&event->mutex);
@@ -804,15 +780,14 @@ static int sim_event_synchronize(oa_device *device, void *awaited) {
 }
 
 static int sim_synchronize(oa_device *device) {
-  int failure = called(device, "synchronize");
+  int failure = count_call(device, "synchronize");
   wait_for_all(device->state);
-  return failure ? failure : reported(device->state);
+  return failure ? failure : take_report(device->state);
 }
 
 static int sim_submit(oa_device *device, void *pointer, void (*run)(void *), const void *arguments, size_t size) {
   struct stream *stream = NULL;
-  int status = called(device, "submit");
-  if (status == OA_OK) status = find_stream(device, "submit", pointer, &stream);
+  int status = start(device, "submit", pointer, &stream);
   if (status) return status;
   struct operation *operation = operation_new(RUN, size);
   if (!operation) return no_host_memory(device, "submit");

@@ -21,8 +21,8 @@ int oa_check_forked(void);
 void oa_lock(void);
 void oa_unlock(void);
 
-/* Waits until another thread announces a change of what the lock guards. Called with the lock, which it frees meanwhile:
- * look everything up again. */
+/* Waits until another thread announces a change of what the lock guards. Called with the lock, which it frees
+ * meanwhile: look everything up again. */
 void oa_wait_change(void);
 /* Wakes all threads in oa_wait_change. Called with the lock; costs a load where no thread waits. */
 void oa_announce_change(void);

@@ -9,7 +9,7 @@
 static _Thread_local char last_error[1024];
 static _Thread_local char last_warning[1024];
 
-/* Formats aside first: an argument may be the text that is being replaced. */
+/* Formats into a buffer of its own first, as an argument may be the text that is being replaced. */
 static void set_text(char *to, const char *format, va_list arguments) {
   char text[1024];
   vsnprintf(text, sizeof text, format, arguments);
@@ -40,10 +40,10 @@ void oa_warn(const char *format, ...) {
   va_end(arguments);
 }
 
-/* The first warning of its kind is the one told; there is one kind so far. */
+/* The process's warning. There is one kind so far, and its first text stays. */
 static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char process_warning[1024];
-static atomic_int process_state; /* 0: none yet, 1: to be told, 2: told */
+static atomic_int process_state; /* 0: none yet, 1: to be reported, 2: reported */
 
 void oa_warn_process(const char *format, ...) {
   va_list arguments;
@@ -59,9 +59,9 @@ void oa_warn_process(const char *format, ...) {
 }
 
 const char *oa_take_warning(void) {
-  int telling = 1;
+  int pending = 1;
   if (__builtin_expect(atomic_load_explicit(&process_state, memory_order_relaxed) != 1, 1)) return NULL;
-  return atomic_compare_exchange_strong(&process_state, &telling, 2) ? process_warning : NULL;
+  return atomic_compare_exchange_strong(&process_state, &pending, 2) ? process_warning : NULL;
 }
 
 void oa_error_save(oa_saved_error *saved) { memcpy(saved->text, last_error, sizeof last_error); }

@@ -7,13 +7,14 @@
 
 /* Sets this thread's text and returns status. */
 int oa_fail(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
-/* Sets the text to "<format...>: <the text so far>", keeping status: who asked, before what went wrong. */
+/* Puts the caller in front of the text: "<format...>: <the text so far>". Returns status. */
 int oa_fail_in(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
+/* Sets this thread's warning. */
 void oa_warn(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
-/* A warning of the process as a whole, told once: by the next oa_take_warning of any thread. */
+/* Sets the warning of the process, which the next oa_take_warning of any thread returns; only the first one counts. */
 void oa_warn_process(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
-/* Saves and restores the text around cleaning up, so that the first failure is the one told. */
+/* Saves and restores the text around cleaning up, so that the first failure is reported. */
 typedef struct oa_saved_error {
   char text[1024];
 } oa_saved_error;

@@ -56,7 +56,7 @@ static void insert_axis(axis *axes, int count, axis next) {
   axes[at] = next;
 }
 
-/* Grows a line while it stays contiguous, then the number of lines; false if the axis fits neither way. */
+/* Grows a line while it stays contiguous, then the number of lines. Returns false if the axis fits neither way. */
 static bool grow_lines(oa_lines *lines, axis next) {
   if (lines->count == 1 && next.stride == lines->width) {
     lines->width *= next.size;

@@ -1,6 +1,6 @@
-/* Lines: the one shape the core reasons about: `count` lines of `width` bytes, the starts `pitch` bytes apart, the first
- * at `start`. A contiguous array is one line; a matrix with a leading dimension has one a column (or row); a strided
- * vector one an element. */
+/* Lines, the one shape the core reasons about: `count` lines of `width` bytes, the starts `pitch` bytes apart, the
+ * first at `start`. A contiguous array is one line; a matrix with a leading dimension has one a column (or row); a
+ * strided vector one an element. */
 #ifndef OA_LINES_H
 #define OA_LINES_H
 
@@ -11,24 +11,24 @@
 #define OA_MAX_DIMENSIONS 64
 
 typedef struct oa_lines {
-  int64_t start; /* in bytes, from wherever the user of it counts */
+  int64_t start; /* in bytes, counted from a place that the user of the lines chooses */
   int64_t width, pitch, count;
 } oa_lines;
 
-/* From the first byte to the last; 0 if there are none. */
+/* Returns the bytes from the first to the last, gaps included; 0 if there are none. */
 static inline int64_t oa_lines_span(oa_lines a) {
   return a.count == 0 || a.width == 0 ? 0 : a.pitch * (a.count - 1) + a.width;
 }
 static inline int64_t oa_lines_bytes(oa_lines a) { return a.width * a.count; }
 
-/* One line where lines touch each other. */
+/* Returns the same bytes as one line, where lines touch each other. */
 oa_lines oa_lines_simplest(oa_lines a);
-/* Every byte of inner is a byte of outer. */
+/* Returns whether every byte of inner is a byte of outer. */
 bool oa_lines_contain(oa_lines outer, oa_lines inner);
-/* No byte is in both. May answer false for some that are disjoint, never true for others. */
+/* Returns whether no byte is in both. May return false for some lines that are disjoint, never true for others. */
 bool oa_lines_disjoint(oa_lines a, oa_lines b);
 
-/* What an array of that shape and strides (bytes) touches, relative to the address of its index 0. */
+/* The bytes that an array of some shape and strides (bytes) touches, relative to the address of its index 0. */
 typedef struct oa_layout {
   oa_lines lines;    /* valid if `regular` */
   int64_t low, span; /* of all bytes touched; low <= 0 */
@@ -38,11 +38,12 @@ typedef struct oa_layout {
   bool reversed;     /* a stride is negative */
 } oa_layout;
 
-/* OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; no text set. */
+/* Fills *layout. Returns OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; sets no
+ * text. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
-/* The elements of an array, or of two of one shape side by side, in pieces. A piece is lines that one 2-D copy can name, and
- * never has a byte between two elements. */
+/* The elements of an array, or of two of one shape side by side, in pieces. A piece is lines that one 2-D copy can
+ * name, and never has a byte between two elements. */
 typedef struct oa_pieces {
   int64_t width, count, pitch[2]; /* of the lines of every piece; the pitch on each side */
   int64_t at[2];                  /* where the next piece begins, from the lowest byte of each side */
@@ -52,9 +53,9 @@ typedef struct oa_pieces {
     int64_t size, step[2], index;
   } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
-/* The shape and strides are some that oa_layout_of took, with no extent of 0. other: the strides of the second array, or
- * NULL. With NULL the lines follow the memory; else they run along the longest axis that can be lines on both sides, which
- * makes the fewest pieces. */
+/* The shape and strides are some that oa_layout_of took, with no extent of 0. other: the strides of the second array,
+ * or NULL. With NULL the lines follow the memory; else they run along the longest axis that can be lines on both sides,
+ * which makes the fewest pieces. */
 void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
                      int64_t itemsize);
 /* Fills the next piece's lines on each side, from the lowest bytes; false if there is none. other may be NULL. */

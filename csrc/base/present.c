@@ -67,10 +67,10 @@ void oa_present_remove(oa_present_table *table, oa_present *element) { table->ro
 
 static int visit_in(oa_present *tree, uintptr_t low, uintptr_t high, int (*visit)(oa_present *, void *), void *data) {
   if (!tree || tree->highest <= low) return 0;
-  int answer = visit_in(tree->left, low, high, visit, data);
-  if (answer) return answer;
+  int found = visit_in(tree->left, low, high, visit, data);
+  if (found) return found;
   if (tree->low >= high) return 0;
-  if (tree->high > low && (answer = visit(tree, data))) return answer;
+  if (tree->high > low && (found = visit(tree, data))) return found;
   return visit_in(tree->right, low, high, visit, data);
 }
 

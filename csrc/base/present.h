@@ -1,7 +1,8 @@
 /* The present table: an interval tree over host addresses. Pure data: no device, no lock, no allocation of its own.
  *
- * An element is embedded in what it stands for. Intervals are half open and not empty; equal and overlapping ones may be
- * present together (on different devices). A treap ordered by low, augmented with the highest end of each subtree. */
+ * An element is embedded in the object it stands for. Intervals are half open and not empty; equal and overlapping ones
+ * may be present together (on different devices). A treap ordered by low, augmented with the highest end of each
+ * subtree. */
 #ifndef OA_PRESENT_H
 #define OA_PRESENT_H
 
@@ -22,7 +23,8 @@ typedef struct oa_present_table {
 
 void oa_present_insert(oa_present_table *table, oa_present *element);
 void oa_present_remove(oa_present_table *table, oa_present *element);
-/* Calls visit for each element that overlaps [low, high), lowest first, until it answers other than 0; returns that. */
+/* Calls visit for each element that overlaps [low, high), lowest first, until a call returns another number than 0.
+ * Returns that number, or 0. */
 int oa_present_visit(const oa_present_table *table, uintptr_t low, uintptr_t high,
                      int (*visit)(oa_present *element, void *data), void *data);
 

@@ -47,7 +47,7 @@ static int bytes_of(const char *variable, int64_t total, int64_t *limit) {
 int oa_settings_memory_limit(int64_t total, int64_t *limit) { return bytes_of(memory_variable, total, limit); }
 int oa_settings_pinned_limit(int64_t total, int64_t *limit) { return bytes_of(pinned_variable, total, limit); }
 
-/* 0 if it is not set. */
+/* Sets *threads to OFFLOAD_ARGS_THREADS; 0 if it is not set. */
 static int asked_threads(int *threads) {
   const char *text = getenv(threads_variable);
   *threads = 0;
@@ -68,7 +68,8 @@ int oa_settings_check(void) {
 
 /* -- CPUs --------------------------------------------------------------------------------------------------------- */
 
-/* The whole CPUs of a cgroup's bandwidth limit, 0 if there is none; the file has "quota period" or, at v1, the quota. */
+/* Returns the whole CPUs of a cgroup's bandwidth limit, 0 if it has none. The file has "quota period" or, at v1, the
+ * quota. */
 static int cgroup_cpus(const char *quota_path, const char *period_path) {
   char first[32] = "";
   long period = 100000;
@@ -85,7 +86,7 @@ static int cgroup_cpus(const char *quota_path, const char *period_path) {
   return quota < period ? 1 : (int)(quota / period);
 }
 
-/* The tightest limit of this process's cgroup and those around it. */
+/* Returns the tightest limit of this process's cgroup and those around it. */
 static int cgroup_limit(void) {
   int least = cgroup_cpus("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   char line[512], group[512] = "";
@@ -109,7 +110,7 @@ int oa_settings_threads(void) {
   enum { MOST = 12 };
   int threads;
   if (asked_threads(&threads) == OA_OK && threads) return threads;
-  cpu_set_t *set = CPU_ALLOC(8192); /* more than a cpu_set_t has, which would be refused on large machines */
+  cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t has fewer, and is refused on large machines */
   int cpus = 1;
   if (set) {
     if (sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) cpus = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);
@@ -117,6 +118,6 @@ int oa_settings_threads(void) {
   }
   const int limit = cgroup_limit();
   if (limit && limit < cpus) cpus = limit;
-  cpus--; /* one is left to whoever computes */
+  cpus--; /* one is left to the program's own work */
   return cpus < 1 ? 1 : cpus > MOST ? MOST : cpus;
 }

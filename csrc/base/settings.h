@@ -1,4 +1,4 @@
-/* What the environment asks for, and what this process may use. */
+/* The settings of the environment, and the CPUs that this process may use. */
 #ifndef OA_SETTINGS_H
 #define OA_SETTINGS_H
 
@@ -6,15 +6,17 @@
 
 #include <stdint.h>
 
-/* Checks the variables of this file; OA_ERROR_ARGUMENT names the one that makes no sense. */
+/* Checks the variables of this file. Returns OA_ERROR_ARGUMENT with a text that names the first wrong one. */
 int oa_settings_check(void);
-/* Threads for copies, the caller's own included: OFFLOAD_ARGS_THREADS, or one less than the CPUs this process may use
- * (affinity and cgroup), at least 1 and at most 12. */
+/* Returns the number of threads for copies, the caller's own included: OFFLOAD_ARGS_THREADS, or one less than the CPUs
+ * this process may use (affinity and cgroup), at least 1 and at most 12. */
 int oa_settings_threads(void);
-/* OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; percent are of total. INT64_MAX: no limit is set. */
+/* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; percent are of total. INT64_MAX: no
+ * limit is set. */
 int oa_settings_memory_limit(int64_t total, int64_t *limit);
 int oa_settings_pinned_limit(int64_t total, int64_t *limit);
-/* "1048576", "1MiB", "1.5GB", "50%" (of total) -> bytes; OA_ERROR_ARGUMENT, without text, for anything else. */
+/* Reads "1048576", "1MiB", "1.5GB" or "50%" (of total) as bytes. Returns OA_ERROR_ARGUMENT, without a text, for
+ * anything else. */
 int oa_parse_bytes(const char *text, int64_t total, int64_t *bytes);
 
 #endif

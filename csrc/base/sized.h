@@ -1,7 +1,7 @@
 /* Public structs that may grow: each begins with the size that its user was compiled with.
  *
- * A new field goes to the end of its struct. When a struct grows for the first time, its size until then is written down
- * here as the first version's. No version ends in padding, as a field that filled it would not change the size. */
+ * A new field goes to the end of its struct. When a struct grows for the first time, its size until then is written
+ * down here as the first version's. No version ends in padding, as a field that filled it would not change the size. */
 #ifndef OA_SIZED_H
 #define OA_SIZED_H
 
@@ -35,8 +35,8 @@ static inline int oa_sized_check(const char *function, const char *name, const v
   const size_t size = *(const size_t *)given;
   if (__builtin_expect(size >= first && size <= known, 1)) return OA_OK;
   return oa_fail(OA_ERROR_ARGUMENT,
-                 "%s: %s->size needs to be the size of its struct (%zu to %zu here), got %zu; make it with OA_SIZED%s",
-                 function, name, first, known, size,
+                 "%s: %s->size needs to be the size of its struct (at most %zu here), got %zu; make it with OA_SIZED%s",
+                 function, name, known, size,
                  size > known ? ", and run the program with the version of offload_args that it was compiled for" : "");
 }
 

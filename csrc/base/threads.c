@@ -3,22 +3,23 @@
 #include "base/core.h"
 #include "base/settings.h"
 
-/* A call of oa_threads_run, on its caller's stack. Everything here is under `mutex`, a leaf. */
+/* A call of oa_threads_run, on its caller's stack. All of it is guarded by `mutex`, a leaf. */
 typedef struct task {
   void (*run)(void *);
   void *data;
-  int wanted, active; /* others still asked for; others inside run */
+  int wanted, active; /* threads still asked for, and inside run, besides the caller */
   pthread_cond_t left;
   struct task *next;
 } task;
 
-enum { WAKE = 4 }; /* as many others does each wake who begins: waking costs as much as a small copy */
+/* Each thread that starts work wakes at most this many others: waking one costs as much as a small copy. */
+enum { WAKE = 4 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
 static int started, idle;
-static atomic_int count; /* 0 until it is known */
+static atomic_int count; /* 0: not known yet */
 
 static void *work(void *unused) {
   (void)unused;
@@ -71,7 +72,7 @@ void oa_threads_run(void (*run)(void *), void *data, int participants) {
   pthread_mutex_lock(&mutex);
   const int most = oa_threads_count() - 1;
   for (int missing = t.wanted - idle; missing > 0 && started < most; missing--) {
-    if (oa_start_thread(work, NULL)) break; /* fewer do */
+    if (oa_start_thread(work, NULL)) break; /* fewer threads do the work */
     started++;
   }
   t.next = tasks;

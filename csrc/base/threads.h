@@ -3,10 +3,10 @@
 #ifndef OA_THREADS_H
 #define OA_THREADS_H
 
-/* How many threads work on one task at most, the caller's included. */
+/* Returns how many threads work on one task at most, the caller's included. */
 int oa_threads_count(void);
-/* Calls run(data) on this thread and on up to participants - 1 others, as many as are free; returns when all have
- * returned. What there is to do they share out among themselves. */
+/* Calls run(data) on this thread and on up to participants - 1 others, as many as are free. Returns when all have
+ * returned. The calls share the work among themselves. */
 void oa_threads_run(void (*run)(void *), void *data, int participants);
 
 #endif

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A bounded queue of many writers and readers without a lock: a cell's turn says whose it is. At position p a writer may
- * fill the cell whose turn is p and makes it p + 1; a reader may empty it then and makes it p + CELLS. A full queue
- * loses the event and counts it: nobody ever waits for who looks. */
+/* A bounded queue of many writers and readers without a lock: a cell's turn says which of them may use it. At position
+ * p a writer may fill the cell whose turn is p and makes it p + 1; a reader may empty it then and makes it p + CELLS. A
+ * full queue loses the event and counts it: no writer ever waits for a reader. */
 enum { CELLS = 1 << 15 };
 
 typedef struct cell {
@@ -16,7 +16,7 @@ typedef struct cell {
   oa_trace_event event;
 } cell;
 
-static _Atomic(cell *) cells; /* made when the first trace starts, kept for good: a writer may be late */
+static _Atomic(cell *) cells; /* made when the first trace starts, and never freed: a writer may be late */
 static _Atomic uint64_t next_written, next_read;
 static _Atomic int64_t dropped;
 

@@ -1,5 +1,5 @@
-/* The trace: a bounded queue of events. While it is off, each place that notes something costs one load and one branch that
- * is never taken. Places note an event once it is over; programs read the events with oa_trace_read. */
+/* The trace: a bounded queue of events. While it is off, each place that notes something costs one load and one branch
+ * that is never taken. Places note an event once it is over; programs read the events with oa_trace_read. */
 #ifndef OA_TRACE_H
 #define OA_TRACE_H
 

@@ -1,4 +1,5 @@
-/* The way of one call: everything is checked, then moved, then called, then marked. */
+/* One call: oa_begin checks all operands, then moves what is missing; the caller makes the vendor's call; oa_end marks
+ * what was written. */
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
@@ -29,7 +30,7 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
                  (long long)(slot->inside.pitch / itemsize));
 }
 
-/* Of lines that go beyond the pointer's own: what is touched of them may not. */
+/* Checks lines that go beyond the pointer's own: the elements that are touched may not. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, oa_itemsize(slot->dtype)};
@@ -39,7 +40,7 @@ static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, con
 
 /* -- checks -- */
 
-/* What a call reaches through one operand. */
+/* The bytes that a call reaches through one operand. */
 typedef struct reach {
   oa_lines lines; /* from the mapping's address; no lines if the call touches nothing */
   uintptr_t end;  /* behind the last byte; the address itself if the call touches nothing */
@@ -89,7 +90,7 @@ static int note_other(oa_present *element, void *data) {
   return 0;
 }
 
-/* An array may be on several devices for reading, or on one for writing. */
+/* Checks that the array is on several devices for reading only, or on one. */
 static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping *mapping, bool writes) {
   other_device other = {.mapping = mapping};
   if (!mapping->listed) return OA_OK;
@@ -104,48 +105,49 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* of an operand between oa_begin and oa_end */
+enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* oa_operand.touched, from oa_begin to oa_end */
 
 static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
   return a->start == b->start && a->width == b->width && a->count == b->count &&
          (a->count == 1 || a->pitch == b->pitch);
 }
 
-/* Whether a call on another thread may be the first to give the pointer's group its bytes: what this one reads, sends or clears
- * would not be ordered with it. */
+/* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
+ * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  return !mapping->groups[mapping->parts[slot->part].group].valid && mapping->writing &&
+  return !mapping->groups[mapping->views[slot->view].group].valid && mapping->writing &&
          !pthread_equal(mapping->writer, pthread_self());
 }
 
-/* Rights and state. Sets *up if the group has to be brought up first, and what oa_end needs: whether all of it is
- * overwritten. */
+/* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
+ * o->touched for oa_end. */
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
                                bool *up) {
   oa_mapping *mapping = slot->mapping;
-  const oa_part *part = &mapping->parts[slot->part];
-  const oa_group *group = &mapping->groups[part->group];
+  const oa_view *view = &mapping->views[slot->view];
+  const oa_group *group = &mapping->groups[view->group];
   const bool address_only = o->access & OA_ADDRESS_ONLY;
-  if (__builtin_expect(address_only, 0)) /* where nothing may go up: zeros, so that no other array's bytes are seen */
+  /* An Out without bytes gets zeros, so that bytes of other arrays are never seen. */
+  if (__builtin_expect(address_only, 0))
     o->access =
-        OA_ADDRESS_ONLY | (slot->out && !part->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
+        OA_ADDRESS_ONLY | (slot->out && !view->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
   const bool writes = oa_writes(o->access);
-  bool whole = false, own = false; /* all of the group is overwritten; all that was lent, and the rest goes up */
+  bool whole = false, own = false; /* the call overwrites the whole group; or all that was lent, and the rest goes up */
   if (writes) {
     if (__builtin_expect(!slot->writes, 0))
       return oa_fail(OA_ERROR_DIRECTION,
                      "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
-                     call->function, o->name, part->name);
+                     call->function, o->name, view->name);
     const bool fills = __builtin_expect(!(o->extent.part & OA_BATCHED), 1) ||
                        oa_extent_fills(&o->extent, *lines, oa_itemsize(slot->dtype));
     if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
         o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
         o->extent.kind != OA_EXTENT_PACKED) {
-      own = part->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
-      whole = group->cover >= 0 && same_lines(lines, &mapping->parts[group->cover].lines);
+      own = view->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     }
-    whole |= address_only; /* oa_address fills the group with zeros */
+    whole |= address_only; /* the caller fills the group with zeros */
   }
   o->touched = whole ? OVERWRITTEN : TOUCHED;
   *up = !whole && !group->valid;
@@ -159,7 +161,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
                    (o->access & OA_READ_WRITE) == OA_OVERWRITE
                        ? "%s: %s was lent as Out, but this call does not write every element of %s; lend it as InOut"
                        : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
-                   call->function, o->name, part->name);
+                   call->function, o->name, view->name);
   if (__builtin_expect(mapping->elsewhere, 0)) { /* code that has the address may write at any time */
     return check_elsewhere(call, o, mapping, writes || (address_only && slot->writes));
   }
@@ -172,7 +174,7 @@ static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const
                  written->name, other->name);
 }
 
-/* Whether two operands with the same lines have the same element at each place. */
+/* Returns whether two operands with the same lines have the same element at each place. */
 static bool same_elements(const oa_extent *a, const oa_extent *b) {
   if ((a->part | b->part) & OA_BATCHED)
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
@@ -180,7 +182,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
   return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
-/* Checks two operands whose hulls meet. */
+/* Checks two operands whose intervals overlap, one of which is written. */
 static __attribute__((noinline)) int check_overlap(const oa_call *call, const reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
   const oa_slot *slot_a = a->slot, *slot_b = b->slot;
@@ -211,24 +213,24 @@ static inline int check_alias(const oa_call *call, const reach *reaches) {
 
 /* -- bringing up -- */
 
-/* A group to bring up: which, and whose. */
+/* A group to bring up. */
 typedef struct arrival {
   oa_mapping *mapping;
   int group;
 } arrival;
 
-/* Why the group goes up: an operand reads it, or writes a part of it. */
+/* Returns why the group goes up: an operand reads it, or writes some of it. */
 static const char *reason(const oa_call *call, const arrival *a) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
-    if (slot->mapping == a->mapping && a->mapping->parts[slot->part].group == a->group &&
+    if (slot->mapping == a->mapping && a->mapping->views[slot->view].group == a->group &&
         (call->operands[i].access & OA_READ))
       return "first read by";
   }
   return "written in part by";
 }
 
-/* Notes the reason with what brings the group up, if somebody wants to know; returns count. */
+/* Notes the reason in the moves that bring the group up, while the trace is on. Returns count. */
 static int with_reason(const oa_call *call, const arrival *a, oa_move *moves, int count) {
   if (call->begun)
     for (int m = 0; m < count; m++) moves[m].trace.why = reason(call, a);
@@ -241,27 +243,27 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
   return false;
 }
 
-/* The region's mappings whose pages are to be looked at, all of them at the first call that needs one; marks them as moving,
- * as those that arrive are. */
-static int gather_unseen(const oa_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
+/* Collects the region's mappings whose pages have to be looked at, all of them at the first call that needs one, and
+ * marks them as moving, as the arrivals are. Returns how many. */
+static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int found = 0;
-  for (int i = 0; i < region->mapping_count && found < OA_KEPT_LOOKS; i++) {
+  for (int i = 0; i < region->mapping_count && found < OA_RESIDENT_LOOKS; i++) {
     oa_mapping *mapping = region->mappings[i];
     const bool busy = (mapping->moving || mapping->leaving) && !arrives(arrivals, count, mapping);
-    if (busy || !oa_kept_is_unseen(mapping)) continue;
+    if (busy || !oa_resident_is_unseen(mapping)) continue;
     mapping->moving = true;
     unseen[found++] = mapping;
   }
   return found;
 }
 
-/* The groups that the operands need, each once, in the operands' order. Returns how many. */
+/* Collects the groups to bring up, each once, in the operands' order. Returns how many. */
 static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *arrivals) {
   int count = 0;
   for (int i = 0; i < call->count; i++) {
     if (!reaches[i].up) continue;
     const oa_slot *slot = call->operands[i].slot;
-    const arrival a = {slot->mapping, slot->mapping->parts[slot->part].group};
+    const arrival a = {slot->mapping, slot->mapping->views[slot->view].group};
     int at = 0;
     while (at < count && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
     arrivals[at] = a;
@@ -270,35 +272,35 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
   return count;
 }
 
-/* Fills moves with what brings the groups up, and marks their mappings as moving. Returns how many moves. Frees the lock
- * meanwhile, to look at pages of what is kept. */
-static int gather_moves(const oa_call *call, const oa_state *region, const arrival *arrivals, int count,
+/* Fills moves with the copies that bring the groups up, and marks their mappings as moving. Returns how many moves.
+ * Frees the lock meanwhile, to look at the pages of resident mappings. */
+static int gather_moves(const oa_call *call, const oa_region_state *region, const arrival *arrivals, int count,
                         oa_move *moves) {
   int total = 0;
-  bool kept = false;
+  bool resident = false;
   for (int i = 0; i < count; i++) {
     oa_move *own = moves + total;
     total += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
     arrivals[i].mapping->moving = true;
-    kept |= arrivals[i].mapping->kept != NULL;
+    resident |= arrivals[i].mapping->resident != NULL;
   }
-  if (!kept) return total;
-  oa_mapping *unseen[OA_KEPT_LOOKS];
-  const int looks = gather_unseen(region, arrivals, count, unseen);
+  if (!resident) return total;
+  oa_mapping *unseen[OA_RESIDENT_LOOKS];
+  const int unseen_count = gather_unseen(region, arrivals, count, unseen);
   oa_unlock();
-  if (looks) oa_kept_look(unseen, looks);
+  if (unseen_count) oa_resident_look(unseen, unseen_count);
   for (int i = 0; i < count; i++)
-    if (arrivals[i].mapping->kept) {
+    if (arrivals[i].mapping->resident) {
       oa_move *own = moves + total;
-      total += with_reason(call, &arrivals[i], own, oa_kept_moves_up(arrivals[i].mapping, own));
+      total += with_reason(call, &arrivals[i], own, oa_resident_moves_up(arrivals[i].mapping, own));
     }
   oa_lock();
-  for (int i = 0; i < looks; i++)
+  for (int i = 0; i < unseen_count; i++)
     if (!arrives(arrivals, count, unseen[i])) unseen[i]->moving = false;
   return total;
 }
 
-/* Returns how many bytes the moves copy on a stream: none where they go to memory that the host shares. */
+/* Returns how many bytes the moves copy on a stream: none if the memory is shared with the host. */
 static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int count) {
   int64_t bytes = 0;
   if (device->backend->flags & OA_SYNCHRONOUS) return 0;
@@ -307,15 +309,15 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
-/* Copies the moves up on *stream, or on one of the region's own when they are large; *stream is then that one. bytes: as
- * bytes_to_send says. Frees the lock meanwhile. */
-static int send(const oa_call *call, oa_state *region, oa_stream **stream, const arrival *arrivals, int count,
+/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then. bytes:
+ * from bytes_to_send. Frees the lock meanwhile. */
+static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count, int64_t bytes) {
   oa_device *device = region->device;
   int status = OA_OK;
   if (bytes >= OA_OVERLAP_BYTES) {
     if (!region->copies) status = oa_stream_take(device, &region->copies);
-    if (!status) *stream = region->copies; /* the call is ordered after it, as after any other user of its operands */
+    if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
   /* Leaving the region waits for its own stream: what went up on that needs no event. */
@@ -328,21 +330,21 @@ static int send(const oa_call *call, oa_state *region, oa_stream **stream, const
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, move_count, call->function, status);
   }
   oa_lock();
-  if (status || region->blocks.count) /* or another thread's call was faster */
+  if (status || region->blocks.count) /* another thread's call was faster */
     oa_held_blocks_return(device, &blocks, (*stream)->native, false);
   else
     region->blocks = blocks;
   return status || !bytes ? status : oa_stream_advance(*stream);
 }
 
-/* Brings up the groups that the operands need; ups: how many operands need theirs. The mappings are pinned. Frees the lock
- * meanwhile. */
-static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *region, oa_stream *stream,
+/* Brings up the groups that the operands need; ups: how many operands need theirs. The call holds the mappings. Frees
+ * the lock meanwhile. */
+static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream,
                                               const reach *reaches, int ups) {
   size_t most = 0;
   for (int i = 0; i < call->count; i++) {
     const oa_mapping *mapping = ((const oa_slot *)call->operands[i].slot)->mapping;
-    if (reaches[i].up) most += (size_t)(mapping->kept ? OA_KEPT_MOVES : mapping->part_count);
+    if (reaches[i].up) most += (size_t)(mapping->resident ? OA_RESIDENT_MOVES : mapping->view_count);
   }
   oa_move *moves = malloc(most * sizeof *moves + (size_t)ups * sizeof(arrival));
   if (!moves) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
@@ -355,7 +357,7 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *reg
     oa_mapping *mapping = arrivals[i].mapping;
     if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
-    oa_kept_arrived(mapping, !status);
+    oa_resident_arrived(mapping, !status);
     mapping->moving = false;
   }
   oa_announce_change();
@@ -363,8 +365,8 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_state *reg
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }
 
-/* A stream of the caller's own as one of the region's foreign streams. */
-static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
+/* Finds the region's record of a stream of the caller's, or makes it. */
+static int foreign_stream(oa_region_state *region, void *native, oa_stream **stream) {
   oa_stream *s = region->foreign;
   while (s && s->native != native) s = s->next;
   if (!s) {
@@ -377,10 +379,11 @@ static int foreign_stream(oa_state *region, void *native, oa_stream **stream) {
   return OA_OK;
 }
 
-static void unpin(oa_call *call) {
+/* Ends the call's hold of its operands. */
+static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_unpin(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_unhold(o->slot, o->touched && oa_writes(o->access));
   }
   oa_announce_change();
 }
@@ -452,7 +455,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 
 enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
 
-/* Returns the operand's slot, of the right dtype; NULL with *status and the text set. */
+/* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
 static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
   const int known = OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY;
   if (__builtin_expect(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE), 0)) {
@@ -472,9 +475,10 @@ static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *
   return NULL;
 }
 
-/* Checks that the operand is on the call's device. *region is the youngest of the regions of the operands so far; NULL at
+/* Checks that the operand is on the call's device. *region is the youngest region of the operands so far, NULL before
  * the first. */
-static inline int join_region(const oa_call *call, const oa_operand *o, oa_state *its, oa_state **region) {
+static inline int join_region(const oa_call *call, const oa_operand *o, oa_region_state *its,
+                              oa_region_state **region) {
   oa_device *device = its->device;
   int status;
   if (!*region) {
@@ -490,24 +494,27 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_state
   return OA_OK;
 }
 
-/* Finds the lines that the operand touches, and checks that they are the pointer's own. */
-static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines) {
+/* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: from their first byte to
+ * the last; 0 if there are none. */
+static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines,
+                             int64_t *span) {
   if (o->extent.kind == OA_EXTENT_ALL) {
     *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
     if (!slot->mapping) lines->count = 0;
+    *span = oa_lines_span(*lines);
     return OA_OK;
   }
   const int status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), lines);
   if (status) return status;
   lines->start = slot->offset;
   if (!lines->width) lines->count = 0;
-  if (!lines->count) return OA_OK;
-  const bool beyond = __builtin_expect(oa_lines_span(*lines) > slot->nbytes, 0) ||
-                      (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines));
-  return beyond ? check_bounds(call, o, slot, lines) : OA_OK;
+  *span = oa_lines_span(*lines);
+  if (__builtin_expect(*span > slot->nbytes, 0) || (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines)))
+    return check_bounds(call, o, slot, lines);
+  return OA_OK;
 }
 
-/* Waits for those who use the operand's mapping in a way that this call has to wait for. Returns true if it freed the lock
+/* Waits for other threads whose work on the operand's mapping comes before this call. Returns true if it freed the lock
  * meanwhile. */
 static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
@@ -519,7 +526,8 @@ static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
     oa_region_complete(mapping->leaving);
     return true;
   }
-  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed && oa_clear_way(mapping->at.low, mapping->at.high))
+  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed &&
+      oa_complete_overlapping(mapping->at.low, mapping->at.high))
     return true;
   if (__builtin_expect(is_being_filled(slot), 0)) {
     oa_wait_change();
@@ -529,13 +537,14 @@ static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
 }
 
 /* Looks one operand up and checks it. Returns LOOK_AGAIN if the lock was free meanwhile. */
-static inline int look_up(const oa_call *call, oa_operand *o, oa_state **region, reach *r) {
+static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, reach *r) {
+  int64_t span;
   int status;
   oa_slot *slot = find_slot(call, o, &status);
   r->up = false;
   if (!slot) return status;
   o->slot = slot;
-  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines)))
+  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines, &span)))
     return status;
   const oa_mapping *mapping = slot->mapping;
   if (!r->lines.count) {
@@ -546,17 +555,17 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_state **region,
   }
   if (wait_for_others(o, slot)) return LOOK_AGAIN;
   if (__builtin_expect(mapping->failed, 0))
-    return oa_fail(OA_ERROR_MEMORY, "%s: the memory of %s could not be had by the region that lent it first",
-                   call->function, o->name);
+    return oa_fail(OA_ERROR_MEMORY, "%s: the region that lent %s first could not allocate its memory", call->function,
+                   o->name);
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
-  r->end = address + (uintptr_t)oa_lines_span(r->lines);
+  r->end = address + (uintptr_t)span;
   return check_access(call, o, slot, &r->lines, &r->up);
 }
 
-/* Looks all operands up and checks them: what each reaches, the region that the call belongs to, and how many operands have
- * to be brought up. Under the lock, which it may free meanwhile. */
-static inline int look_up_all(const oa_call *call, reach *reaches, oa_state **region, int *arriving) {
+/* Looks all operands up and checks them. Finds the bytes that each reaches, the region that the call belongs to, and
+ * how many operands have to be brought up. Called with the lock, which it may free meanwhile. */
+static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_state **region, int *arriving) {
   int status;
   do {
     status = OA_OK;
@@ -573,9 +582,9 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_state **re
 
 /* -- beginning -- */
 
-/* Chooses the stream that the call goes to: the region's, or that of a handle of the caller's. *capturing: it is being
- * captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_state *region, bool has_handle, void *handle_stream,
+/* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
+ * being captured into a graph. */
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
@@ -591,14 +600,15 @@ static inline int choose_stream(const oa_call *call, oa_state *region, bool has_
                  call->function);
 }
 
-static inline void pin(const oa_call *call) {
+/* Lets the call hold its operands. */
+static inline void hold(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_pin(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_hold(o->slot, o->touched && oa_writes(o->access));
   }
 }
 
-/* Makes the stream run after those whose work the operands have to wait for. */
+/* Makes the stream run after the uses that the operands have to wait for. */
 static inline int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
   int status = OA_OK;
   for (int i = 0; i < call->count && !status; i++) {
@@ -611,18 +621,18 @@ static inline int order(const oa_call *call, const reach *reaches, oa_stream *st
   return status;
 }
 
-/* Brings up what is missing, once the stream is known and the operands are pinned, and orders the stream. */
-static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_state *region, oa_stream *stream,
-                                     int arriving, bool capturing) {
+/* Brings up the missing groups of operands that the call holds, and orders the stream after their users. */
+static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region,
+                                     oa_stream *stream, int arriving, bool capturing) {
   int status = OA_OK;
   if (__builtin_expect(arriving, 0)) status = bring_up(call, region, stream, reaches, arriving);
   if (status || region->device->backend->flags & OA_SYNCHRONOUS || capturing) return status;
   return order(call, reaches, stream);
 }
 
-/* oa_begin, with room for what each operand reaches. handle: the caller's own for the library, or NULL. */
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
 static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
-  oa_state *region;
+  oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
@@ -632,7 +642,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
     oa_unlock();
     return status;
   }
-  pin(call);
+  hold(call);
   status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
   call->device = region->device;
   call->stream = stream;
@@ -642,7 +652,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   if (!status && call->library) status = prepare_library(call, call->device, stream, handle);
   if (status) {
     oa_lock();
-    unpin(call);
+    unhold(call);
     oa_unlock();
     return status;
   }
@@ -650,18 +660,9 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
-/* Calls of more operands than most have: their room is host memory. */
-static __attribute__((noinline)) int begin_many(oa_call *call, void *handle, void *handle_stream) {
-  reach *reaches = malloc((size_t)call->count * sizeof *reaches);
-  if (!reaches) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  const int status = begin(call, reaches, handle, handle_stream);
-  free(reaches);
-  return status;
-}
-
 int oa_begin(oa_call *call) {
   enum { FEW = 16 };
-  reach reaches[FEW];
+  reach few[FEW], *reaches = few;
   int status;
   if (!call) return oa_fail_null("oa_begin", "call");
   call->open = 0;
@@ -673,13 +674,16 @@ int oa_begin(oa_call *call) {
   void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
     return status;
-  if (__builtin_expect(call->count > FEW, 0)) return begin_many(call, handle, handle_stream);
-  return begin(call, reaches, handle, handle_stream);
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches)))
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  status = begin(call, reaches, handle, handle_stream);
+  if (__builtin_expect(reaches != few, 0)) free(reaches);
+  return status;
 }
 
 /* -- ending -- */
 
-/* Gives back what prepare_library took. */
+/* Undoes prepare_library: the device is no longer current, and the caller's handle has its pointer mode again. */
 static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
@@ -696,14 +700,15 @@ static int release_library(oa_call *call) {
   return status;
 }
 
-void oa_call_abandon(oa_call *call) {
+void oa_call_cancel(oa_call *call) {
   call->open = 0;
   release_library(call);
   oa_lock();
-  unpin(call);
+  unhold(call);
   oa_unlock();
 }
 
+/* Notes the stream's last operation as a use of the mapping. */
 static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) {
   oa_use *use = &mapping->uses.first;
   if (mapping->uses.count != 1 || use->stream != stream) return oa_uses_add(&mapping->uses, stream, writes);
@@ -711,21 +716,23 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
   return OA_OK;
 }
 
-/* The graph may run at any time: leaving waits for the device. */
+/* Marks an operand of a captured call as escaped: the graph may run at any time, so that leaving waits for the
+ * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
   oa_mapping *mapping = slot->mapping;
   mapping->escaped = true;
-  mapping->groups[mapping->parts[slot->part].group].escaped |= writes;
+  mapping->groups[mapping->views[slot->view].group].escaped |= writes;
 }
 
+/* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
   const oa_mapping *mapping = slot->mapping;
-  oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
     group->invalid = true;
-  } else if (o->touched == OVERWRITTEN) { /* nothing else: another region's failure may have come since oa_begin */
+  } else if (o->touched == OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
     group->valid = true;
     group->invalid = false;
   }
@@ -737,8 +744,8 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
   const bool failed = vendor_status != (call->library ? call->library->success : 0);
-  const bool capturing = call->open == OA_CALL_UNNOTED; /* or what takes an address, which escapes as well */
-  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_state *)call->region)->serial : 0;
+  const bool capturing = call->open == OA_CALL_UNNOTED; /* or an address was taken, which escapes as well */
+  const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
   int status = release_library(call);
   if (call->library) device->counts.calls++;
@@ -755,7 +762,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
     if (writes) mark_written(o, slot, failed);
-    oa_slot_unpin(slot, writes);
+    oa_slot_unhold(slot, writes);
   }
   oa_announce_change();
   oa_unlock();
@@ -765,7 +772,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (failed && call->library) {
     char text[128];
     oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s; what the call writes counts as undefined",
+    return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
                    call->function, text);
   }
   return status;
@@ -789,7 +796,7 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   void *native = ((oa_stream *)call->stream)->native;
   int status = device->backend->submit(device, native, run, arguments, size);
   if (!status && call->blocking)
-    status = oa_device_wait_stream(device, native, ((const oa_state *)call->region)->serial, call->function);
+    status = oa_device_wait_stream(device, native, ((const oa_region_state *)call->region)->serial, call->function);
   if (!status) return oa_end(call, call->vendor_status);
   oa_saved_error saved;
   oa_error_save(&saved);

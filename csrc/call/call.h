@@ -1,4 +1,4 @@
-/* The way of one call, as the core's own calls use it; the functions of every call are in the public header. */
+/* Calls of the core's own, such as copying contents: they begin and end as all calls do (offload_args/shim.h). */
 #ifndef OA_CALL_H
 #define OA_CALL_H
 
@@ -6,16 +6,17 @@
 
 #include <stdbool.h>
 
-/* The kind of extent of operands of the core's own calls: all that the pointer has. */
+/* The extent kind of such operands: all elements of the pointer. */
 enum { OA_EXTENT_ALL = 100 };
-/* Added to the access of such an operand: its address is taken, and nothing of it read by the call itself. oa_begin makes it an
- * overwrite where the caller has to fill the group with zeros. */
+/* Added to the access of an operand whose address is taken, so that the call itself reads nothing. oa_begin makes the
+ * access an overwrite where the caller has to fill the group with zeros. */
 enum { OA_ADDRESS_ONLY = 1 << 16 };
-/* oa_call.open: of a call that has begun; of one of which its stream has nothing to note. */
+/* oa_call.open: the call has begun; it has begun, and its stream has nothing to note at its end. */
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED };
 
-/* Ends a call that oa_begin let pass, and marks nothing. */
-void oa_call_abandon(oa_call *call);
+/* Ends a call after oa_begin, and marks nothing as written or used. */
+void oa_call_cancel(oa_call *call);
+/* Returns whether an oa_access writes. */
 static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
 
 #endif

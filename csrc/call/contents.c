@@ -1,5 +1,5 @@
-/* The contents of pointers: filled, copied on the device, read to the host. Each is a call like any other, from oa_begin to
- * oa_end; an array of any strides is worked off in pieces that a 2-D copy can name. */
+/* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each is a call from oa_begin
+ * to oa_end. An array of any strides is processed in pieces that one 2-D copy can name. */
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -9,28 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- what a function is given -- */
+/* -- arguments -- */
 
-/* An array on the device: a pointer, and the shape and strides of what is meant of it. */
+/* An array on the device: a pointer, and the layout of the elements that are meant. */
 typedef struct array {
   const oa_any *pointer;
   int64_t itemsize, nbytes;
   int dtype;
-  oa_lines inside; /* start: from the pointer's first byte */
-  bool whole;      /* it is all that the pointer has */
-  bool host_has;   /* the device has nothing that the host has not: nothing need move to read it */
+  oa_lines inside; /* the pointer's own bytes, from its first byte */
+  bool whole;      /* the elements are all that the pointer has */
+  bool host_has;   /* the host's bytes are up to date, so that nothing need move to read them */
   oa_layout layout;
 } array;
 
-/* Whether the host's bytes are what the pointer would have once a call reads it. Under the lock. */
+/* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */
 static bool on_host(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   if (!mapping || mapping->kind != OA_MAPS_HOST || mapping->failed || mapping->elsewhere || slot->out) return false;
-  const oa_group *group = &mapping->groups[mapping->parts[slot->part].group];
+  const oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
 
-/* Looks a pointer up and notes what does not change while it lives. */
+/* Looks a pointer up, and notes its properties that do not change while it is live. */
 static int look_up(const char *function, const char *name, const oa_any *pointer, array *a) {
   int status;
   const oa_slot *slot = oa_slot_enter(function, name, pointer, &status);
@@ -46,14 +46,14 @@ static int look_up(const char *function, const char *name, const oa_any *pointer
   return OA_OK;
 }
 
-/* Reads and checks one array of a function's arguments. */
+/* Checks one array of a function's arguments, and fills *a. */
 static int read_array(const char *function, const char *name, const oa_any *pointer, int ndim, const int64_t *shape,
                       const int64_t *strides, array *a) {
   int status = look_up(function, name, pointer, a);
   if (status) return status;
   if (ndim > 0 && (!shape || !strides)) return oa_fail_null(function, shape ? "strides" : "shape");
   if ((status = oa_layout_of(ndim, shape, strides, a->itemsize, &a->layout)))
-    return oa_fail(status, "%s: shape and strides of %s are no array's", function, name);
+    return oa_fail(status, "%s: shape and strides of %s are not those of an array", function, name);
   const oa_layout *layout = &a->layout;
   if (!layout->size) return OA_OK;
   if (layout->span > a->nbytes)
@@ -78,7 +78,8 @@ static int refuse_overlap(const char *function, const array *a) {
   return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
 }
 
-/* What is not all of the pointer's own is read too: what lies between has to be there. */
+/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call reads too,
+ * because the bytes in between have to be there. */
 static oa_operand written(const array *a) {
   return (oa_operand){.name = "pointer",
                       .pointer = a->pointer,
@@ -86,7 +87,7 @@ static oa_operand written(const array *a) {
                       .extent = {.kind = OA_EXTENT_ALL}};
 }
 
-/* The end of a call whose work was issued with that status: the first failure is told. */
+/* Ends a call whose work was issued with that status. Returns the first failure. */
 static int end(oa_call *call, int status) {
   if (!status) return oa_end(call, OA_OK);
   oa_saved_error first;
@@ -108,7 +109,7 @@ typedef struct filling {
   size_t itemsize;
 } filling;
 
-/* The least number of bytes, of those a backend fills with, that the value repeats; 0 if it does not. */
+/* Returns the smallest unit of a backend's fill that the value repeats, in bytes; 0 if it repeats none. */
 static size_t unit_of(const filling *f) {
   for (size_t unit = 1; unit <= 4; unit *= 2)
     if (f->itemsize % unit == 0 && memcmp(f->value, f->value + unit, f->itemsize - unit) == 0) return unit;
@@ -122,8 +123,8 @@ static int fill_bytes(const filling *f, uint64_t to, size_t pitch, const unsigne
   return f->device->backend->fill(f->device, f->stream, to, pitch, number, unit, width, lines);
 }
 
-/* Any value: its first element bit by bit, then what is there copied behind itself until the line is full, then the lines
- * that are full behind themselves. */
+/* Fills a piece with any value. Writes the first element in units; then copies the elements that are there behind
+ * themselves until the line is full; then the full lines behind themselves. */
 static int fill_doubling(const filling *f, oa_lines piece, uint64_t to) {
   const oa_backend *backend = f->device->backend;
   const size_t unit = to % 4 || f->itemsize % 4 ? 1 : 4, width = (size_t)piece.width, pitch = (size_t)piece.pitch;
@@ -173,7 +174,7 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
   array to, from;
   int status = read_array(function, "pointer", pointer, ndim, shape, strides, &to);
   if (status || (status = look_up(function, "source", source, &from))) return status;
-  if (from.itemsize == to.itemsize) /* else oa_begin says it */
+  if (from.itemsize == to.itemsize) /* else oa_begin reports the dtypes */
     status = read_array(function, "source", source, ndim, shape, source_strides, &from);
   if (status || (status = refuse_overlap(function, &to)) || !to.layout.size) return status;
   oa_operand operands[] = {
@@ -199,44 +200,45 @@ static void c_order(int ndim, const int64_t *shape, int64_t step, int64_t *strid
   for (int i = ndim - 1; i >= 0; step *= shape[i--]) strides[i] = step;
 }
 
-/* The packed bytes of the slot's part, which the device would have in C order. NULL: no host memory. */
-static char *pack(const oa_part *part) {
-  const oa_shape *s = part->shape;
-  char *packed = malloc((size_t)part->lines.width);
+/* Returns the bytes of an irregular view in C order, as the device would have them, to be freed; NULL: no host
+ * memory. */
+static char *pack(const oa_view *view) {
+  const oa_shape *s = view->shape;
+  char *packed = malloc((size_t)view->lines.width);
   if (packed)
-    oa_gather(packed, part->data, s->ndim, s->shape, s->strides, s->itemsize, 0, part->lines.width / s->itemsize);
+    oa_gather(packed, view->data, s->ndim, s->shape, s->strides, s->itemsize, 0, view->lines.width / s->itemsize);
   return packed;
 }
 
-/* Reads what the device does not have from the host's array, which the slot's region holds. */
+/* Reads the elements from the host, if the device does not have them. *was_read: they were read so. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
-                     const int64_t *strides, bool *done) {
+                     const int64_t *strides, bool *was_read) {
   int status = OA_OK;
   const int64_t begun = oa_trace_begin();
   oa_lock();
   oa_slot *slot = oa_slot_of(a->pointer, OA_SLOT_POINTER, &status);
-  *done = slot && on_host(slot);
-  if (!*done) { /* oa_begin says why, or the device has it by now */
+  *was_read = slot && on_host(slot);
+  if (!*was_read) { /* the device has the bytes by now, or oa_begin finds the fault */
     oa_unlock();
     return OA_OK;
   }
-  const oa_state *region = slot->region;
-  const oa_part *part = &slot->mapping->parts[slot->part];
-  const int64_t offset = slot->offset - part->lines.start - a->layout.low;
-  oa_slot_pin(slot, false); /* its region holds the array meanwhile */
+  const oa_region_state *region = slot->region;
+  const oa_view *view = &slot->mapping->views[slot->view];
+  const int64_t offset = slot->offset - view->lines.start - a->layout.low;
+  oa_slot_hold(slot, false); /* its region can't end meanwhile, and holds the array */
   oa_unlock();
   status = OA_OK;
-  char *packed = part->shape ? pack(part) : NULL;
-  if (part->shape && !packed)
-    status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)part->lines.width);
+  char *packed = view->shape ? pack(view) : NULL;
+  if (view->shape && !packed)
+    status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)view->lines.width);
   else
-    oa_gather(values, (packed ? packed : (const char *)part->host) + offset, ndim, shape, strides, a->itemsize, 0,
+    oa_gather(values, (packed ? packed : (const char *)view->host) + offset, ndim, shape, strides, a->itemsize, 0,
               a->layout.size);
   free(packed);
   if (begun)
     oa_trace_note(OA_TRACE_ACCESS, begun, region->device->number, region->serial, 0, function, NULL, 0, status);
   oa_lock();
-  oa_slot_unpin(slot, false);
+  oa_slot_unhold(slot, false);
   oa_announce_change();
   oa_unlock();
   return status;
@@ -249,7 +251,7 @@ typedef struct reading {
   uint64_t from;
 } reading;
 
-/* Copies the pieces down and waits, whatever happens: nothing may write to the caller's memory later. */
+/* Copies the pieces down and waits for them, even after a failure: nothing may write to the caller's memory later. */
 static int read_pieces(const reading *r, oa_pieces *pieces, int64_t nbytes) {
   oa_lines piece, packed;
   oa_saved_error first;
@@ -268,7 +270,7 @@ static int read_pieces(const reading *r, oa_pieces *pieces, int64_t nbytes) {
   return OA_OK;
 }
 
-/* One line: the way of whole arrays. */
+/* Copies one line down, as whole arrays are copied. */
 static int read_line(const reading *r, oa_move *move) {
   int status = oa_transfer_down(r->device, r->stream, move, 1);
   if (status) return status;
@@ -285,11 +287,11 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
   oa_move move = {.host = values,
                   .address = r.from + (uint64_t)pieces->at[0],
                   .lines = {0, nbytes, nbytes, 1},
-                  .name = mapping->parts[slot->part].name,
+                  .name = mapping->views[slot->view].name,
                   .trace = {.why = "read", .region = mapping->serial, .is_copy = true}};
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
-  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time is its own */
+  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time has no other work in it */
     status = oa_device_wait_stream(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
     begun = oa_trace_now();
   }
@@ -304,14 +306,14 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   int status = read_array(function, "pointer", pointer, ndim, shape, strides, &a);
   if (status || !a.layout.size) return status;
   if (!values) return oa_fail_null(function, "values");
-  bool done = false;
-  if (a.host_has) status = read_host(function, &a, values, ndim, shape, strides, &done);
-  if (done) return status;
+  bool was_read = false;
+  if (a.host_has) status = read_host(function, &a, values, ndim, shape, strides, &was_read);
+  if (was_read) return status;
   oa_operand operand = {.name = "pointer", .pointer = pointer, .access = OA_READ, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = function, .operands = &operand, .count = 1};
   if ((status = oa_begin(&call))) return status;
   if (call.open == OA_CALL_UNNOTED) {
-    oa_call_abandon(&call);
+    oa_call_cancel(&call);
     return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and would have to be waited for", function);
   }
   int64_t packed[OA_MAX_DIMENSIONS];

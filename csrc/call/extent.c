@@ -37,7 +37,7 @@ const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {
   return text;
 }
 
-/* -- what is wrong with the sizes -- */
+/* -- faults of the sizes -- */
 
 __attribute__((cold, noinline)) int oa_fail_operand(const oa_call *call, const oa_operand *o) {
   return oa_fail(
@@ -54,7 +54,7 @@ int oa_extent_negative(const oa_call *call, const oa_operand *o, const char *nam
 
 int oa_extent_overflow(const oa_call *call, const oa_operand *o) {
   char text[256];
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: what %s needs (%s) does not fit 64 bits", call->function, o->name,
+  return oa_fail(OA_ERROR_OVERFLOW, "%s: the bytes that %s needs (%s) do not fit 64 bits", call->function, o->name,
                  oa_extent_text(&o->extent, text, sizeof text));
 }
 
@@ -68,7 +68,7 @@ int oa_extent_still(const oa_call *call, const oa_operand *o) {
                  o->extent.ld_name, o->name);
 }
 
-/* -- runs: what is touched, a line or column at a time, in the order of memory -- */
+/* -- runs: the touched bytes, a line or column at a time, in the order of memory -- */
 
 typedef struct run {
   int64_t from, to; /* bytes, counted as the lines are */
@@ -87,7 +87,7 @@ static int64_t runs_of_one(const oa_extent *e) {
   return e->columns;
 }
 
-/* The elements [from, to) of run j of one, counted from the first of its memory. */
+/* Returns the elements [from, to) of run j of one array of a batch, counted from the first in its memory. */
 static run elements_of_one(const oa_extent *e, int64_t j) {
   const bool upper = e->part & OA_UPPER;
   const int64_t unit = (e->part & OA_UNIT) != 0;
@@ -199,7 +199,7 @@ static run run_at(const oa_touched *t, int64_t j) {
   return (run){t->lines.start + (shift + r.from) * t->itemsize, t->lines.start + (shift + r.to) * t->itemsize};
 }
 
-/* The first run behind j that may end beyond byte `to`. */
+/* Returns the first run behind run j that may end beyond byte `to`. */
 static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
   const oa_extent *e = t->extent;
   if (e->kind == OA_EXTENT_PACKED || (e->part & OA_BATCHED)) return j + 1;
@@ -212,7 +212,7 @@ int64_t oa_touched_span(const oa_touched *t) {
   if (!is_partial(t->extent) || !t->lines.count) return oa_lines_span(t->lines);
   int64_t j = run_count(t) - 1;
   while (j > 0 && run_at(t, j).from == run_at(t, j).to)
-    j--; /* one at most: a unit triangle has nothing in one column */
+    j--; /* once at most: a unit triangle has nothing in one column */
   return run_at(t, j).to - t->lines.start;
 }
 

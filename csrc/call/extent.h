@@ -1,30 +1,31 @@
-/* Extents: the bytes that a call touches behind one pointer. */
+/* Extents: the elements that a call touches behind one pointer, as bytes. */
 #ifndef OA_EXTENT_H
 #define OA_EXTENT_H
 
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* What an operand touches. `lines` are its elements; or of a triangle or band the rectangle that holds them as stored; or of
- * a batch that is no lines the one line that holds it. */
+/* The bytes that an operand touches. `lines` has its elements; of a triangle or band the rectangle that holds them as stored;
+ * of a batch that is not lines the one line that holds it. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
   int64_t itemsize;
 } oa_touched;
 
-/* From the start to the last byte that is touched. */
+/* Returns the bytes from the start to the last one that is touched. */
 int64_t oa_touched_span(const oa_touched *touched);
-/* Every byte that is touched is a byte of outer. */
+/* Returns whether every byte that is touched is a byte of outer. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
-/* No byte is touched by both: exact. Takes as long as the fewer of their lines, and at once for most. */
+/* Returns whether no byte is touched by both, exactly. Most pairs take constant time, others time in the lines of the
+ * one that has fewer. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
-/* Sets the text of an operand that no shim declares so, and returns OA_ERROR_ARGUMENT. */
+/* Sets the text for an operand that is not well formed, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
-/* "m=64, n=64, lda=64"; returns text. */
+/* Writes the sizes to text, as in "m=64, n=64, lda=64". Returns text. */
 const char *oa_extent_text(const oa_extent *extent, char *text, size_t size);
 
-/* What is wrong with an operand's sizes: each sets the text and returns the status. */
+/* Faults of an operand's sizes: each function sets the text and returns the status. */
 __attribute__((cold)) int oa_extent_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value);
 __attribute__((cold)) int oa_extent_overflow(const oa_call *call, const oa_operand *o);
 __attribute__((cold)) int oa_extent_narrow(const oa_call *call, const oa_operand *o, int64_t stored);
@@ -84,7 +85,8 @@ static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int
     return oa_extent_overflow(call, o);
   lines->width = stored * itemsize;
   lines->count = e->rows ? e->columns : 0;
-  if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1)) lines->count = 0; /* a diagonal, and nothing beside it */
+  if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1))
+    lines->count = 0; /* nothing but the diagonal, which is not touched */
   if (lines->pitch == lines->width) {
     lines->width = lines->pitch = lines->width * lines->count;
     lines->count = lines->count > 0;

@@ -1,4 +1,4 @@
-/* Pointers: slices of them, addresses for code outside, values from the host. */
+/* Pointers: making slices, giving addresses to code outside, assigning values of the host. */
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -36,10 +36,10 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
       made->reads = slot->reads;
       made->writes = slot->writes;
       made->out = slot->out;
-      made->part = slot->part;
+      made->view = slot->view;
       made->root = slot->root;
       made->mapping = layout.span ? slot->mapping : NULL;
-      if (oa_slot_is_staged(made)) made->mapping->views++;
+      if (oa_slot_is_scalar(made)) made->mapping->pointers++;
       made->offset = slot->offset + low;
       made->nbytes = layout.span;
       made->inside = slot->inside;
@@ -60,18 +60,18 @@ int oa_pointer_release(oa_any *view) {
   oa_slot *slot = oa_slot_of(view, OA_SLOT_POINTER, &status);
   if (!slot) {
     if (status == OA_ERROR_STALE)
-      status = OA_OK; /* its region released it */
+      status = OA_OK; /* it ended with its region */
     else
       oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
-  } else if (oa_slot_root(slot) == slot && !oa_slot_is_staged(slot)) {
+  } else if (oa_slot_root(slot) == slot && !oa_slot_is_scalar(slot)) {
     status =
         oa_fail(OA_ERROR_ARGUMENT,
                 "oa_pointer_release: view is a region's own pointer, which ends with its region; leave the region");
   } else if (slot->calls) {
-    slot->kind = OA_SLOT_RELEASED;
+    slot->kind = OA_SLOT_DESTROYED;
     status = OA_OK;
   } else {
-    status = oa_slot_free_released(slot);
+    status = oa_slot_destroy(slot);
   }
   oa_unlock();
   return status;
@@ -84,7 +84,7 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
   if (!slot) return status;
   const oa_mapping *mapping = slot->mapping;
-  const oa_group *group = mapping ? &mapping->groups[mapping->parts[slot->part].group] : NULL;
+  const oa_group *group = mapping ? &mapping->groups[mapping->views[slot->view].group] : NULL;
   now = (oa_pointer_info){.device = slot->region->device->number,
                           .dtype = slot->dtype,
                           .readable = slot->reads,
@@ -100,13 +100,13 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   return OA_OK;
 }
 
-/* Fills a group's bytes with zeros, before its first use. */
+/* Fills a group with zeros, before its first use. */
 static int clear(const oa_mapping *mapping, int group, void *stream) {
   int status = OA_OK;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_lines lines = mapping->parts[i].lines;
-    if (mapping->parts[i].group != group) continue;
-    if (mapping->arena && mapping->arena->block) { /* memory of this process */
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_lines lines = mapping->views[i].lines;
+    if (mapping->views[i].group != group) continue;
+    if (mapping->arena && mapping->arena->block) { /* a block is memory of this process */
       for (int64_t line = 0; line < lines.count; line++)
         memset((char *)(uintptr_t)mapping->address + lines.start + line * lines.pitch, 0, (size_t)lines.width);
       continue;
@@ -118,7 +118,8 @@ static int clear(const oa_mapping *mapping, int group, void *stream) {
   return status;
 }
 
-/* Brings up what may be read and marks the mapping escaped; with keep, takes a share of the memory. */
+/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. keep: NULL, or where to put a
+ * share of the memory. */
 static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
   int status;
   if (!address) return oa_fail_null(function, "address");
@@ -137,12 +138,12 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   slot = operand.slot;
   oa_mapping *mapping = slot->mapping;
   oa_stream *stream = call.stream;
-  const bool blank = oa_writes(operand.access); /* oa_begin found that nothing may go up */
+  const bool blank = oa_writes(operand.access); /* oa_begin found an Out without bytes */
   const bool in_place = mapping->arena && mapping->arena->block;
   oa_lock();
   const uint64_t ticket = stream->ticket;
-  const bool over = oa_uses_over(&mapping->uses, stream) && !((const oa_state *)call.region)->foreign;
-  const int group = mapping->parts[slot->part].group;
+  const bool over = oa_uses_over(&mapping->uses, stream) && !((const oa_region_state *)call.region)->foreign;
+  const int group = mapping->views[slot->view].group;
   const bool fill = blank && !(mapping->zeros && !mapping->groups[group].written);
   const bool wait = !over || (fill && !in_place);
   mapping->cleared |= blank;
@@ -151,12 +152,12 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     if (fill) status = clear(mapping, group, stream->native);
     if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
     if (status) {
-      oa_call_abandon(&call);
+      oa_call_cancel(&call);
       return status;
     }
     oa_lock();
   }
-  call.open = OA_CALL_UNNOTED; /* what it issued was waited for */
+  call.open = OA_CALL_UNNOTED; /* its work was waited for */
   if (wait) oa_stream_waited(stream, ticket);
   oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
   if (share) {
@@ -165,7 +166,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     *keep = oa_slot_handle(share);
   }
   mapping->escaped = true;
-  mapping->groups[mapping->parts[slot->part].group].escaped |= slot->writes;
+  mapping->groups[mapping->views[slot->view].group].escaped |= slot->writes;
   *address = mapping->address + (uint64_t)slot->offset;
   oa_unlock();
   status = oa_end(&call, 0);
@@ -190,7 +191,7 @@ int oa_export_release(void *keep) {
     return oa_fail(status, "oa_export_release: keep needs what oa_export gave, once; got %p", keep);
   }
   oa_mapping *mapping = share->mapping;
-  oa_slot_release(share);
+  oa_slot_free(share);
   const bool last = --mapping->exports == 0 && mapping->references == 0;
   oa_unlock();
   if (!last) return OA_OK;
@@ -206,7 +207,7 @@ int oa_export_release(void *keep) {
   return status;
 }
 
-/* Sends an image of an array, laid out as on the device, from which the elements are copied and no gap. */
+/* Copies the elements of an array up, and none of its gaps, from an image of it that is laid out as on the device. */
 static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   enum { AT_ONCE = 64 };
   oa_move moves[AT_ONCE];
@@ -220,7 +221,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
       moves[count] = (oa_move){.host = image + lines.start,
                                .address = (uint64_t)(uintptr_t)call->operands->address + (uint64_t)lines.start,
                                .lines = {0, lines.width, lines.pitch, lines.count},
-                               .name = target->mapping->parts[target->part].name,
+                               .name = target->mapping->views[target->view].name,
                                .trace = {.why = "assign", .region = target->mapping->serial, .is_copy = true}};
     const int64_t begun = oa_trace_begin_up(moves, count);
     if (count) status = oa_transfer_up(device, stream, moves, count);
@@ -229,7 +230,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* Whether every piece is within the bytes of the array that the pointer is a part of. */
+/* Returns whether every piece lies within the pointer's own bytes. */
 static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
   oa_lines lines;
   while (oa_pieces_next(&pieces, &lines, NULL)) {
@@ -250,7 +251,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   oa_unlock();
   oa_layout layout;
   if ((status = oa_layout_of(ndim, shape, strides, itemsize, &layout)))
-    return oa_fail(status, "%s: shape and strides are no array's", function);
+    return oa_fail(status, "%s: shape and strides are not those of an array", function);
   if (layout.span > nbytes)
     return oa_fail(OA_ERROR_EXTENT, "%s: the values need %lld bytes, the pointer has %lld", function,
                    (long long)layout.span, (long long)nbytes);
@@ -273,7 +274,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
       const int ended = oa_end(&call, status);
       if (!status) status = ended;
     } else {
-      oa_call_abandon(&call);
+      oa_call_cancel(&call);
       status = oa_fail(OA_ERROR_EXTENT, "%s: shape and strides reach elements between the lines of the pointer's array",
                        function);
     }
@@ -313,17 +314,17 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   const char *const function = "oa_stage";
   const int64_t nbytes = oa_itemsize(dtype);
   int status;
-  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is no oa_dtype", function, dtype);
+  if (!nbytes) return oa_fail(OA_ERROR_TYPE, "%s: dtype %d is not an oa_dtype", function, dtype);
   if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
   oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
-  oa_state *region = slot->region;
+  oa_region_state *region = slot->region;
   oa_device *device = region->device;
   oa_stream *stream = region->stream;
-  oa_mapping *mapping = oa_mapping_new(device, OA_MAPS_STAGED, nbytes);
+  oa_mapping *mapping = oa_mapping_new(device, OA_MAPS_SCALAR, nbytes);
   oa_slot *made = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
   if (!made || oa_region_attach(region, mapping)) {
-    if (made) oa_slot_release(made);
+    if (made) oa_slot_free(made);
     if (mapping) oa_mapping_free(mapping, stream, false);
     oa_unlock();
     return OA_ERROR_MEMORY;
@@ -335,10 +336,10 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   made->nbytes = nbytes;
   made->inside = (oa_lines){0, nbytes, nbytes, 1};
   mapping->groups[0].valid = true;
-  mapping->parts[0].lines = made->inside;
+  mapping->views[0].lines = made->inside;
   mapping->holders = mapping->references = 1;
   *staged = oa_slot_handle(made);
-  oa_slot_pin(made, true); /* the region stays open until the value is on its way */
+  oa_slot_hold(made, true); /* the region can't end until the value is on its way */
   oa_unlock();
   uint64_t address = 0;
   status = oa_device_allocate(device, stream->native, (size_t)nbytes, &address);
@@ -359,7 +360,7 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
     status = oa_stream_advance(stream);
     if (!status) status = oa_uses_add(&mapping->uses, stream, true);
   }
-  oa_slot_unpin(made, true);
+  oa_slot_unhold(made, true);
   oa_announce_change();
   oa_unlock();
   if (status) {

@@ -123,5 +123,5 @@ int oa_late_now(oa_late *late) {
   if (status == late->routine->library->success) return OA_OK;
   char text[128];
   oa_library_status_text(late->routine->library, status, text, sizeof text);
-  return oa_fail(OA_ERROR_LIBRARY, "%s: the library answered %s", late->routine->function, text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", late->routine->function, text);
 }

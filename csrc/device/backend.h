@@ -1,8 +1,8 @@
 /* The whole contract of a backend: one documented table of functions, the device as its backend sees it, and the few
  * functions of the core that a backend calls.
  *
- * A new backend is csrc/backends/<name>.c, which includes this header, base/error.h and its own .def and nothing else of
- * the core, and one line in backends.def.
+ * A new backend is csrc/backends/<name>.c, which includes this header, base/error.h and its own .def and nothing else
+ * of the core, and one line in backends.def.
  *
  * A backend reports failure as an oa_status with the text set through oa_fail(); it knows nothing of regions or of the
  * present table. Every function may be called from any thread at once. Addresses are device addresses; on `host` and
@@ -45,7 +45,8 @@ typedef struct oa_backend {
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for frees under way, then returns idle memory to the driver */
   /* Copy `lines` lines of `width` bytes; pitches are the distances between their starts. up: the host lines were read
-   * when this returns. down: the host lines are written at any time from this call on until the stream is synchronized. */
+   * when this returns. down: the host lines are written at any time from this call on until the stream is
+   * synchronized. */
   int (*copy_up)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,
                  size_t width, size_t lines);
   int (*copy_down)(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
@@ -61,7 +62,8 @@ typedef struct oa_backend {
   /* Copies from device memory to device memory, in stream order; the two must not overlap. */
   int (*copy)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
               size_t width, size_t lines);
-  /* Writes the low `unit` bytes of value (1, 2 or 4) over and over; unit divides the address, the pitch and the width. */
+  /* Writes the low `unit` bytes of value (1, 2 or 4) over and over; unit divides the address, the pitch and the
+   * width. */
   int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
               size_t lines);
   int (*stream_create)(oa_device *device, void **stream);
@@ -76,7 +78,8 @@ typedef struct oa_backend {
   int (*event_done)(oa_device *device, void *event, int *done);
   int (*event_synchronize)(oa_device *device, void *event);
   int (*synchronize)(oa_device *device); /* the whole device, work of other code in this process too */
-  /* Makes the device current for a vendor's call on this thread, and restores what was. NULL if there is no such thing. */
+  /* Makes the device current for a vendor's call on this thread, and restores what was. NULL if there is no such
+   * thing. */
   int (*enter)(oa_device *device, void **saved);
   int (*leave)(oa_device *device, void *saved);
   /* Runs run(copy of arguments) on the CPU in stream order. OA_DEVICE_HOST_CALLS backends only. */
@@ -117,8 +120,8 @@ struct oa_device {
 /* Marks the device as lost and sets the error text. The first cause is recorded; later calls fail at once with it.
  * Returns OA_ERROR_LOST. */
 int oa_device_lost(oa_device *device, const char *reason);
-/* Sets *device to the device of that number. Returns OA_OK, or a failure with the text set if no device has it, the device
- * is lost, or the process was forked; function is the public one that asks. */
+/* Sets *device to the device of that number. Returns OA_OK, or a failure with the text set if no device has it, the
+ * device is lost, or the process was forked; function is the public one that asks. */
 int oa_device_find(int number, const char *function, oa_device **device);
 /* Reads again how much of the device's memory the environment allows, after its size changed. */
 int oa_device_read_limit(oa_device *device);

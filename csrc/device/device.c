@@ -26,7 +26,7 @@ static atomic_int device_count;
 /* Held while a driver is loaded or a device opened, which can take a second; so not the core's lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-/* -- devices that can't be used ------------------------------------------------------------------------------------- */
+/* -- devices that can't be used ------------------------------------------------------------------------------------ */
 
 int oa_device_usable(oa_device *device) {
   int status = oa_check_forked();
@@ -57,7 +57,7 @@ static const oa_backend *backend_named(const char *name, size_t length) {
   return NULL;
 }
 
-/* Their names, for messages. */
+/* Writes the names of all backends to text, for messages. Returns text. */
 static const char *backend_names(char *text, size_t size) {
   size_t length = 0;
   for (int i = 0; i < BACKEND_COUNT; i++) {
@@ -68,7 +68,7 @@ static const char *backend_names(char *text, size_t size) {
 
 const oa_backend *oa_backend_named(const char *name) { return backend_named(name, strlen(name)); }
 
-/* "cuda:12" -> backend and index; without ":12" the index is 0. */
+/* Reads "cuda:12" as a backend and an index; without ":12" the index is 0. */
 static int parse_name(const char *name, const oa_backend **backend, int *index) {
   size_t length = strcspn(name, ":");
   *backend = backend_named(name, length);
@@ -76,17 +76,18 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
   if (!*backend) {
     char names[64];
     return oa_fail(OA_ERROR_UNAVAILABLE,
-                   "oa_device_open: no device \"%s\": the kinds are %s, and the form is \"cuda:0\"", name,
-                   backend_names(names, sizeof names));
+                   "oa_device_open: unknown device \"%s\": use one of %s, optionally with an index, as in \"%s:0\"",
+                   name, backend_names(names, sizeof names), backends[0]->name);
   }
   if (name[length] == '\0') return OA_OK;
   const char *digits = name + length + 1;
   size_t count = strspn(digits, "0123456789");
   if (count == 0 || count > 6 || digits[count] != '\0' || (count > 1 && digits[0] == '0')) {
-    return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_device_open: \"%s\" is no name of a device: \"%s:\" needs a number of at most 6 digits, such as "
-                   "\"%s:0\"",
-                   name, (*backend)->name, (*backend)->name);
+    return oa_fail(
+        OA_ERROR_ARGUMENT,
+        "oa_device_open: \"%s\" is not the name of a device: \"%s:\" needs a number of at most 6 digits, such as "
+        "\"%s:0\"",
+        name, (*backend)->name, (*backend)->name);
   }
   *index = atoi(digits);
   return OA_OK;

@@ -11,7 +11,7 @@
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ------------- */
+/* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ---------- */
 
 enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes of one piece */ };
 
@@ -68,7 +68,7 @@ static int free_spares(oa_device *device, void *stream) {
   return status;
 }
 
-/* -- counting -------------------------------------------------------------------------------------------------------- */
+/* -- counting ------------------------------------------------------------------------------------------------------ */
 
 static void note_peak(oa_device *device) {
   const int64_t used = atomic_load(&device->counts.memory_used);
@@ -93,7 +93,7 @@ static void note_release(const oa_device *device, int64_t begun, size_t nbytes, 
   if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device->number, 0, 0, "release", NULL, (int64_t)nbytes, status);
 }
 
-/* -- allocating and freeing ------------------------------------------------------------------------------------------ */
+/* -- allocating and freeing ---------------------------------------------------------------------------------------- */
 
 static bool fits(const spare *piece, const void *stream, size_t nbytes) {
   return piece->nbytes == nbytes && (!piece->cleared || piece->cleared == stream);
@@ -201,7 +201,7 @@ int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nby
   return status;
 }
 
-/* -- waiting --------------------------------------------------------------------------------------------------------- */
+/* -- waiting ------------------------------------------------------------------------------------------------------- */
 
 static void note_wait(const oa_device *device, int64_t begun, uint64_t region, const char *why, int status) {
   if (begun) oa_trace_note(OA_TRACE_WAIT, begun, device->number, region, 0, "wait", why, 0, status);
@@ -221,7 +221,7 @@ int oa_device_wait(oa_device *device, uint64_t region, const char *why) {
   return status;
 }
 
-/* -- public ---------------------------------------------------------------------------------------------------------- */
+/* -- public -------------------------------------------------------------------------------------------------------- */
 
 int oa_device_synchronize(int number) {
   oa_device *device;

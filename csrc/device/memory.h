@@ -1,5 +1,5 @@
-/* Device memory: allocated within the device's limit, freed in stream order, small pieces pooled for the next region; and
- * waiting for a device, noted in the trace. Without the core's lock unless a function says otherwise. */
+/* Device memory: allocated within the device's limit, freed in stream order, small pieces pooled for the next region;
+ * and waiting for a device, noted in the trace. Without the core's lock unless a function says otherwise. */
 #ifndef OA_MEMORY_H
 #define OA_MEMORY_H
 
@@ -9,16 +9,16 @@
  * installed. Called without the core's lock. */
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* Allocates memory, counted. When there is no room, or the limit would be passed, returns idle memory to the driver, then
- * asks oa_device_pressure, and tries again. */
+/* Allocates memory, counted. When there is no room, or the limit would be passed, returns idle memory to the driver,
+ * then asks oa_device_pressure, and tries again. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in stream's order. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
 /* Takes memory of exactly that size from the pool, counted as allocated. Returns false if the pool has none. *cleared:
  * the memory is all zeros in stream's order; else no stream uses any of it. */
 bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared);
-/* Returns memory that nothing uses any more to the pool if it is small, else frees it. Pooled memory counts as free, but
- * for the device's limit. clear: fills it with zeros, for the next region that has that stream. */
+/* Returns memory that nothing uses any more to the pool if it is small, else frees it. Pooled memory counts as free,
+ * but for the device's limit. clear: fills it with zeros, for the next region that has that stream. */
 int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear);
 
 /* Waits for a stream; noted in the trace as a wait of that region, for that reason. */

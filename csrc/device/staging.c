@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <sys/sysinfo.h>
 
-enum { SMALL_BLOCKS = 64 /* at most */ };
-
-/* Idle blocks lie in front, busy ones behind in the order of their events. Under the mutex, a leaf. */
+/* The blocks of a device. Idle ones lie in front of their shelf, busy ones behind in the order of their events. All is
+ * guarded by the mutex, a leaf. */
 struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t given;
-  _Atomic int64_t expected; /* bytes that were to travel in chunks so far */
+  _Atomic int64_t expected; /* bytes announced so far */
   atomic_int held;          /* blocks in some oa_held_blocks */
   struct shelf {
     oa_block *first, **last;
@@ -23,10 +22,9 @@ struct oa_staging {
 
 /* -- pinned memory ------------------------------------------------------------------------------------------------ */
 
-/* All of this process, whatever the device. */
-static _Atomic int64_t pinned_bytes;
+static _Atomic int64_t pinned_bytes; /* of this process, on all devices */
 
-/* Half of the machine's memory unless the environment says otherwise. */
+/* Returns the process's limit: half of the machine's memory unless the environment says otherwise. */
 static int64_t pinned_limit(void) {
   static _Atomic int64_t known; /* the limit + 1 */
   int64_t limit = atomic_load_explicit(&known, memory_order_relaxed) - 1;
@@ -97,7 +95,7 @@ static oa_block *block_new(oa_device *device, int kind) {
   return NULL;
 }
 
-/* Under the mutex. */
+/* Puts a block on its shelf, under the mutex. */
 static void put(struct oa_staging *staging, oa_block *block) {
   struct shelf *shelf = &staging->shelves[block->kind];
   if (block->busy) {
@@ -112,6 +110,7 @@ static void put(struct oa_staging *staging, oa_block *block) {
   if (shelf->waiting) pthread_cond_broadcast(&staging->given);
 }
 
+/* Takes the first block off a shelf, under the mutex; NULL if the shelf is empty. */
 static oa_block *get(struct shelf *shelf) {
   oa_block *block = shelf->first;
   if (!block) return NULL;
@@ -120,8 +119,9 @@ static oa_block *get(struct shelf *shelf) {
   return block;
 }
 
+/* Returns how many large blocks the traffic so far pays for. */
 static int large_blocks(const struct oa_staging *staging) {
-  enum { WORTH = 16 << 20 }; /* bytes that pay for one */
+  enum { WORTH = 16 << 20 }; /* bytes of traffic that pay for one block */
   const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
   const int most = 2 * oa_threads_count();
   return paid >= most ? most : paid < 2 ? 2 : (int)paid;
@@ -134,85 +134,103 @@ int oa_staging_expect(oa_device *device, int64_t bytes) {
   return large_blocks(staging);
 }
 
+/* Asks whether a busy block's copies are through; frees the mutex meanwhile. The block is on no shelf. */
+static void look_at(oa_device *device, struct oa_staging *staging, oa_block *block) {
+  int done = 0;
+  pthread_mutex_unlock(&staging->mutex);
+  if (device->backend->event_done(device, block->event, &done) == OA_OK && done) block->busy = false;
+  pthread_mutex_lock(&staging->mutex);
+}
+
+/* Makes a block, counted in its shelf; frees the mutex meanwhile. Returns NULL if there is no pinned memory for it. */
+static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
+  struct shelf *shelf = &staging->shelves[kind];
+  shelf->made++;
+  pthread_mutex_unlock(&staging->mutex);
+  oa_block *block = block_new(device, kind);
+  pthread_mutex_lock(&staging->mutex);
+  if (block) return block;
+  shelf->made--;
+  if (shelf->waiting) pthread_cond_broadcast(&staging->given); /* there may be no block left to wait for */
+  return NULL;
+}
+
+/* Takes an idle block off its shelf, else makes a new one while fewer than `most` are made, else takes a busy one.
+ * Returns NULL if there is none, and waiting is not wanted or would not end. Under the mutex. */
+static oa_block *find_block(oa_device *device, struct oa_staging *staging, int kind, int most,
+                            enum oa_block_wait wait) {
+  struct shelf *shelf = &staging->shelves[kind];
+  bool failed = false; /* to make one */
+  for (;;) {
+    oa_block *block = get(shelf);
+    if (block && block->busy && !failed && shelf->made < most) look_at(device, staging, block);
+    const bool may_make = !failed && shelf->made < most;
+    if (block && (!block->busy || !may_make)) return block;
+    if (may_make) {
+      oa_block *fresh = make(device, staging, kind);
+      if (fresh && block) put(staging, block);
+      if (fresh || block) return fresh ? fresh : block;
+      failed = true; /* but a block may have been returned meanwhile */
+    } else {
+      if (wait == OA_BLOCK_NOW || !shelf->made) return NULL;
+      shelf->waiting++;
+      pthread_cond_wait(&staging->given, &staging->mutex);
+      shelf->waiting--;
+    }
+  }
+}
+
+enum { SMALL_MOST = 64 }; /* blocks */
+
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   struct oa_staging *staging = staging_of(device);
   if (!staging) return NULL;
-  struct shelf *shelf = &staging->shelves[kind];
-  const int most = kind == OA_BLOCK_SMALL ? SMALL_BLOCKS : large_blocks(staging);
-  oa_block *block = NULL;
-  bool none = false; /* no more can be made */
   pthread_mutex_lock(&staging->mutex);
-  for (;;) {
-    block = get(shelf);
-    if (block && block->busy && shelf->made < most && !none) { /* a new one, unless its copies are through already */
-      int done = 0;
-      pthread_mutex_unlock(&staging->mutex);
-      if (device->backend->event_done(device, block->event, &done) == OA_OK && done) block->busy = false;
-      pthread_mutex_lock(&staging->mutex);
-    }
-    if (block && (!block->busy || shelf->made >= most || none)) break;
-    if (shelf->made < most && !none) {
-      shelf->made++;
-      pthread_mutex_unlock(&staging->mutex);
-      oa_block *fresh = block_new(device, kind);
-      pthread_mutex_lock(&staging->mutex);
-      if (fresh) {
-        if (block) put(staging, block);
-        block = fresh;
-        break;
-      }
-      shelf->made--;
-      if (shelf->waiting) pthread_cond_broadcast(&staging->given); /* there may be none to wait for any more */
-      none = true;
-      if (block) break;
-      continue;
-    }
-    if (wait == OA_BLOCK_NOW || !shelf->made) break;
-    shelf->waiting++;
-    pthread_cond_wait(&staging->given, &staging->mutex);
-    shelf->waiting--;
-  }
+  oa_block *block =
+      find_block(device, staging, kind, kind == OA_BLOCK_SMALL ? SMALL_MOST : large_blocks(staging), wait);
   pthread_mutex_unlock(&staging->mutex);
-  if (block && block->busy) {
-    oa_saved_error before;
-    oa_error_save(&before);
-    if (oa_block_await(device, block)) { /* its copies may still be under way: it can't be used, nor thrown away */
-      pthread_mutex_lock(&staging->mutex);
-      put(staging, block);
-      pthread_mutex_unlock(&staging->mutex);
-      block = NULL;
-      oa_error_restore(&before);
-    }
+  if (!block || !block->busy) return block;
+  oa_saved_error before;
+  oa_error_save(&before);
+  if (!oa_block_await(device, block)) return block;
+  oa_block_return(device, block); /* its copies may still be under way: it can't be used, nor unpinned */
+  oa_error_restore(&before);
+  return NULL;
+}
+
+/* Takes all blocks of a shelf, and unpins those that no copy uses and no thread waits for. Returns the first
+ * failure. */
+static int trim_shelf(oa_device *device, struct oa_staging *staging, struct shelf *shelf) {
+  int status = OA_OK;
+  pthread_mutex_lock(&staging->mutex);
+  oa_block *idle = shelf->first;
+  shelf->first = NULL;
+  shelf->last = &shelf->first;
+  pthread_mutex_unlock(&staging->mutex);
+  while (idle) {
+    oa_block *block = idle;
+    idle = block->next;
+    if (block->busy && !status) status = oa_block_await(device, block);
+    pthread_mutex_lock(&staging->mutex);
+    const bool stays = block->busy || shelf->waiting;
+    if (stays) put(staging, block);
+    if (!stays) shelf->made--;
+    pthread_mutex_unlock(&staging->mutex);
+    if (stays) continue;
+    device->backend->event_destroy(device, block->event);
+    const int unpinned = oa_staging_unpin(device, block->memory, block->nbytes);
+    if (!status) status = unpinned;
+    free(block);
   }
-  return block;
+  return status;
 }
 
 int oa_staging_trim(oa_device *device) {
   struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire);
   int status = OA_OK;
   for (int kind = 0; staging && kind < OA_BLOCK_KINDS; kind++) {
-    struct shelf *shelf = &staging->shelves[kind];
-    pthread_mutex_lock(&staging->mutex);
-    oa_block *idle = shelf->first;
-    shelf->first = NULL;
-    shelf->last = &shelf->first;
-    pthread_mutex_unlock(&staging->mutex);
-    while (idle) { /* under way copies may use it still, and those who wait for one get it first */
-      oa_block *block = idle;
-      idle = block->next;
-      if (block->busy && !status) status = oa_block_await(device, block);
-      pthread_mutex_lock(&staging->mutex);
-      const bool keep = block->busy || shelf->waiting;
-      if (keep) put(staging, block);
-      if (!keep) shelf->made--;
-      pthread_mutex_unlock(&staging->mutex);
-      if (!keep) {
-        device->backend->event_destroy(device, block->event);
-        const int unpinned = oa_staging_unpin(device, block->memory, block->nbytes);
-        if (!status) status = unpinned;
-        free(block);
-      }
-    }
+    const int trimmed = trim_shelf(device, staging, &staging->shelves[kind]);
+    if (!status) status = trimmed;
   }
   return status;
 }
@@ -238,7 +256,7 @@ int oa_block_await(oa_device *device, oa_block *block) {
 
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   const int status = oa_block_mark(device, block, stream);
-  if (status) { /* afterwards nothing touches it any more, whatever is returned */
+  if (status) { /* after this wait no copy touches the block, whatever the status */
     oa_saved_error first;
     oa_error_save(&first);
     device->backend->stream_synchronize(device, stream);
@@ -251,7 +269,7 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
   struct oa_staging *staging = device->staging;
   if (held->count == OA_HELD_BLOCKS) return false;
-  if (atomic_fetch_add(&staging->held, 1) >= SMALL_BLOCKS / 2) { /* regions may stay open: others need some, too */
+  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* regions may stay open, and others need blocks, too */
     atomic_fetch_sub(&staging->held, 1);
     return false;
   }
@@ -261,6 +279,7 @@ bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
 
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited) {
   if (!held->count) return;
+  struct oa_staging *staging = device->staging;
   for (int i = 0; i < held->count; i++) {
     if (waited) {
       oa_block_return(device, held->at[i]);
@@ -270,6 +289,6 @@ void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream
       if (oa_block_return_after(device, held->at[i], stream)) oa_error_restore(&before);
     }
   }
-  atomic_fetch_sub(&device->staging->held, held->count);
+  atomic_fetch_sub(&staging->held, held->count);
   held->count = 0;
 }

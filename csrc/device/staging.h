@@ -1,12 +1,12 @@
-/* Pinned blocks that host bytes pass through, kept by each device; the bound on pinned memory. */
+/* The pinned blocks of a device, through which host bytes pass; and the limit on pinned memory. */
 #ifndef OA_STAGING_H
 #define OA_STAGING_H
 
 #include "device/device.h"
 
 enum {
-  OA_BLOCK_SMALL, /* for what is packed together; the caller may hold it for as long as it likes */
-  OA_BLOCK_LARGE, /* a chunk; given back soon */
+  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it for as long as it likes */
+  OA_BLOCK_LARGE, /* for a chunk; returned soon */
   OA_BLOCK_KINDS
 };
 enum { OA_SMALL_BYTES = 256 << 10, OA_LARGE_BYTES = 4 << 20 };
@@ -20,7 +20,7 @@ typedef struct oa_block {
   struct oa_block *next;
 } oa_block;
 
-/* How a block is taken when none is at hand: wait for one that somebody holds, or do without. */
+/* Says whether oa_block_take returns without a block when none is idle, or waits for one that another thread holds. */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
 /* Pins new host memory within the process's limit; OA_ERROR_MEMORY beyond it. */
@@ -28,26 +28,27 @@ int oa_staging_pin(oa_device *device, size_t nbytes, void **memory);
 int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes);
 /* Unpins the blocks that no copy uses. */
 int oa_staging_trim(oa_device *device);
-/* Announces `bytes` of chunked transfers and returns the number of pinned blocks they may use; the number grows with the
- * traffic because pinning one block costs as much as copying several MiB. */
+/* Announces `bytes` of chunked transfers and returns the number of pinned blocks they may use; the number grows with
+ * the traffic because pinning one block costs as much as copying several MiB. */
 int oa_staging_expect(oa_device *device, int64_t bytes);
-/* A block that is the caller's alone, or NULL (text not changed): no pinned memory, or with OA_BLOCK_NOW none free. The
- * first time that the former happens the process is warned. */
+/* Takes a block, which is then the caller's alone. Returns NULL, with the text unchanged, if there is no pinned memory,
+ * or with OA_BLOCK_NOW no idle block. The process is warned the first time there is no pinned memory. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
+/* Returns a block to the pool. */
 void oa_block_return(oa_device *device, oa_block *block);
-/* Gives it back with copies on stream under way; waits for them itself if they can't be marked by an event. */
+/* Returns a block to the pool with copies on stream under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once the stream of their copies was waited for, so that they need no event. */
+/* Blocks that are returned once their stream was waited for, so that they need no event. */
 enum { OA_HELD_BLOCKS = 2 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];
   int count;
 } oa_held_blocks;
-/* Adds a block with copies under way. Returns false if there is no room for it, or the device's blocks are few. */
+/* Adds a block with copies under way. Returns false if there is no room for it, or too many of the device's are held. */
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block);
-/* Returns them all; waited: their copies on stream are over. Keeps the text of the last failure. */
+/* Returns them all to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);
-/* Marks the copies that were issued on stream with the block, for the caller to wait for. */
+/* Marks the copies that were issued on stream with the block, so that oa_block_await waits for them. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);
 

@@ -45,6 +45,7 @@ void oa_stream_destroy(oa_stream *stream) {
   free(stream);
 }
 
+/* Records the event after the stream's last operation. */
 static int record(oa_stream *stream) {
   const oa_backend *backend = stream->device->backend;
   int status = OA_OK;
@@ -75,7 +76,7 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (number >= stream->seen_count) {
     const int count = number + 8;
     uint64_t *seen = realloc(stream->seen, (size_t)count * sizeof *seen);
-    if (!seen) return OA_OK; /* it only saves waiting twice */
+    if (!seen) return OA_OK; /* the clock only saves waiting twice */
     for (int i = stream->seen_count; i < count; i++) seen[i] = 0;
     stream->seen = seen;
     stream->seen_count = count;
@@ -120,7 +121,7 @@ void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir) {
   for (int i = 0; i < uses->count; i++) {
     oa_use *use = use_at(uses, i);
     if (use->stream != foreign) continue;
-    use->stream = heir; /* two entries of one stream do no harm: both are looked at */
+    use->stream = heir; /* two entries of one stream do no harm: both are read */
     if (use->read) use->read = heir->ticket;
     if (use->written) use->written = heir->ticket;
   }

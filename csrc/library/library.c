@@ -145,7 +145,7 @@ static int acquire(const char *function, const char *name, const char *path, con
   if (!library) return OA_ERROR_ARGUMENT;
   if (path ? path[0] != '/' : !shared)
     return oa_fail(OA_ERROR_LIBRARY,
-                   "%s: \"%s\" is no absolute path; libraries are never loaded from the working directory", name,
+                   "%s: \"%s\" is not an absolute path; libraries are never loaded from the working directory", name,
                    path ? path : "NULL");
   pthread_mutex_lock(&loading);
   status = shared ? share(library, path) : load(library, path, prefix);

@@ -9,7 +9,7 @@ static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "S
 
 const char *oa_direction_name(int direction) { return direction_names[direction]; }
 
-static void name_entrant(oa_entrant *e, int position) {
+static void name_array(oa_lent_array *e, int position) {
   const char *name = e->array->name;
   if (name) {
     const size_t length = strnlen(name, sizeof e->name - 1);
@@ -23,15 +23,17 @@ static void name_entrant(oa_entrant *e, int position) {
   }
 }
 
-/* Checks what can be checked with no layout. */
-static int check_description(const oa_entrant *e) {
+/* Checks the members of the array that need no layout. */
+static int check_description(const oa_lent_array *e) {
   const oa_array *a = e->array;
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
-    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is no oa_dtype", e->name, a->dtype);
+    return oa_fail(OA_ERROR_TYPE, "oa_region_enter: %s: dtype %d is not an oa_dtype", e->name, a->dtype);
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is no oa_direction", e->name, a->direction);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is not an oa_direction", e->name,
+                   a->direction);
   if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED))
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are no sum of oa_array_flags", e->name, a->flags);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are not a sum of oa_array_flags", e->name,
+                   a->flags);
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: %d dimensions, at most %d can be lent", e->name, a->ndim,
                    OA_MAX_DIMENSIONS);
@@ -41,8 +43,8 @@ static int check_description(const oa_entrant *e) {
   return OA_OK;
 }
 
-/* The layout of the array, or of a made-up one in C order where there is no array yet. */
-static int find_layout(oa_entrant *e, int64_t itemsize) {
+/* Finds the layout of the array; of Scratch, that of an array in C order. */
+static int find_layout(oa_lent_array *e, int64_t itemsize) {
   const oa_array *a = e->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
@@ -50,7 +52,8 @@ static int find_layout(oa_entrant *e, int64_t itemsize) {
     int64_t step = itemsize;
     for (int i = a->ndim - 1; i >= 0; i--) {
       c_order[i] = step;
-      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step)) step = INT64_MAX; /* found below */
+      if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step))
+        step = INT64_MAX; /* oa_layout_of finds the overflow */
     }
     strides = c_order;
   }
@@ -63,7 +66,7 @@ static int find_layout(oa_entrant *e, int64_t itemsize) {
 }
 
 /* Decides whether the array may be written. */
-static int decide_rights(oa_entrant *e) {
+static int decide_rights(oa_lent_array *e) {
   const oa_array *a = e->array;
   const bool must_write = a->direction == OA_OUT || a->direction == OA_INOUT;
   e->writes = a->direction != OA_IN && !(a->direction == OA_BY_USE && (a->flags & OA_READ_ONLY));
@@ -82,22 +85,23 @@ static int decide_rights(oa_entrant *e) {
   return OA_OK;
 }
 
-/* Checks what the caller has on the device itself. */
-static int check_borrowed(const oa_entrant *e, int64_t itemsize) {
+/* Checks an array that lies on the device already. */
+static int check_borrowed(const oa_lent_array *e, int64_t itemsize) {
   if (!e->layout.regular)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is on a device with strides that can't be used there; make it contiguous",
                    e->name);
   if (e->low % (uintptr_t)itemsize)
-    return oa_fail(OA_ERROR_ARGUMENT,
-                   "oa_region_enter: %s is on a device at an address that is no multiple of its itemsize, %lld bytes; "
-                   "devices can't read it there: make a copy of it",
-                   e->name, (long long)itemsize);
+    return oa_fail(
+        OA_ERROR_ARGUMENT,
+        "oa_region_enter: %s is on a device at an address that is not a multiple of its itemsize, %lld bytes; "
+        "devices can't read it there: make a copy of it",
+        e->name, (long long)itemsize);
   return OA_OK;
 }
 
-/* Finds the array's bytes, and whether the device has to hold it packed. */
-static int find_bytes(oa_entrant *e, int64_t itemsize) {
+/* Finds the array's bytes on the host, and whether the device has to hold it packed. */
+static int find_bytes(oa_lent_array *e, int64_t itemsize) {
   const oa_array *a = e->array;
   if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", e->name);
   const uintptr_t data = (uintptr_t)a->data;
@@ -106,18 +110,18 @@ static int find_bytes(oa_entrant *e, int64_t itemsize) {
   if (e->high < e->low || (e->layout.low < 0 && e->low > data))
     return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", e->name);
   e->lines = e->layout.lines;
-  /* Packed: whatever is not lines, and what no leading dimension names: reversed, or with gaps along every axis. A matrix
-   * of one column counts as a matrix. */
+  /* An array is packed if it is not lines, or if no leading dimension can name it: it is reversed, or has gaps along
+   * every axis. A matrix of one column counts as a matrix. */
   bool named = e->layout.lines.count == 1;
   for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= a->strides[i] == itemsize;
   e->packed = !e->layout.regular || e->layout.reversed || !named;
   return OA_OK;
 }
 
-int oa_entrant_check(oa_entrant *e, int position) {
+int oa_lent_array_check(oa_lent_array *e, int position) {
   const oa_array *a = e->array;
   int status;
-  name_entrant(e, position);
+  name_array(e, position);
   if ((status = check_description(e))) return status;
   const int64_t itemsize = oa_itemsize(a->dtype);
   if ((status = find_layout(e, itemsize)) || (status = decide_rights(e))) return status;
@@ -128,8 +132,8 @@ int oa_entrant_check(oa_entrant *e, int position) {
 
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
   if (!array) return oa_fail_null(function, "array");
-  oa_entrant e = {.array = (oa_array *)array};
-  const int status = oa_entrant_check(&e, 0);
+  oa_lent_array e = {.array = (oa_array *)array};
+  const int status = oa_lent_array_check(&e, 0);
   if (status) return oa_fail_in(status, "%s", function);
   *low = e.low;
   *high = e.high;

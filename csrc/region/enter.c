@@ -1,4 +1,5 @@
-/* Entering a region: which mapping each array has, new or shared; its memory; its pointers. */
+/* Entering a region: each array gets its place in a mapping, new or shared; new mappings get memory; each array gets a
+ * pointer. */
 #include "base/sized.h"
 #include "base/trace.h"
 #include "device/memory.h"
@@ -13,17 +14,20 @@
 
 /* -- places: the mapping of each array -- */
 
-/* Device memory begins at a multiple of every itemsize: an array has to begin at one of its own within a mapping. */
-static int check_start(const oa_entrant *e, const char *other) {
+/* Checks that the array begins at a multiple of its itemsize in the mapping, whose memory begins at a multiple of every
+ * itemsize. */
+static int check_start(const oa_lent_array *e, const char *other) {
   const int64_t itemsize = oa_itemsize(e->array->dtype);
   if (e->lines.start % itemsize == 0) return OA_OK;
-  return oa_fail(OA_ERROR_PRESENT,
-                 "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is no multiple of its "
-                 "itemsize, %lld: devices can't read it there; lend a copy of it",
-                 e->name, (long long)e->lines.start, other, (long long)itemsize);
+  return oa_fail(
+      OA_ERROR_PRESENT,
+      "oa_region_enter: %s begins %lld bytes into the memory it shares with %s, which is not a multiple of its "
+      "itemsize, %lld: devices can't read it there; lend a copy of it",
+      e->name, (long long)e->lines.start, other, (long long)itemsize);
 }
 
-static int keep_shape(oa_part *part, const oa_array *a, int64_t itemsize) {
+/* Notes the shape and strides of a packed array in its view. */
+static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   const size_t bytes = (size_t)a->ndim * sizeof(int64_t);
   oa_shape *s = malloc(sizeof *s + 2 * bytes);
   if (!s) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
@@ -33,11 +37,11 @@ static int keep_shape(oa_part *part, const oa_array *a, int64_t itemsize) {
   s->strides = s->shape + a->ndim;
   memcpy(s->shape, a->shape, bytes);
   memcpy(s->strides, a->strides, bytes);
-  part->shape = s;
+  view->shape = s;
   return OA_OK;
 }
 
-/* Finds what is present on one device in an interval, and whether others have some of it. */
+/* The mapping of an interval on one device, and whether other devices have some of the interval. */
 typedef struct overlap {
   oa_device *device;
   oa_mapping *here;
@@ -57,14 +61,15 @@ static int note_overlap(oa_present *element, void *data) {
   return 0;
 }
 
-/* Returns the part of a mapping that has the array, the one with the most rights; NULL with *status and the text set. */
-static const oa_part *find_part(oa_entrant *e, const oa_mapping *mapping, int *status) {
-  const oa_part *first = &mapping->parts[0], *covering = NULL;
+/* Returns the view of a mapping that has the array's bytes, and of several the one with the most rights; NULL with
+ * *status and the text set. */
+static const oa_view *find_view(oa_lent_array *e, const oa_mapping *mapping, int *status) {
+  const oa_view *first = &mapping->views[0], *covering = NULL;
   if (first->shape) {
-    e->part = 0;
+    e->view = 0;
     e->packed = true;
     e->lines = first->lines;
-    if (oa_part_is(first, e->array)) return first;
+    if (oa_view_is(first, e->array)) return first;
     *status =
         oa_fail(OA_ERROR_PRESENT,
                 "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
@@ -80,12 +85,12 @@ static const oa_part *find_part(oa_entrant *e, const oa_mapping *mapping, int *s
                 e->name, first->name, first->name);
     return NULL;
   }
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    if (!oa_lines_contain(part->lines, e->lines)) continue;
-    if (covering && part->writes + part->goes_up <= covering->writes + covering->goes_up) continue;
-    covering = part;
-    e->part = i;
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    if (!oa_lines_contain(view->lines, e->lines)) continue;
+    if (covering && view->writes + view->goes_up <= covering->writes + covering->goes_up) continue;
+    covering = view;
+    e->view = i;
   }
   e->packed = false;
   if (covering) {
@@ -100,32 +105,32 @@ static const oa_part *find_part(oa_entrant *e, const oa_mapping *mapping, int *s
   return NULL;
 }
 
-/* Gives an array its place in a mapping that is present, with no more rights than the mapping has. */
-static int share(oa_entrant *e, oa_mapping *mapping) {
+/* Gives an array its place in a mapping that is present, with no more rights than its view there has. */
+static int share(oa_lent_array *e, oa_mapping *mapping) {
   const int direction = e->array->direction;
   int status;
   e->mapping = mapping;
   e->lines.start = (int64_t)(e->low - mapping->at.low);
-  const oa_part *part = find_part(e, mapping, &status);
-  if (!part) return status;
-  if ((direction == OA_OUT || direction == OA_INOUT) && !part->writes)
+  const oa_view *view = find_view(e, mapping, &status);
+  if (!view) return status;
+  if ((direction == OA_OUT || direction == OA_INOUT) && !view->writes)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as %s but is present as In (%s); rights only narrow inwards: lend it as "
         "InOut in the outer region",
-        e->name, oa_direction_name(direction), part->name);
-  if (direction == OA_INOUT && !part->goes_up)
+        e->name, oa_direction_name(direction), view->name);
+  if (direction == OA_INOUT && !view->goes_up)
     return oa_fail(
         OA_ERROR_DIRECTION,
         "oa_region_enter: %s is lent as InOut but is present as Out (%s); lend it as InOut in the outer region",
-        e->name, part->name);
-  e->writes = e->writes && part->writes;
-  e->out = e->out || !part->goes_up;
+        e->name, view->name);
+  e->writes = e->writes && view->writes;
+  e->out = e->out || !view->goes_up;
   return OA_OK;
 }
 
-/* A new mapping that the region holds and is making: it is moving until it is allocated. NULL with the text set. */
-static oa_mapping *make_mapping(oa_state *region, int kind, int64_t nbytes) {
+/* Returns a new mapping that the region holds and makes: it is moving until it is allocated. NULL with the text set. */
+static oa_mapping *make_mapping(oa_region_state *region, int kind, int64_t nbytes) {
   oa_mapping *mapping = oa_mapping_new(region->device, kind, nbytes);
   if (!mapping) return NULL;
   if (oa_region_attach(region, mapping)) {
@@ -139,53 +144,54 @@ static oa_mapping *make_mapping(oa_state *region, int kind, int64_t nbytes) {
   return mapping;
 }
 
-/* Makes room for parts and groups of as many arrays. */
+/* Makes room for the views and groups of that many arrays. */
 static int make_room(oa_mapping *mapping, int count) {
-  oa_part *parts = calloc((size_t)count, sizeof *parts);
+  oa_view *views = calloc((size_t)count, sizeof *views);
   oa_group *groups = calloc((size_t)count, sizeof *groups);
-  if (!parts || !groups) {
-    free(parts);
+  if (!views || !groups) {
+    free(views);
     free(groups);
     return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   }
-  mapping->parts = parts;
+  mapping->views = views;
   mapping->groups = groups;
   return OA_OK;
 }
 
-/* Gives the array its part of the mapping; the same bytes again are one part. first: the cluster's first array. */
-static int add_part(oa_mapping *mapping, oa_entrant *e, const oa_entrant *first) {
+/* Gives the array its view of the mapping; arrays of the same bytes share one. first: the first array of the
+ * cluster. */
+static int add_view(oa_mapping *mapping, oa_lent_array *e, const oa_lent_array *first) {
   const oa_array *a = e->array;
   if (check_start(e, first->name)) return OA_ERROR_PRESENT;
   int at = 0;
-  while (at < mapping->part_count && memcmp(&mapping->parts[at].lines, &e->lines, sizeof e->lines) != 0) at++;
-  oa_part *part = &mapping->parts[at];
-  if (at == mapping->part_count) {
-    mapping->part_count++;
-    *part = (oa_part){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
-    memcpy(part->name, e->name, sizeof part->name);
-    if (e->packed && keep_shape(part, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
+  while (at < mapping->view_count && memcmp(&mapping->views[at].lines, &e->lines, sizeof e->lines) != 0) at++;
+  oa_view *view = &mapping->views[at];
+  if (at == mapping->view_count) {
+    mapping->view_count++;
+    *view = (oa_view){.data = a->data, .host = (void *)e->low, .lines = e->lines, .dtype = a->dtype};
+    memcpy(view->name, e->name, sizeof view->name);
+    if (e->packed && keep_shape(view, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
   }
-  part->writes |= e->writes;
-  part->goes_up |= a->direction != OA_OUT;
+  view->writes |= e->writes;
+  view->goes_up |= a->direction != OA_OUT;
   e->mapping = mapping;
-  e->part = at;
+  e->view = at;
   return OA_OK;
 }
 
-/* A new mapping over the hull of arrays [0, count), which are sorted by address. */
-static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high,
+/* Makes a mapping over the interval [low, high) of a cluster's arrays, which are sorted by address. */
+static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high,
                        bool elsewhere) {
-  oa_entrant *first = cluster[0];
+  oa_lent_array *first = cluster[0];
   const bool packed = count == 1 && first->packed;
   const int64_t nbytes = packed ? first->layout.size * oa_itemsize(first->array->dtype) : (int64_t)(high - low);
   oa_mapping *mapping = make_mapping(region, OA_MAPS_HOST, nbytes);
   if (!mapping) return OA_ERROR_MEMORY;
   mapping->elsewhere = elsewhere;
   if (count > 1 && make_room(mapping, count)) return OA_ERROR_MEMORY;
-  mapping->part_count = 0;
+  mapping->view_count = 0;
   for (int i = 0; i < count; i++) {
-    oa_entrant *e = cluster[i];
+    oa_lent_array *e = cluster[i];
     if (!packed && !e->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
@@ -195,10 +201,10 @@ static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintpt
     e->packed = packed;
     e->lines.start = (int64_t)(e->low - low);
     if (packed) e->lines = (oa_lines){0, nbytes, nbytes, 1};
-    const int status = add_part(mapping, e, first);
+    const int status = add_view(mapping, e, first);
     if (status) return status;
   }
-  if (mapping->part_count == 1)
+  if (mapping->view_count == 1)
     mapping->groups[0] = (oa_group){.cover = 0};
   else
     oa_mapping_form_groups(mapping);
@@ -206,11 +212,12 @@ static int map_cluster(oa_state *region, oa_entrant **cluster, int count, uintpt
   mapping->at.high = high;
   mapping->listed = true;
   oa_present_insert(&oa_table, &mapping->at);
-  oa_kept_attach(mapping, first->array, true);
+  oa_resident_attach(mapping, first->array, true);
   return OA_OK;
 }
 
-static int place_cluster(oa_state *region, oa_entrant **cluster, int count, uintptr_t low, uintptr_t high) {
+/* Gives the arrays of a cluster their place: in the mapping that is present, else in a new one. */
+static int place_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
   overlap found = {.device = region->device};
   oa_present_visit(&oa_table, low, high, note_overlap, &found);
   if (found.elsewhere) {
@@ -231,7 +238,7 @@ static int place_cluster(oa_state *region, oa_entrant **cluster, int count, uint
         OA_ERROR_PRESENT,
         "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
         "the outer region, and slice its pointer",
-        cluster[0]->name, here->parts[0].name);
+        cluster[0]->name, here->views[0].name);
   int attached = 0;
   while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
   if (attached == region->mapping_count) {
@@ -246,34 +253,35 @@ static int place_cluster(oa_state *region, oa_entrant **cluster, int count, uint
     if (status) return status;
   }
   if (low == here->at.low && high == here->at.high && cluster[0]->array->flags & OA_RESIDENT)
-    oa_kept_attach(here, cluster[0]->array, false);
+    oa_resident_attach(here, cluster[0]->array, false);
   return OA_OK;
 }
 
 static int by_address(const void *a, const void *b) {
-  const oa_entrant *const *x = a, *const *y = b;
+  const oa_lent_array *const *x = a, *const *y = b;
   if ((*x)->low != (*y)->low) return (*x)->low < (*y)->low ? -1 : 1;
   return (*x)->array < (*y)->array ? -1 : 1;
 }
 
-static bool is_on_the_host(const oa_entrant *e) {
+static bool is_on_the_host(const oa_lent_array *e) {
   return e->array->direction != OA_SCRATCH && !(e->array->flags & OA_BORROWED) && e->layout.size;
 }
 
-/* Gives every host array its mapping: arrays whose hulls overlap form a cluster. */
-static int place_arrays(oa_state *region, oa_entrant *entrants, int count, oa_entrant **sorted) {
+/* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
+ * count arrays. */
+static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool again = true; again;) { /* before anything is placed, for the lock may be freed */
-    again = false;
+  for (bool retry = true; retry;) { /* this comes before anything is placed, because it may free the lock */
+    retry = false;
     for (int i = 0; i < count; i++)
-      if (is_on_the_host(&entrants[i])) again |= oa_clear_way(entrants[i].low, entrants[i].high);
+      if (is_on_the_host(&lent[i])) retry |= oa_complete_overlapping(lent[i].low, lent[i].high);
   }
   for (int i = 0; i < count; i++) {
-    if (!is_on_the_host(&entrants[i])) continue;
-    int at = hosts++; /* insertion keeps a few arrays cheap; many are sorted below */
-    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_entrant *){&entrants[i]}) > 0; at--)
+    if (!is_on_the_host(&lent[i])) continue;
+    int at = hosts++; /* insertion sorts a few arrays fast; many are sorted below */
+    for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_lent_array *){&lent[i]}) > 0; at--)
       sorted[at] = sorted[at - 1];
-    sorted[at] = &entrants[i];
+    sorted[at] = &lent[i];
   }
   if (hosts > 16) qsort(sorted, (size_t)hosts, sizeof(*sorted), by_address);
   for (int i = 0; i < hosts;) {
@@ -288,35 +296,35 @@ static int place_arrays(oa_state *region, oa_entrant *entrants, int count, oa_en
   return OA_OK;
 }
 
-/* A mapping of its own for scratch and borrowed memory. */
-static int place_apart(oa_state *region, oa_entrant *e) {
+/* Gives scratch or borrowed memory a mapping of its own. */
+static int place_apart(oa_region_state *region, oa_lent_array *e) {
   const oa_array *a = e->array;
   const bool borrowed = a->flags & OA_BORROWED;
   oa_mapping *mapping = make_mapping(region, borrowed ? OA_MAPS_BORROWED : OA_MAPS_SCRATCH, e->layout.span);
   if (!mapping) return OA_ERROR_MEMORY;
   if (borrowed) mapping->address = e->low;
   e->mapping = mapping;
-  e->part = 0;
+  e->view = 0;
   e->packed = false;
   e->lines = e->layout.lines;
   e->lines.start = 0;
-  oa_part *part = &mapping->parts[0];
-  *part = (oa_part){.lines = e->lines, .dtype = a->dtype, .writes = e->writes};
-  memcpy(part->name, e->name, sizeof part->name);
+  oa_view *view = &mapping->views[0];
+  *view = (oa_view){.lines = e->lines, .dtype = a->dtype, .writes = e->writes};
+  memcpy(view->name, e->name, sizeof view->name);
   mapping->groups[0].valid = true;
   return OA_OK;
 }
 
 /* -- memory -- */
 
-static bool is_small(const oa_state *region, const oa_entrant *e) {
+/* Returns whether the array's mapping is new and belongs into an arena. */
+static bool is_small(const oa_region_state *region, const oa_lent_array *e) {
   const oa_mapping *mapping = e->mapping;
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* Device memory for the region: what was kept for another time, else an allocation on its stream, for which it frees the
- * lock. */
-static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
+/* Takes device memory for the region: a spare, else an allocation on its stream, for which it frees the lock. */
+static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
   if (!reused || *zeros) region->allocated = true;
@@ -327,17 +335,19 @@ static int take_memory(oa_state *region, size_t nbytes, uint64_t *address, bool 
   return status;
 }
 
-/* One allocation for all small mappings, in the order of the arguments, so that those used together are neighbours. What
- * one call uses `once` it may use in a block of pinned memory, with nothing copied to the device. */
-static int allocate_small(oa_state *region, oa_entrant *entrants, int count, bool once) {
+/* Makes one allocation for all small mappings, in the order of the arguments, so that mappings used together are
+ * neighbours. Arrays of a single use may lie in a block of pinned memory instead, so that nothing is copied to the
+ * device. */
+static int allocate_small(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   oa_device *device = region->device;
   size_t nbytes = 0;
   int mappings = 0;
   const oa_mapping *last = NULL;
-  bool in_place = once && device->backend->flags & OA_PINNED_IN_PLACE;
-  for (int i = 0; i < count; i++) { /* a mapping of several arguments that don't follow each other gets too much room */
-    if (!is_small(region, &entrants[i]) || entrants[i].mapping == last) continue;
-    last = entrants[i].mapping;
+  bool in_place = single_use && device->backend->flags & OA_PINNED_IN_PLACE;
+  for (int i = 0; i < count;
+       i++) { /* a mapping of several arguments that don't follow each other is counted more than once */
+    if (!is_small(region, &lent[i]) || lent[i].mapping == last) continue;
+    last = lent[i].mapping;
     nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
     mappings++;
     in_place &= last->kind == OA_MAPS_HOST;
@@ -364,8 +374,8 @@ static int allocate_small(oa_state *region, oa_entrant *entrants, int count, boo
   }
   uint64_t address = arena->address;
   for (int i = 0; i < count; i++) {
-    if (!is_small(region, &entrants[i])) continue;
-    oa_mapping *mapping = entrants[i].mapping;
+    if (!is_small(region, &lent[i])) continue;
+    oa_mapping *mapping = lent[i].mapping;
     mapping->arena = arena;
     mapping->address = address;
     arena->mappings++;
@@ -374,9 +384,9 @@ static int allocate_small(oa_state *region, oa_entrant *entrants, int count, boo
   return OA_OK;
 }
 
-/* The memory of the mappings this enter made; the lock is free while the backend is asked for it. */
-static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, bool once) {
-  const int small = allocate_small(region, entrants, count, once);
+/* Allocates the mappings that this region makes. Frees the lock meanwhile. */
+static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
+  const int small = allocate_small(region, lent, count, single_use);
   if (small) return small;
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
@@ -386,14 +396,14 @@ static int allocate_mappings(oa_state *region, oa_entrant *entrants, int count, 
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
     mapping->zeros = zeros;
     if (status)
-      return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->parts[0].name, (long long)mapping->nbytes);
+      return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->views[0].name, (long long)mapping->nbytes);
     mapping->address = address;
   }
   return OA_OK;
 }
 
-/* Notes that what the region allocated can be used elsewhere only after that. */
-static int note_allocations(oa_state *region) {
+/* Notes the allocations as uses of the new mappings, so that other streams use the memory only after them. */
+static int note_allocations(oa_region_state *region) {
   if (!region->allocated || region->device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
   int status = oa_stream_advance(region->stream);
   bool large = false;
@@ -403,16 +413,18 @@ static int note_allocations(oa_state *region) {
     status = oa_uses_add(&mapping->uses, region->stream, true);
     large |= mapping->nbytes >= OA_OVERLAP_BYTES;
   }
-  if (large && !status) status = oa_stream_mark(region->stream); /* copies up wait for this, not for later calls */
+  if (large && !status)
+    status = oa_stream_mark(region->stream); /* large copies up wait for this event, and not for later calls */
   return status;
 }
 
 /* -- entering -- */
 
-/* From the last to the first: each goes before the others in the region's list, which is in the arguments' order then. */
-static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
+/* Makes a pointer for each array. Begins with the last, because each goes to the head of the region's list: the list is
+ * then in the order of the arguments. */
+static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   for (int i = count - 1; i >= 0; i--) {
-    oa_entrant *e = &entrants[i];
+    oa_lent_array *e = &lent[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
     slot->dtype = (uint8_t)e->array->dtype;
@@ -422,7 +434,7 @@ static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
     slot->owed = e->array->direction == OA_OUT;
     if (e->layout.size) {
       slot->mapping = e->mapping;
-      slot->part = e->part;
+      slot->view = e->view;
       slot->offset = e->lines.start;
       slot->nbytes = oa_lines_span(e->lines);
       slot->inside = e->lines;
@@ -433,8 +445,8 @@ static int make_slots(oa_state *region, oa_entrant *entrants, int count) {
   return OA_OK;
 }
 
-/* Borrows the region's stream, and takes in those of the caller. */
-static int find_streams(oa_state *region, const oa_region_options *options) {
+/* Takes a stream for the region, and notes those of the caller. */
+static int find_streams(oa_region_state *region, const oa_region_options *options) {
   oa_device *device = region->device;
   int status = oa_stream_take(device, &region->stream);
   if (status) return status;
@@ -454,43 +466,44 @@ static int find_streams(oa_state *region, const oa_region_options *options) {
   return status;
 }
 
-/* Fills an empty region: streams, mappings with their memory, and slots. Whatever was made stays with the region. */
-static int fill_region(oa_state *region, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
-                       int count) {
+/* Fills an empty region with streams, mappings, their memory, and slots. If it fails, the region has what was made so
+ * far. */
+static int fill_region(oa_region_state *region, const oa_region_options *options, oa_lent_array *lent,
+                       oa_lent_array **sorted, int count) {
   int status = find_streams(region, options);
-  if (status || (status = place_arrays(region, entrants, count, sorted))) return status;
+  if (status || (status = place_arrays(region, lent, count, sorted))) return status;
   for (int i = 0; i < count; i++) {
-    const oa_array *a = entrants[i].array;
-    if (entrants[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
-      if ((status = place_apart(region, &entrants[i]))) return status;
+    const oa_array *a = lent[i].array;
+    if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
+      if ((status = place_apart(region, &lent[i]))) return status;
   }
-  status = allocate_mappings(region, entrants, count, options->single_use);
+  status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
   if (status || (status = noted)) return status;
-  return make_slots(region, entrants, count);
+  return make_slots(region, lent, count);
 }
 
-/* Lets others use the mappings that the region made, with the memory they have or without. */
-static void end_making(oa_state *region, bool entered) {
+/* Lets other regions use the mappings that this one made. */
+static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region) continue;
     mapping->maker = NULL;
     mapping->moving = false;
-    mapping->failed = !mapping->address; /* others may share it already */
-    if (!entered) oa_kept_untouched(mapping);
+    mapping->failed = !mapping->address; /* other regions may share it already */
+    if (!entered) oa_resident_unused(mapping);
   }
 }
 
-static void trace_enter(const oa_state *region, int64_t begun, int64_t tag, int status) {
+static void trace_enter(const oa_region_state *region, int64_t begun, int64_t tag, int status) {
   int64_t nbytes = 0;
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->serial == region->serial) nbytes += region->mappings[i]->nbytes;
   oa_trace_note(OA_TRACE_ENTER, begun, region->device->number, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
-/* Leaves a region that could not be entered. Others that shared its mappings may have left meanwhile: what they wrote comes
- * down. Returns why it could not be entered, or how leaving it failed. */
+/* Leaves a region that could not be entered. Regions that shared its mappings may have been left meanwhile, and their
+ * results then come down. Returns why it could not be entered, or how leaving it failed. */
 static int leave_again(oa_region *handle, int status, const oa_saved_error *why) {
   oa_region_finish(handle, OA_DISCARD, NULL);
   const int left = oa_region_wait(handle);
@@ -499,23 +512,23 @@ static int leave_again(oa_region *handle, int status, const oa_saved_error *why)
   return status;
 }
 
-/* Enters a region with arrays that were checked. sorted: room for as many. */
-static int enter(oa_device *device, const oa_region_options *options, oa_entrant *entrants, oa_entrant **sorted,
+/* Enters a region with arrays that were checked. sorted: room for count arrays. */
+static int enter(oa_device *device, const oa_region_options *options, oa_lent_array *lent, oa_lent_array **sorted,
                  int count, int64_t begun, oa_region **handle) {
-  oa_state *region = oa_region_new(device);
+  oa_region_state *region = oa_region_new(device);
   if (!region) return OA_ERROR_MEMORY;
   oa_lock();
   oa_region_list(region);
   oa_slot *own = oa_slot_take(region, OA_SLOT_REGION);
   if (own) region->handle = oa_slot_handle(own);
-  int status = own ? fill_region(region, options, entrants, sorted, count) : OA_ERROR_MEMORY;
+  int status = own ? fill_region(region, options, lent, sorted, count) : OA_ERROR_MEMORY;
   end_making(region, !status);
   if (begun) trace_enter(region, begun, options->tag, status);
   oa_region *own_handle = region->handle;
   const bool holds = region->mapping_count;
   oa_saved_error why;
   if (status) oa_error_save(&why);
-  if (status && !holds) oa_region_destroy(region); /* it may have no stream */
+  if (status && !holds) oa_region_destroy(region); /* it may have no stream, which finishing needs */
   oa_announce_change();
   oa_unlock();
   if (!status)
@@ -524,13 +537,13 @@ static int enter(oa_device *device, const oa_region_options *options, oa_entrant
     status = leave_again(own_handle, status, &why);
   else
     oa_error_restore(&why);
-  oa_kept_tidy();
+  oa_resident_free_ended();
   return status;
 }
 
 int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays, int count, oa_region **handle) {
   enum { FEW = 8 };
-  oa_entrant few[FEW], *few_sorted[FEW], *entrants = few, **sorted = few_sorted;
+  oa_lent_array few[FEW], *few_sorted[FEW], *lent = few, **sorted = few_sorted;
   oa_region_options options;
   void *many = NULL;
   int status = oa_core_start();
@@ -546,16 +559,16 @@ int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays
   if ((status = oa_sized_read("oa_region_enter", "options", given, &options, OA_FIRST_REGION_OPTIONS, sizeof options)))
     return status;
   if (count > FEW) {
-    many = malloc((size_t)count * (sizeof *entrants + sizeof(*sorted)));
+    many = malloc((size_t)count * (sizeof *lent + sizeof(*sorted)));
     if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);
-    entrants = many;
-    sorted = (oa_entrant **)(entrants + count);
+    lent = many;
+    sorted = (oa_lent_array **)(lent + count);
   }
   for (int i = 0; i < count && !status; i++) {
-    entrants[i] = (oa_entrant){.array = &arrays[i]};
-    status = oa_entrant_check(&entrants[i], i);
+    lent[i] = (oa_lent_array){.array = &arrays[i]};
+    status = oa_lent_array_check(&lent[i], i);
   }
-  if (!status) status = enter(device, &options, entrants, sorted, count, begun, handle);
+  if (!status) status = enter(device, &options, lent, sorted, count, begun, handle);
   free(many);
   return status;
 }

@@ -13,24 +13,24 @@
 
 /* -- the end of a region -- */
 
-int oa_region_destroy(oa_state *region) {
+int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
-  while (region->slots) oa_slot_release(region->slots);
-  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays good when its owner is gone */
+  while (region->slots) oa_slot_free(region->slots);
+  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays valid when its owner destroys the stream */
     if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
     oa_stream_advance(region->stream);
     for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
   }
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving) oa_wait_change(); /* an update on another thread */
+    while (mapping->moving) oa_wait_change(); /* an update on another thread moves it */
     if (--mapping->references > 0) continue;
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
-      oa_kept_detach(mapping);
+      oa_resident_separate(mapping);
       continue;
     }
-    const bool stays = oa_kept_return(mapping);
+    const bool stays = oa_resident_return(mapping);
     const int freed = oa_mapping_free(mapping, region->stream, stays);
     if (!status) status = freed;
   }
@@ -44,21 +44,22 @@ int oa_region_destroy(oa_state *region) {
   if (region->stream) oa_stream_return(region->stream);
   int ignored = OA_OK;
   oa_slot *own = region->handle ? oa_slot_of(region->handle, OA_SLOT_REGION, &ignored) : NULL;
-  if (own) oa_slot_release(own);
+  if (own) oa_slot_free(own);
   oa_region_free(region);
   return status;
 }
 
 /* -- finishing: everything that has to come down is enqueued -- */
 
-static void remember(oa_state *region, int status) {
+/* Notes the first failure of leaving, with its text, for oa_region_wait. */
+static void remember(oa_region_state *region, int status) {
   if (!status || region->status) return;
   region->status = status;
   region->error = malloc(sizeof *region->error);
   if (region->error) oa_error_save(region->error);
 }
 
-/* Appends ", name" to text: whole names; "..." stands for those that there is no room for. */
+/* Appends ", name" to text, or ", ..." where there is no room for the whole name. */
 static void append_name(char *text, size_t size, const char *name) {
   static const char more[] = ", ...";
   const size_t used = strlen(text), room = size - used;
@@ -66,61 +67,62 @@ static void append_name(char *text, size_t size, const char *name) {
   snprintf(text + used, room, used && strlen(name) + 2 + sizeof more > room ? more : used ? ", %s" : "%s", name);
 }
 
-/* Whether the group comes down at the end of its mapping's last region, which has that outcome. */
+/* Returns whether the group comes down when the last region that holds its mapping is left with that outcome. */
 static bool comes_down(const oa_group *group, int outcome) {
   if (group->invalid) return false;
   if (outcome == OA_DISCARD) return group->dirty && group->committed;
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Fills moves with what brings the mapping's parts down; returns how many. */
+/* Fills moves with the copies that bring the mapping's views down. Returns how many. */
 static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    const oa_group *group = &mapping->groups[part->group];
-    if (!part->writes || !comes_down(group, outcome)) continue;
-    const bool covered = group->cover >= 0 && group->cover != i && mapping->parts[group->cover].writes;
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    const oa_group *group = &mapping->groups[view->group];
+    if (!view->writes || !comes_down(group, outcome)) continue;
+    const bool covered = group->cover >= 0 && group->cover != i && mapping->views[group->cover].writes;
     if (covered) continue;
-    oa_part_move(mapping, part, &moves[count]);
+    oa_view_move(mapping, view, &moves[count]);
     moves[count++].trace.why =
         group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
   }
   return count;
 }
 
-/* Nothing of the region's is on its way any more; status is what came of it. Under the lock. */
-static void come_down(oa_state *region, int status) {
+/* Notes that the region's copies down are over, with that status. Under the lock. */
+static void end_moves(oa_region_state *region, int status) {
   remember(region, status);
   region->move_count = 0;
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
-/* A failure on the way down, with the names of what was to come down. */
-static int fail_coming_down(const oa_state *region, int status) {
+/* Adds the names of the arrays to a failure on the way down. Returns the status. */
+static int fail_coming_down(const oa_region_state *region, int status) {
   char names[256] = "";
-  if (!status || status == OA_ERROR_TORN) return status; /* that one says it */
+  if (!status || status == OA_ERROR_TORN) return status; /* the text of that one has names */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-static bool is_in_a_call(const oa_state *region) {
+/* Returns whether a call holds one of the region's pointers. */
+static bool is_in_a_call(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
   return false;
 }
 
 static oa_group *group_of(const oa_slot *slot) {
-  return &slot->mapping->groups[slot->mapping->parts[slot->part].group];
+  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
 
-/* The pointer to the slot's group of the region that the slot's is nested in: the youngest older one of its thread that is
- * open and lends some of the group. NULL: it is in none. */
+/* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
+ * the same thread that is open and lends some of the group. NULL: it is nested in none. */
 static oa_slot *enclosing(const oa_slot *slot) {
-  const oa_state *region = slot->region;
-  for (const oa_state *outer = region->older; outer; outer = outer->older) {
+  const oa_region_state *region = slot->region;
+  for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
       if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
@@ -128,25 +130,26 @@ static oa_slot *enclosing(const oa_slot *slot) {
   return NULL;
 }
 
-/* Arrays to be named when their region is left. */
+/* Names of arrays, for a warning or an error. */
 typedef struct names {
   char text[256];
   int count;
 } names;
 
 static void add_name(names *n, const oa_slot *slot) {
-  append_name(n->text, sizeof n->text, slot->mapping->parts[slot->part].name);
+  append_name(n->text, sizeof n->text, slot->mapping->views[slot->view].name);
   n->count++;
 }
 
-/* Hands on what the region wrote: to the region around it, else to the host; what is discarded is undefined for others.
- * Adds the arrays lent as Out that nothing wrote, or those whose results are lost. */
-static void account_writes(oa_state *region, int outcome, names *told) {
+/* Decides the fate of the region's results: they pass to the region around it, are committed if there is none, or
+ * become invalid if they are discarded. Adds to `told` the arrays lent as Out that no call wrote, or those whose
+ * results are lost. */
+static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = group_of(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
-      if (!group->dirty || group->invalid) continue; /* an update has brought it down, or it was lost before */
+      if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
       if (slot->mapping->kind == OA_MAPS_HOST) add_name(told, slot);
     } else if (slot->wrote) {
@@ -158,25 +161,24 @@ static void account_writes(oa_state *region, int outcome, names *told) {
   }
 }
 
-/* Notes what has to come down of a mapping that the region was the last to hold. The mapping is seized; frees the lock
- * meanwhile. */
-static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
-  if (mapping->escaped) { /* whatever the outcome: code that has its address may be at it still */
+/* Collects the copies down of a seized mapping that the region was the last to hold. Frees the lock meanwhile. */
+static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+  if (mapping->escaped) { /* whatever the outcome: code that has its address may still be using it */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
-    const int status = oa_device_wait(mapping->device, region->serial, "whoever has an array's address");
+    const int status = oa_device_wait(mapping->device, region->serial, "code that has an array's address");
     oa_lock();
     remember(region, status);
     if (!status) oa_stream_waited(region->stream, ticket);
   }
   if (!region->moves) return;
-  for (int p = 0; p < mapping->part_count; p++)
-    if (mapping->groups[mapping->parts[p].group].invalid && mapping->parts[p].writes && mapping->kind == OA_MAPS_HOST &&
+  for (int p = 0; p < mapping->view_count; p++)
+    if (mapping->groups[mapping->views[p].group].invalid && mapping->views[p].writes && mapping->kind == OA_MAPS_HOST &&
         outcome == OA_COMMIT)
-      append_name(invalid->text, sizeof invalid->text, mapping->parts[p].name);
+      append_name(invalid->text, sizeof invalid->text, mapping->views[p].name);
   const int count = moves_down(mapping, outcome, region->moves + region->move_count);
   if (!count) return;
-  if (mapping->kept) oa_kept_before_down(mapping);
+  if (mapping->resident) oa_resident_before_down(mapping);
   region->move_count += count;
   mapping->leaving = region;
   if (!(region->device->backend->flags & OA_SYNCHRONOUS))
@@ -184,8 +186,8 @@ static void bring_down(oa_state *region, oa_mapping *mapping, int outcome, names
   for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
-/* Waits until the mapping is neither being moved nor on its way down, then marks it as moving and waits for the calls
- * that use it. Frees the lock meanwhile; the caller sees to it that the mapping lives. */
+/* Waits until the mapping is neither moving nor leaving, then marks it as moving and waits for the calls that hold it.
+ * Frees the lock meanwhile; the caller's hold keeps the mapping alive. */
 static void seize(oa_mapping *mapping) {
   while (mapping->moving || mapping->leaving) {
     if (mapping->leaving)
@@ -193,30 +195,31 @@ static void seize(oa_mapping *mapping) {
     else
       oa_wait_change();
   }
-  mapping->moving = true; /* no call begins any more, and those under way need nothing of it to end */
+  mapping->moving = true; /* no call begins any more, and calls under way need nothing more of it to end */
   while (mapping->calls) oa_wait_change();
 }
 
-/* The region holds the mapping no more. Frees the lock meanwhile. */
-static void leave_mapping(oa_state *region, oa_mapping *mapping, int outcome, names *invalid) {
+/* Ends the region's hold of a mapping, and collects its copies down if no other region holds it. Frees the lock
+ * meanwhile. */
+static void leave_mapping(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->holders > 1) {
     mapping->holders--;
     return;
   }
-  seize(mapping); /* others may share it meanwhile */
+  seize(mapping); /* other regions may have come to share it meanwhile */
   if (--mapping->holders == 0) bring_down(region, mapping, outcome, invalid);
   oa_mapping_yield(mapping);
 }
 
-/* Enqueues the copies down that were noted; without the lock. */
-static int issue_down(oa_state *region) {
+/* Enqueues the copies down that were collected. Without the lock. */
+static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   int status = OA_OK;
   if (order && oa_trace_begin())
     status =
         oa_device_wait_stream(region->device, region->stream->native, region->serial, "calls, before arrays come down");
   if (!status) {
-    region->copying = oa_trace_begin();
+    region->copying_since = oa_trace_begin();
     status = fail_coming_down(
         region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
   }
@@ -224,9 +227,9 @@ static int issue_down(oa_state *region) {
   return status;
 }
 
-/* Notes the copies that are on their way; until they have arrived nobody writes what they read. */
-static void note_down(oa_state *region) {
-  bool issued = false; /* else all is left to be copied when the region is waited for */
+/* Notes the copies on their way as uses of their mappings, so that later writers wait for them. */
+static void note_down(oa_region_state *region) {
+  bool issued = false; /* else everything is copied in oa_region_wait */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
   remember(region, oa_stream_advance(region->stream));
@@ -235,13 +238,14 @@ static void note_down(oa_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Lets go of every mapping, and collects the copies down of those that nobody else holds. Frees the lock meanwhile. */
-static void collect_moves(oa_state *region, int outcome) {
+/* Ends the region's hold of every mapping, and collects the copies down of those that no other region holds. Frees the
+ * lock meanwhile. */
+static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
-  int parts = 0;
-  for (int i = 0; i < region->mapping_count; i++) parts += region->mappings[i]->part_count;
-  if (parts) {
-    region->moves = malloc((size_t)parts * sizeof *region->moves);
+  int views = 0;
+  for (int i = 0; i < region->mapping_count; i++) views += region->mappings[i]->view_count;
+  if (views) {
+    region->moves = malloc((size_t)views * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
   for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
@@ -253,8 +257,8 @@ static void collect_moves(oa_state *region, int outcome) {
                      invalid.text));
 }
 
-/* Enqueues what was collected, unless something failed that makes it worthless. Frees the lock meanwhile. */
-static void issue_moves(oa_state *region) {
+/* Enqueues the collected copies, unless a failure made them worthless. Frees the lock meanwhile. */
+static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
   if (down) {
@@ -265,9 +269,10 @@ static void issue_moves(oa_state *region) {
   if (down && !status)
     note_down(region);
   else
-    come_down(region, OA_OK);
+    end_moves(region, OA_OK);
 }
 
+/* Warns of arrays that no call wrote, or whose results are lost. */
 static void warn_of(const names *told, int outcome) {
   if (told->count && outcome == OA_COMMIT)
     oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
@@ -282,7 +287,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   int status = oa_core_start();
   if (status) return status;
   if (outcome < OA_COMMIT || outcome > OA_KEEP)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is no oa_outcome", outcome);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is not an oa_outcome", outcome);
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
   if (!own || own->region->phase != OA_OPEN) {
@@ -291,13 +296,13 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     return oa_fail(status, "oa_region_finish: region needs what oa_region_enter gave, got the address %p",
                    (void *)handle);
   }
-  oa_state *region = own->region;
+  oa_region_state *region = own->region;
   names told = {.count = 0};
   region->phase = OA_FINISHING;
-  region->leaving = oa_trace_begin();
+  region->leaving_since = oa_trace_begin();
   while (is_in_a_call(region)) oa_wait_change();
   account_writes(region, outcome, &told);
-  while (region->slots) oa_slot_release(region->slots);
+  while (region->slots) oa_slot_free(region->slots);
   collect_moves(region, outcome);
   issue_moves(region);
   region->phase = OA_FINISHED;
@@ -310,8 +315,9 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
 
 /* -- waiting: what was enqueued arrives -- */
 
-/* The state of a live region, under the lock it takes; NULL with the lock free. */
-static oa_state *find(const char *function, oa_region *handle, int *status) {
+/* Takes the lock and returns the state of a live region. Returns NULL with the text set and the lock free, if there is
+ * none. */
+static oa_region_state *find(const char *function, oa_region *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, status);
@@ -324,14 +330,14 @@ static oa_state *find(const char *function, oa_region *handle, int *status) {
   return NULL;
 }
 
-/* Makes the region's stream run after all that has to be waited for; false if there is nothing. */
-static bool order_all(oa_state *region) {
+/* Makes the region's stream run after all work that leaving has to wait for. Returns false if there is none. */
+static bool order_all(oa_region_state *region) {
   oa_stream *stream = region->stream;
   bool wait = stream->waited != stream->ticket;
   for (int i = 0; i < region->mapping_count; i++) {
     const oa_mapping *mapping = region->mappings[i];
     if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
-      continue; /* but a block goes back in no stream's order: each waits, whoever is last */
+      continue; /* a block is not returned in a stream's order, so that every region of it waits */
     if (oa_uses_over(&mapping->uses, stream)) continue;
     remember(region, oa_uses_order(&mapping->uses, stream, true));
     wait = true;
@@ -344,9 +350,9 @@ static bool order_all(oa_state *region) {
   return wait;
 }
 
-/* Waits for the region's work and everybody's on what is about to be released, then brings the arrays down. With the lock,
- * which it frees meanwhile. */
-static void complete(oa_state *region) {
+/* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
+ * Called with the lock, which it frees meanwhile. */
+static void complete(oa_region_state *region) {
   oa_device *device = region->device;
   const uint64_t ticket = region->stream->ticket;
   int status = OA_OK;
@@ -354,13 +360,13 @@ static void complete(oa_state *region) {
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   if (!wait && !region->move_count) {
     oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
-    come_down(region, OA_OK);
+    end_moves(region, OA_OK);
     region->completing = false;
     return;
   }
   oa_unlock();
   if (wait)
-    status = region->copying /* then this is a part of copying down */
+    status = region->copying_since /* the wait is part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   oa_held_blocks_return(device, &region->blocks, region->stream->native, !status);
@@ -368,18 +374,18 @@ static void complete(oa_state *region) {
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else
     oa_transfer_cancel(device, region->moves, region->move_count);
-  if (region->copying)
-    oa_trace_copies(OA_TRACE_DOWN, region->copying, device, region->moves, region->move_count, NULL, status);
+  if (region->copying_since)
+    oa_trace_copies(OA_TRACE_DOWN, region->copying_since, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;
   status = fail_coming_down(region, status);
   oa_lock();
   if (waited) oa_stream_waited(region->stream, ticket);
-  come_down(region, status);
+  end_moves(region, status);
   region->completing = false;
   oa_announce_change();
 }
 
-void oa_region_complete(oa_state *region) {
+void oa_region_complete(oa_region_state *region) {
   if (region->phase == OA_FINISHED && !region->completing)
     complete(region);
   else
@@ -388,9 +394,9 @@ void oa_region_complete(oa_state *region) {
 
 int oa_region_wait(oa_region *handle) {
   int status;
-  oa_state *region = find("oa_region_wait", handle, &status);
+  oa_region_state *region = find("oa_region_wait", handle, &status);
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    oa_wait_change(); /* another thread may wait for it too, and be the one to end it */
+    oa_wait_change(); /* another thread may wait for it too, and be the one that destroys it */
     oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();
@@ -406,15 +412,15 @@ int oa_region_wait(oa_region *handle) {
   oa_saved_error *text = region->error;
   region->error = NULL;
   oa_device *device = region->device;
-  const int64_t leaving = region->leaving;
+  const int64_t leaving_since = region->leaving_since;
   const uint64_t serial = region->serial;
-  for (int i = 0; i < region->mapping_count; i++) oa_kept_after_down(region->mappings[i], !first);
+  for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !first);
   status = oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();
-  oa_kept_tidy();
-  if (leaving)
-    oa_trace_note(OA_TRACE_LEAVE, leaving, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
+  oa_resident_free_ended();
+  if (leaving_since)
+    oa_trace_note(OA_TRACE_LEAVE, leaving_since, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
   if (text) oa_error_restore(text);
   if (first && !text) oa_fail(first, "leaving the region failed, and there was no host memory to note how");
   free(text);
@@ -423,7 +429,7 @@ int oa_region_wait(oa_region *handle) {
 
 int oa_region_synchronize(oa_region *handle) {
   int status;
-  oa_state *region = find("oa_region_synchronize", handle, &status);
+  oa_region_state *region = find("oa_region_synchronize", handle, &status);
   if (!region) return status;
   oa_device *device = region->device;
   if (device->backend->flags & OA_SYNCHRONOUS) {
@@ -441,7 +447,7 @@ int oa_region_synchronize(oa_region *handle) {
 int oa_region_stream(oa_region *handle, void **stream) {
   int status;
   if (!stream) return oa_fail_null("oa_region_stream", "stream");
-  oa_state *region = find("oa_region_stream", handle, &status);
+  oa_region_state *region = find("oa_region_stream", handle, &status);
   if (!region) return status;
   if (region->phase != OA_OPEN)
     status = oa_fail(OA_ERROR_STALE, "oa_region_stream: the region has ended");
@@ -451,7 +457,7 @@ int oa_region_stream(oa_region *handle, void **stream) {
   return status;
 }
 
-/* -- the way of others -- */
+/* -- what stands in the way of others -- */
 
 static int note_unheld(oa_present *element, void *found) {
   oa_mapping *mapping = (oa_mapping *)element;
@@ -460,7 +466,7 @@ static int note_unheld(oa_present *element, void *found) {
   return 1;
 }
 
-bool oa_clear_way(uintptr_t low, uintptr_t high) {
+bool oa_complete_overlapping(uintptr_t low, uintptr_t high) {
   oa_mapping *found;
   while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
     if (found->leaving || found->moving) {
@@ -470,7 +476,7 @@ bool oa_clear_way(uintptr_t low, uintptr_t high) {
         oa_wait_change();
       return true;
     }
-    oa_mapping_unlist(found); /* its region frees it */
+    oa_mapping_unlist(found); /* its region frees the mapping */
   }
   return false;
 }

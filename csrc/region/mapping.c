@@ -18,9 +18,9 @@ oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
   *mapping = (oa_mapping){.kind = kind,
                           .device = device,
                           .nbytes = nbytes,
-                          .parts = &mapping->one_part,
+                          .views = &mapping->one_view,
                           .groups = &mapping->one_group,
-                          .part_count = 1,
+                          .view_count = 1,
                           .group_count = 1,
                           .next = oa_mappings};
   if (mapping->next) mapping->next->previous = mapping;
@@ -48,7 +48,8 @@ bool oa_mapping_is_newer(const oa_mapping *mapping) {
 
 /* -- the end of a mapping -- */
 
-/* Gives back a mapping's part, whose users stream runs after, or whose uses are over; with the last one, the memory. */
+/* Takes a mapping out of its arena, and frees the arena with its last one. The stream already runs after the users of
+ * the mapping; over: all of them were waited for. */
 static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bool over) {
   int status = OA_OK;
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
@@ -58,7 +59,7 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
     return status ? status : oa_uses_add(&arena->uses, stream, true);
   }
   int released = OA_OK;
-  if (arena->block) { /* which has no order but the host's: who is last has waited for all that its calls did */
+  if (arena->block) { /* it is returned in the host's order: each region that used it has waited for its calls */
     oa_block_return(device, arena->block);
   } else {
     over &= oa_uses_over(&arena->uses, stream);
@@ -71,8 +72,8 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   return status ? status : released;
 }
 
-/* Gives its memory back in stream's order; it stays for another time if nobody uses it any more. */
-static int give_memory(oa_mapping *mapping, oa_stream *stream) {
+/* Frees the mapping's memory in the stream's order, or makes it a spare of the device if all uses are over. */
+static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   oa_device *device = mapping->device;
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
@@ -86,77 +87,78 @@ static int give_memory(oa_mapping *mapping, oa_stream *stream) {
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   int status = OA_OK;
   oa_mapping_unlist(mapping);
-  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !memory_stays) status = give_memory(mapping, stream);
+  if (mapping->kind != OA_MAPS_BORROWED && mapping->address && !memory_stays) status = free_memory(mapping, stream);
   if (mapping->previous)
     mapping->previous->next = mapping->next;
   else
     oa_mappings = mapping->next;
   if (mapping->next) mapping->next->previous = mapping->previous;
   mapping->device->counts.mappings--;
-  for (int i = 0; i < mapping->part_count; i++) free(mapping->parts[i].shape);
-  if (mapping->parts != &mapping->one_part) free(mapping->parts);
+  for (int i = 0; i < mapping->view_count; i++) free(mapping->views[i].shape);
+  if (mapping->views != &mapping->one_view) free(mapping->views);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
   oa_uses_free(&mapping->uses);
   free(mapping);
   return status;
 }
 
-/* -- parts and groups -- */
+/* -- views and groups -- */
 
-bool oa_part_is(const oa_part *part, const oa_array *a) {
-  const oa_shape *s = part->shape;
-  return part->data == a->data && part->dtype == a->dtype && s->ndim == a->ndim &&
+bool oa_view_is(const oa_view *view, const oa_array *a) {
+  const oa_shape *s = view->shape;
+  return view->data == a->data && view->dtype == a->dtype && s->ndim == a->ndim &&
          memcmp(s->shape, a->shape, (size_t)a->ndim * sizeof *s->shape) == 0 &&
          memcmp(s->strides, a->strides, (size_t)a->ndim * sizeof *s->strides) == 0;
 }
 
-void oa_part_move(const oa_mapping *mapping, const oa_part *part, oa_move *move) {
-  *move = (oa_move){.host = part->shape ? part->data : part->host,
-                    .address = mapping->address + (uint64_t)part->lines.start,
-                    .lines = part->lines,
-                    .irregular = part->shape,
-                    .name = part->name,
+void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move) {
+  *move = (oa_move){.host = view->shape ? view->data : view->host,
+                    .address = mapping->address + (uint64_t)view->lines.start,
+                    .lines = view->lines,
+                    .irregular = view->shape,
+                    .name = view->name,
                     .allocation = mapping->arena ? (const void *)mapping->arena : mapping,
                     .in_place = mapping->arena && mapping->arena->block,
                     .trace = {.region = mapping->serial}};
-  if (mapping->arena && part->lines.count == 1 && part->lines.width == mapping->nbytes)
+  if (mapping->arena && view->lines.count == 1 && view->lines.width == mapping->nbytes)
     move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
 }
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
-  if (mapping->kind != OA_MAPS_HOST || mapping->kept) return 0; /* what is kept is looked at without the lock */
+  if (mapping->kind != OA_MAPS_HOST || mapping->resident)
+    return 0; /* pages of a resident mapping are looked at without the lock */
   const int cover = mapping->groups[group].cover;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    const bool whole = cover >= 0 && mapping->parts[cover].goes_up; /* then it says it all */
-    if (part->group == group && part->goes_up && (!whole || i == cover)) oa_part_move(mapping, part, &moves[count++]);
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    const bool whole = cover >= 0 && mapping->views[cover].goes_up; /* then it has the bytes of the others too */
+    if (view->group == group && view->goes_up && (!whole || i == cover)) oa_view_move(mapping, view, &moves[count++]);
   }
   return count;
 }
 
 void oa_mapping_form_groups(oa_mapping *mapping) {
-  const int count = mapping->part_count;
-  oa_part *parts = mapping->parts;
-  for (int i = 0; i < count; i++) parts[i].group = i;
+  const int count = mapping->view_count;
+  oa_view *views = mapping->views;
+  for (int i = 0; i < count; i++) views[i].group = i;
   for (int i = 0; i < count; i++)
     for (int j = 0; j < i; j++) {
-      const int from = parts[i].group, to = parts[j].group;
-      if (from == to || oa_lines_disjoint(parts[i].lines, parts[j].lines)) continue;
+      const int from = views[i].group, to = views[j].group;
+      if (from == to || oa_lines_disjoint(views[i].lines, views[j].lines)) continue;
       for (int k = 0; k < count; k++)
-        if (parts[k].group == from) parts[k].group = to;
+        if (views[k].group == from) views[k].group = to;
     }
-  /* What is valid or written is known of the group as a whole: if some of it goes up, all of it does. */
+  /* Validity is known of the group as a whole: if some of it goes up, all of it does. */
   for (int i = 0; i < count; i++)
     for (int j = 0; j < count; j++)
-      if (parts[i].group == parts[j].group && parts[j].goes_up) parts[i].goes_up = true;
-  mapping->group_count = count; /* some may be unused */
+      if (views[i].group == views[j].group && views[j].goes_up) views[i].goes_up = true;
+  mapping->group_count = count; /* some groups may have no views */
   for (int g = 0; g < count; g++) {
     mapping->groups[g] = (oa_group){.cover = -1};
     for (int i = 0; i < count && mapping->groups[g].cover < 0; i++) {
-      bool covers = parts[i].group == g;
+      bool covers = views[i].group == g;
       for (int j = 0; j < count && covers; j++)
-        covers = parts[j].group != g || oa_lines_contain(parts[i].lines, parts[j].lines);
+        covers = views[j].group != g || oa_lines_contain(views[i].lines, views[j].lines);
       if (covers) mapping->groups[g].cover = i;
     }
   }

@@ -1,5 +1,5 @@
-/* Mappings: the entries of the present table. Each has device memory, the arrays (parts) that lie in it and their state
- * (groups). csrc/DESIGN.md has the rules. Everything here is read and written under the core's lock. */
+/* Mappings: the entries of the present table. A mapping has device memory, the arrays that lie in it (views) and their
+ * state (groups). csrc/DESIGN.md has the rules. All of this is read and written under the core's lock. */
 #ifndef OA_MAPPING_H
 #define OA_MAPPING_H
 
@@ -8,99 +8,103 @@
 #include "device/stream.h"
 #include "transfer/transfer.h"
 
+/* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed; /* what is dirty was written by regions that left well, and are nested in no other that is open */
-  bool escaped;   /* an address by which it may be written was given away */
-  int cover;      /* the part that has every byte of the group, or -1 */
+  bool committed; /* regions that were left well wrote what is dirty, and no open region can still discard it */
+  bool escaped;   /* a writable address in it was given away */
+  int cover;      /* the view that has every byte of the group, or -1 */
 } oa_group;
 
-typedef struct oa_part {
-  void *data;      /* the host's element at index 0 */
-  void *host;      /* the host's lowest byte */
-  oa_lines lines;  /* start: from the mapping's address */
-  oa_shape *shape; /* of a packed array; NULL otherwise */
+/* One distinct array in a mapping. */
+typedef struct oa_view {
+  void *data;      /* the element at index 0 on the host */
+  void *host;      /* its lowest byte on the host */
+  oa_lines lines;  /* the start counts from the mapping's address */
+  oa_shape *shape; /* of a packed array, else NULL */
   int dtype;
   int group;
   bool writes, goes_up;
   char name[24]; /* for messages */
-} oa_part;
+} oa_view;
 
-enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_STAGED };
+enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_SCALAR };
 
-typedef struct oa_state oa_state; /* of a region */
-typedef struct oa_kept oa_kept;   /* residency.c's */
+typedef struct oa_region_state oa_region_state;
+typedef struct oa_resident oa_resident;
 
-/* One allocation that small mappings of one enter share, so that they travel in one copy. */
+/* One allocation that the small mappings of one enter share, so that they travel in one copy. */
 typedef struct oa_arena {
   uint64_t address;
   size_t nbytes;
   int mappings;
-  oa_uses uses;           /* by mappings that are gone */
-  struct oa_block *block; /* of pinned memory, that address is in; NULL: it is the device's own memory */
+  oa_uses uses;           /* by mappings that were freed */
+  struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
 } oa_arena;
 enum {
-  OA_ARENA_MOST = 64 << 10,   /* bytes of a mapping */
-  OA_ARENA_ALIGNMENT = 256,   /* of where it lies */
-  OA_IN_PLACE_MOST = 64 << 10 /* of an arena; sgemm reads its operands more than once: benchmarks/transfer.md */
+  OA_ARENA_MOST = 64 << 10,   /* bytes of a mapping at most */
+  OA_ARENA_ALIGNMENT = 256,   /* bytes: a mapping begins at a multiple */
+  OA_IN_PLACE_MOST = 64 << 10 /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
 };
 
+/* One host interval, or other memory of a region, on one device. */
 typedef struct oa_mapping {
-  oa_present at; /* first: the table's element is the mapping */
+  oa_present at; /* stays first: the table's element is the mapping */
   int kind;
   oa_device *device;
   uint64_t address; /* 0 until allocated */
-  oa_arena *arena;  /* it is a part of; NULL: it has its own memory */
+  oa_arena *arena;  /* the arena that has its memory; NULL: the memory is its own */
   int64_t nbytes;
-  int holders;       /* regions not finished */
-  int references;    /* regions not waited for; in the table until there are none */
-  int exports;       /* its memory lives until there are none either */
-  int calls;         /* operands of calls between oa_begin and oa_end */
-  int writing;       /* as many of them are written */
-  pthread_t writer;  /* the thread of the last call that did so */
-  int views;         /* of a staged scalar: its pointers but for one */
-  bool moving;       /* being allocated or copied without the lock: no call begins */
-  oa_state *maker;   /* the region that is allocating it */
-  oa_state *leaving; /* the region that has yet to bring down some of it: nobody may write it before */
-  bool failed;       /* its memory could not be had */
-  bool escaped;      /* an address of it was given away */
-  bool zeros;        /* its memory was all zeros at first */
-  bool cleared;      /* zeros were needed */
-  bool elsewhere;    /* some of it is, or was, present on another device */
-  bool listed;       /* in the present table */
-  uint64_t serial;   /* of the region that made it */
-  oa_kept *kept;     /* its memory is to stay, or may; NULL otherwise */
+  int holders;              /* regions that hold it and are not finished */
+  int references;           /* regions that were not waited for yet; it is in the table until there are none */
+  int exports;              /* its memory lives until there are no exports either */
+  int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
+  int writing;              /* as many of these operands are written */
+  pthread_t writer;         /* the thread of the last call that began to write it */
+  int pointers;             /* of a device scalar: its pointers less one */
+  bool moving;              /* it is allocated or copied without the lock: no call may begin */
+  oa_region_state *maker;   /* the region that allocates it */
+  oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
+  bool failed;              /* its memory could not be allocated */
+  bool escaped;             /* an address in it was given away */
+  bool zeros;               /* its memory was all zeros when it was allocated */
+  bool cleared;             /* a call needed zeros in it */
+  bool elsewhere;           /* some of it is present on another device, or was */
+  bool listed;              /* it is in the present table */
+  uint64_t serial;          /* the serial of the region that made it */
+  oa_resident *resident;    /* the entry of residency that its memory belongs to; NULL: none */
   oa_uses uses;
-  oa_part *parts;
+  oa_view *views;
   oa_group *groups;
-  int part_count, group_count;
-  oa_part one_part;
+  int view_count, group_count;
+  oa_view one_view;
   oa_group one_group;
-  struct oa_mapping *next, *previous; /* all mappings of the core */
+  struct oa_mapping *next, *previous; /* in the list of all mappings */
 } oa_mapping;
 
 /* The present table, and the list of all mappings of the core. */
 extern oa_present_table oa_table;
 extern oa_mapping *oa_mappings;
 
-/* A mapping with one part and one group, in the list; NULL with the text set. */
+/* Returns a mapping with one view and one group, in the list of all; NULL with the text set. */
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes);
-/* Frees the mapping, and its memory in stream's order unless that stays. Nobody refers to it any more, and residency does
- * not either. */
+/* Frees the mapping, and its memory in the stream's order unless the memory stays. No region, export or entry of
+ * residency may refer to the mapping. */
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays);
-/* Takes the mapping out of the present table; nothing if it is not there. */
+/* Takes the mapping out of the present table, if it is there. */
 void oa_mapping_unlist(oa_mapping *mapping);
-/* Ends a seizure: calls may use the mapping again. */
+/* Lets calls use a mapping again that was marked as moving. */
 void oa_mapping_yield(oa_mapping *mapping);
-/* Whether the device has, or may soon have, bytes that the host has not. */
+/* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
-/* Groups the parts whose bytes may meet, and finds the part of each group that covers the others. */
+/* Groups the views whose bytes may meet, and finds the view of each group that covers the others. */
 void oa_mapping_form_groups(oa_mapping *mapping);
-/* Whether the part, which is packed, is that array. */
-bool oa_part_is(const oa_part *part, const oa_array *array);
-/* The copy of a part as the host has it. */
-void oa_part_move(const oa_mapping *mapping, const oa_part *part, oa_move *move);
-/* Fills moves with what brings the group up; returns how many (at most part_count). */
+/* Returns whether the view, which is packed, is exactly that array. */
+bool oa_view_is(const oa_view *view, const oa_array *array);
+/* Fills *move with the copy of a view as the host has it. */
+void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
+/* Fills moves with the copies that bring the group up. Returns how many, at most view_count; 0 for a resident
+ * mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* -- the kernel's interface, as its documentation gives it: system headers older than Linux 6.7 lack the newer half -- */
+/* -- the kernel's interface, after its documentation: system headers older than Linux 6.7 lack the newer half -- */
 
 struct range {
   uint64_t start, length;
@@ -55,25 +55,25 @@ enum { CHECK_WPASYNC = 2 };
 enum { IS_WRITTEN = 2, IS_PRESENT = 8, IS_SWAPPED = 16 };
 enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 
-/* -- state: under `watching` ---------------------------------------------------------------------------------------- */
+/* -- state: under `watching` -- */
 
 enum {
-  MOST_WATCHES = 8192, /* each may cut the process's mappings in three, of which the kernel allows some 65,000 */
-  NEAR = 8,            /* pages: it is cheaper to send so many than to begin anew */
-  /* A sample's pages are armed alone, which splits the huge pages they lie in, and those are slow to look at afterwards: so
-   * they lie in few groups. */
+  MOST_WATCHES = 8192, /* each may cut one of the process's mappings in three; the kernel allows some 65,000 */
+  NEAR = 8,            /* pages: sending so many is cheaper than beginning another run */
+  /* The pages of a sample lie in few groups: arming single pages splits the huge pages they lie in, which are slow to
+   * look at afterwards. */
   GROUPS = 4,
-  APART = 8 /* pages, within a group, where the array is large enough */
+  APART = 8 /* pages from one of a group to the next, where the array is large enough */
 };
 
 struct oa_watch {
-  oa_present at;          /* first: whole pages */
-  int64_t count;          /* pages watched: all, or */
-  int64_t group, between; /* of a sample: so many together, */
-  int64_t step;           /* so many pages apart; the next group begins `between` pages behind. 0: all */
-  bool lost;              /* the kernel no longer watches some of it */
-  bool proven;            /* at the last look a claim could be made */
-  uint64_t *bits;         /* by page: it was written, or is not known */
+  oa_present at;          /* stays first: whole pages */
+  int64_t count;          /* pages watched: all, or those of the sample */
+  int64_t group, between; /* of a sample: pages in a group, and pages from one group to the next */
+  int64_t step;           /* pages from one page of a group to the next; 0: all pages are watched */
+  bool lost;              /* the kernel no longer watches some of the pages */
+  bool proven;            /* at the last look, the kernel could vouch for pages */
+  uint64_t *bits;         /* one a page: it was written, or is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -111,8 +111,9 @@ bool oa_pages_work(void) {
 
 void oa_pages_allow(int allow) { atomic_store(&allowed, allow); }
 
-/* Memory that is pinned for writing (io_uring's fixed buffers, RDMA) changes with no page being marked. Pinning marks, so
- * that only what is pinned while pages are armed matters. */
+/* Returns whether this process has no pinned memory. Memory that is pinned for writing (io_uring's fixed buffers, RDMA)
+ * changes without marking a page; pinning itself marks, so that only memory that is pinned while pages are armed
+ * matters. */
 static bool nothing_pinned(void) {
   char text[4096];
   const ssize_t length = pread(status, text, sizeof text - 1, 0);
@@ -122,7 +123,8 @@ static bool nothing_pinned(void) {
   return line && strtol(line + 7, NULL, 10) == 0;
 }
 
-/* Private and anonymous: what this process alone writes, through page tables that are watched. */
+/* Returns whether the memory is private and anonymous: this process alone writes it, through page tables that are
+ * watched. */
 static bool is_own_memory(uintptr_t low, uintptr_t high) {
   uintptr_t at = low;
   while (at < high) {
@@ -151,7 +153,7 @@ static uintptr_t page_at(const oa_watch *watch, int64_t i) {
   return watch->at.low + (uintptr_t)i * page;
 }
 
-/* -- bits ----------------------------------------------------------------------------------------------------------- */
+/* -- bits -- */
 
 static int64_t words_of(const oa_watch *watch) { return (watch->count + 63) / 64; }
 
@@ -166,7 +168,7 @@ static void set_bits(oa_watch *watch, int64_t from, int64_t to) {
 
 static void clear_bits(oa_watch *watch) { memset(watch->bits, 0, (size_t)words_of(watch) * sizeof *watch->bits); }
 
-/* The first page from `at` on whose bit is as asked, or count. */
+/* Returns the first page from `at` on whose bit is as asked; the watch's count if there is none. */
 static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
   while (at < watch->count) {
     const uint64_t word = (set ? watch->bits[at / 64] : ~watch->bits[at / 64]) >> (at % 64);
@@ -179,7 +181,7 @@ static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
   return at < watch->count ? at : watch->count;
 }
 
-/* -- asking the kernel: under the lock ------------------------------------------------------------------------------ */
+/* -- asking the kernel: under the lock -- */
 
 static int note_written(oa_present *element, void *data) {
   oa_watch *watch = (oa_watch *)element;
@@ -211,7 +213,7 @@ static void found(oa_watch *watch, uintptr_t low, uintptr_t high) {
   if (!watch->lost && !protect(low, high, PROTECT_WP)) watch->lost = true;
 }
 
-/* Adds [low, high) to a run of such pages that is not noted yet; notes that first where the two do not meet. */
+/* Adds [low, high) to a run of changed pages that is not noted yet. If the two do not meet, notes the run first. */
 static void add_found(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t high) {
   if (run->high != low) {
     if (run->low < run->high) found(watch, run->low, run->high);
@@ -220,13 +222,13 @@ static void add_found(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t hig
   run->high = high;
 }
 
-/* Finds the pages of [low, high) that are not provably unchanged: all but those that are there (in memory or swapped out)
- * and not written. Holes count as changed, as does what can't be scanned. A mapping that was replaced or moved is not
- * scanned any more, so that its kind need not be asked again.
+/* Notes and arms the pages of [low, high) that are not provably unchanged: all but those that are there (in memory or
+ * swapped out) and not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced
+ * or moved is not scanned any more, so that its kind need not be asked again.
  *
- * The scan returns the changed pages, of which there are few: returning the others costs it four times as much. It says
- * nothing of addresses without any mapping, so msync, which does nothing else here, has to find one everywhere. (A scan for
- * written pages alone is faster still, but misses holes, and before Linux 6.15 some pages that are swapped out.) */
+ * The scan returns the changed pages, which are few: returning the others takes four times as long. It says nothing
+ * about addresses without a mapping, so that msync, which does nothing else here, has to find one everywhere. (A scan
+ * for written pages alone is faster still, but misses holes, and before Linux 6.15 some pages that are swapped out.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
   enum { MOST = 256 };
   struct region pages[MOST];
@@ -264,10 +266,10 @@ static bool enlist(const oa_watch *watch) {
   return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
 }
 
-/* Brings the bits up to date and arms the pages; what is pinned has to be asked afterwards. */
+/* Brings the bits up to date and arms the pages. Afterwards the caller asks for pinned memory. */
 static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
-    watch->lost = false; /* it was mapped anew; nothing there is protected */
+    watch->lost = false; /* it was mapped anew, and no page is protected */
     set_bits(watch, 0, watch->count);
   }
   if (watch->step)
@@ -276,8 +278,9 @@ static void refresh(oa_watch *watch) {
     look(watch, watch->at.low, watch->at.high);
 }
 
-/* Looks at several; of those of which no claim can be made all counts as written. What is pinned, which takes as long to
- * find out as most looks, is asked if pages were armed: one that was not pinned then is marked when it is pinned later. */
+/* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. Finding pinned
+ * memory takes as long as most looks, so that it is done only after pages were armed: memory that was not pinned then
+ * is marked when it is pinned later. */
 static void look_at(oa_watch *const *these, int count) {
   const uint64_t before = armings;
   bool known = unpinned;
@@ -291,7 +294,7 @@ static void look_at(oa_watch *const *these, int count) {
   }
 }
 
-/* -- watches -------------------------------------------------------------------------------------------------------- */
+/* -- watches -- */
 
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   if (!oa_pages_work()) return NULL;
@@ -330,7 +333,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
 
 static void delist(uintptr_t low, uintptr_t high) {
   struct range range = {low, high - low};
-  if (low < high) ioctl(userfault, USERFAULT_UNREGISTER, &range); /* fails where the memory is gone: fine */
+  if (low < high)
+    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails where the memory was unmapped, which is fine */
 }
 
 static int keep_others(oa_present *element, void *data) {
@@ -359,7 +363,7 @@ void oa_watches_look(oa_watch *const *these, int count) {
   pthread_mutex_unlock(&watching);
 }
 
-/* Under the lock. */
+/* oa_watch_take_seen, under the lock. */
 static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   int count = 0;
   *pages = 0;

@@ -3,21 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static oa_state *youngest; /* of all regions */
+static oa_region_state *youngest; /* of all regions; each knows the next older one */
 static uint64_t last_serial;
 
-oa_state *oa_region_new(oa_device *device) {
-  oa_state *region = malloc(sizeof *region); /* calloc does not look among what this thread has just freed */
+oa_region_state *oa_region_new(oa_device *device) {
+  oa_region_state *region = malloc(sizeof *region); /* calloc does not look among what this thread has just freed */
   if (!region) {
     oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for a region");
     return NULL;
   }
-  *region = (oa_state){
+  *region = (oa_region_state){
       .device = device, .mappings = region->few, .mapping_capacity = (int)(sizeof region->few / sizeof *region->few)};
   return region;
 }
 
-void oa_region_list(oa_state *region) {
+void oa_region_list(oa_region_state *region) {
   region->device->counts.regions++;
   region->serial = ++last_serial;
   region->thread = pthread_self();
@@ -26,7 +26,7 @@ void oa_region_list(oa_state *region) {
   youngest = region;
 }
 
-void oa_region_free(oa_state *region) {
+void oa_region_free(oa_region_state *region) {
   region->device->counts.regions--;
   if (region->older) region->older->younger = region->younger;
   *(region->younger ? &region->younger->older : &youngest) = region->older;
@@ -36,7 +36,7 @@ void oa_region_free(oa_state *region) {
   free(region);
 }
 
-int oa_region_attach(oa_state *region, oa_mapping *mapping) {
+int oa_region_attach(oa_region_state *region, oa_mapping *mapping) {
   if (region->mapping_count == region->mapping_capacity) {
     const int capacity = 2 * region->mapping_capacity;
     oa_mapping **more = malloc((size_t)capacity * sizeof(*more));
@@ -50,7 +50,7 @@ int oa_region_attach(oa_state *region, oa_mapping *mapping) {
   return OA_OK;
 }
 
-void oa_region_detach(oa_state *region, const oa_mapping *mapping) {
+void oa_region_detach(oa_region_state *region, const oa_mapping *mapping) {
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i] == mapping) region->mappings[i] = region->mappings[--region->mapping_count];
 }

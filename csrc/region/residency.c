@@ -11,122 +11,123 @@
 #include <string.h>
 
 enum {
-  LEAST = 128 << 10,    /* bytes: less is sent, with others in one copy, as fast as its pages are looked at */
-  LEAST_AUTO = 1 << 20, /* bytes: less is not worth the risk of slower writes */
-  READS_TO_KEEP = 3,    /* from the same unchanged memory */
-  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all */
-  WRITTEN_LIMIT = 20,   /* one page in so many written: keeping costs more than sending */
+  LEAST = 128 << 10, /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages are looked at */
+  LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
+  READS_TO_KEEP = 3,    /* of the same unchanged memory, before automatic residency makes it resident */
+  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all of them */
+  WRITTEN_LIMIT = 20,   /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
 };
 
-/* One array on one device whose memory stays, or may soon. It is in `table` from its making to its end; its memory is its
- * own while it has no mapping. */
-struct oa_kept {
-  oa_present at; /* first: the host's bytes */
+/* An entry: one array on one device whose memory is resident, or may become so. It is in `table` until it is destroyed.
+ * It has the memory to itself while it has no mapping. */
+struct oa_resident {
+  oa_present at; /* stays first: the host's bytes */
   oa_device *device;
   const void *owner;
   oa_lines lines;
-  bool owned;       /* its pages may be watched */
-  bool wanted;      /* it stays; else it is a candidate of automatic residency */
-  bool automatic;   /* nobody asked for it */
-  bool announced;   /* or nobody needs to know: oa_owner_kept told of it */
-  bool stale;       /* none of the device's bytes can be relied on */
-  bool broken;      /* a region that had it failed: the memory does not stay */
-  bool waited;      /* for everything that its mapping's regions issued */
-  bool promoted;    /* as of the moves under way */
-  bool coming;      /* on its way down */
-  bool seen;        /* its pages were looked at for this mapping, and what was found is not sent yet */
-  uint64_t address; /* 0: none */
+  bool owned;       /* its pages may be watched: the owner has the memory to itself */
+  bool wanted;      /* it is to be resident; else it is a candidate of automatic residency */
+  bool automatic;   /* automatic residency chose it, and not the caller */
+  bool announced;   /* oa_owner_kept reported it, or need not */
+  bool outdated;    /* all bytes have to be sent: none of the device's can be relied on */
+  bool broken;      /* a region that used it failed, so that the memory does not stay */
+  bool waited;      /* all work that its mapping's regions issued was waited for */
+  bool promoted;    /* the moves under way promote it, if they succeed */
+  bool coming;      /* its copies down are under way */
+  bool seen;        /* its pages were looked at for this mapping, and the written ones not sent yet */
+  uint64_t address; /* 0: it has no memory */
   int64_t nbytes;
   oa_mapping *mapping;
-  oa_watch *watch;  /* NULL: sent again always */
+  oa_watch *watch;  /* NULL: all of it is sent each time */
   oa_watch *sample; /* of a candidate */
   int reads, strikes;
-  int64_t skip;                    /* reads to let pass before it is tried again */
-  int64_t armed;                   /* pages, as counted in the device's figures */
-  int64_t spared, resent, written; /* by the moves under way */
-  struct oa_kept *next, *previous; /* of the list it is in: idle ones in the order of their last use, or candidates */
+  int64_t skip;                    /* reads that pass before it is tried again */
+  int64_t armed;                   /* its pages in the device's figures */
+  int64_t spared, resent, written; /* bytes and pages of the moves under way */
+  struct oa_resident *next,
+      *previous; /* in its list: the idle entries in the order of their last use, or the candidates */
   struct list *in;
-  struct oa_kept *next_of_owner, *next_news;
+  struct oa_resident *next_of_owner, *next_news;
 };
 
 struct list {
-  struct oa_kept *first, *last;
+  struct oa_resident *first, *last;
   int64_t count;
 };
 
 static oa_present_table table;
 static struct list idle, candidates;
-static oa_kept *owners[OWNERS];
-static oa_kept *news; /* not announced */
-static _Atomic int news_count, kept_count;
-static _Atomic(oa_kept *) ended; /* still to be freed; put there under the lock */
+static oa_resident *owners[OWNERS];
+static oa_resident *news; /* not reported yet */
+static _Atomic int news_count, entry_count;
+static _Atomic(oa_resident *) ended; /* entries to be freed; added under the lock */
 static atomic_int mode = -1;
 
-static int64_t drop_idle(oa_device *device, size_t nbytes);
+static int64_t evict_idle(oa_device *device, size_t nbytes);
 
-/* -- lists ---------------------------------------------------------------------------------------------------------- */
+/* -- lists -- */
 
-static void leave_list(oa_kept *kept) {
-  struct list *list = kept->in;
+static void leave_list(oa_resident *entry) {
+  struct list *list = entry->in;
   if (!list) return;
-  *(kept->previous ? &kept->previous->next : &list->first) = kept->next;
-  *(kept->next ? &kept->next->previous : &list->last) = kept->previous;
-  kept->next = kept->previous = NULL;
-  kept->in = NULL;
+  *(entry->previous ? &entry->previous->next : &list->first) = entry->next;
+  *(entry->next ? &entry->next->previous : &list->last) = entry->previous;
+  entry->next = entry->previous = NULL;
+  entry->in = NULL;
   list->count--;
 }
 
-static void join_list(oa_kept *kept, struct list *list) {
-  leave_list(kept);
-  kept->previous = list->last;
-  *(list->last ? &list->last->next : &list->first) = kept;
-  list->last = kept;
-  kept->in = list;
+static void join_list(oa_resident *entry, struct list *list) {
+  leave_list(entry);
+  entry->previous = list->last;
+  *(list->last ? &list->last->next : &list->first) = entry;
+  list->last = entry;
+  entry->in = list;
   list->count++;
 }
 
-static oa_kept **owner_bucket(const void *owner) { return &owners[((uintptr_t)owner >> 4) % OWNERS]; }
+static oa_resident **owner_bucket(const void *owner) { return &owners[((uintptr_t)owner >> 4) % OWNERS]; }
 
-static void become_news(oa_kept *kept) {
-  if (kept->announced || !kept->owner) return;
-  kept->next_news = news;
-  news = kept;
+static void become_news(oa_resident *entry) {
+  if (entry->announced || !entry->owner) return;
+  entry->next_news = news;
+  news = entry;
   news_count++;
 }
 
-static void leave_owner(oa_kept *kept) {
-  for (oa_kept **place = owner_bucket(kept->owner); *place; place = &(*place)->next_of_owner) {
-    if (*place != kept) continue;
-    *place = kept->next_of_owner;
+static void leave_owner(oa_resident *entry) {
+  for (oa_resident **place = owner_bucket(entry->owner); *place; place = &(*place)->next_of_owner) {
+    if (*place != entry) continue;
+    *place = entry->next_of_owner;
     return;
   }
 }
 
-static void leave_news(oa_kept *kept) {
-  for (oa_kept **place = &news; *place; place = &(*place)->next_news) {
-    if (*place != kept) continue;
-    *place = kept->next_news;
+static void leave_news(oa_resident *entry) {
+  for (oa_resident **place = &news; *place; place = &(*place)->next_news) {
+    if (*place != entry) continue;
+    *place = entry->next_news;
     news_count--;
     return;
   }
 }
 
-static void count_armed(oa_kept *kept) {
+static void count_armed(oa_resident *entry) {
   const int64_t now =
-      (kept->watch ? oa_watch_pages(kept->watch) : 0) + (kept->sample ? oa_watch_pages(kept->sample) : 0);
-  kept->device->residency.pages_armed += now - kept->armed;
-  kept->armed = now;
+      (entry->watch ? oa_watch_pages(entry->watch) : 0) + (entry->sample ? oa_watch_pages(entry->sample) : 0);
+  entry->device->residency.pages_armed += now - entry->armed;
+  entry->armed = now;
 }
 
-static void count_idle(oa_kept *kept, int sign) {
-  kept->device->residency.kept += sign;
-  kept->device->residency.kept_bytes += sign * kept->nbytes;
+static void count_idle(oa_resident *entry, int sign) {
+  entry->device->residency.kept += sign;
+  entry->device->residency.kept_bytes += sign * entry->nbytes;
 }
 
-/* -- the mode ------------------------------------------------------------------------------------------------------- */
+/* -- the mode -- */
 
 int oa_residency_start(void) {
   if (__builtin_expect(atomic_load_explicit(&mode, memory_order_relaxed) >= 0, 1)) return OA_OK;
@@ -145,27 +146,28 @@ int oa_residency_start(void) {
   return OA_OK;
 }
 
-/* -- making and ending ---------------------------------------------------------------------------------------------- */
+/* -- making and ending -- */
 
-/* Takes it out of everything, under the lock; nobody finds it any more. A mapping keeps the memory it has. */
-static void forget(oa_kept *kept) {
-  if (kept->mapping) {
-    kept->mapping->kept = NULL;
-    kept->mapping = NULL;
-    kept->address = 0;
-  } else if (kept->address) {
-    count_idle(kept, -1);
+/* Takes the entry out of the table and of its lists. A mapping that has its memory has it to itself now. Under the
+ * lock. */
+static void remove_entry(oa_resident *entry) {
+  if (entry->mapping) {
+    entry->mapping->resident = NULL;
+    entry->mapping = NULL;
+    entry->address = 0;
+  } else if (entry->address) {
+    count_idle(entry, -1);
   }
-  oa_present_remove(&table, &kept->at);
-  leave_list(kept);
-  leave_news(kept);
-  leave_owner(kept);
-  kept->device->residency.pages_armed -= kept->armed;
-  kept_count--;
+  oa_present_remove(&table, &entry->at);
+  leave_list(entry);
+  leave_news(entry);
+  leave_owner(entry);
+  entry->device->residency.pages_armed -= entry->armed;
+  entry_count--;
 }
 
-/* Gives device memory back that no region has. */
-static int give_back(oa_device *device, uint64_t address, int64_t nbytes) {
+/* Frees device memory that no region uses. */
+static int free_memory(oa_device *device, uint64_t address, int64_t nbytes) {
   oa_stream *stream;
   int status = oa_stream_take(device, &stream);
   if (status) return status;
@@ -174,224 +176,229 @@ static int give_back(oa_device *device, uint64_t address, int64_t nbytes) {
   return status;
 }
 
-/* Forgets it, and gives its device memory back. The rest is for oa_kept_tidy, which needs no lock for it. */
-static int end(oa_kept *kept) {
-  forget(kept);
-  const int status = kept->address ? give_back(kept->device, kept->address, kept->nbytes) : OA_OK;
-  kept->next = atomic_load(&ended);
-  while (!atomic_compare_exchange_weak(&ended, &kept->next, kept)) continue;
+/* Destroys the entry and frees its device memory. oa_resident_free_ended frees the rest, for which it needs no lock. */
+static int destroy(oa_resident *entry) {
+  remove_entry(entry);
+  const int status = entry->address ? free_memory(entry->device, entry->address, entry->nbytes) : OA_OK;
+  entry->next = atomic_load(&ended);
+  while (!atomic_compare_exchange_weak(&ended, &entry->next, entry)) continue;
   return status;
 }
 
-void oa_kept_tidy(void) {
+void oa_resident_free_ended(void) {
   if (__builtin_expect(!atomic_load_explicit(&ended, memory_order_relaxed), 1)) return;
-  oa_kept *kept = atomic_exchange(&ended, NULL);
-  while (kept) {
-    oa_kept *next = kept->next;
-    oa_watch_free(kept->watch);
-    oa_watch_free(kept->sample);
-    free(kept);
-    kept = next;
+  oa_resident *entry = atomic_exchange(&ended, NULL);
+  while (entry) {
+    oa_resident *next = entry->next;
+    oa_watch_free(entry->watch);
+    oa_watch_free(entry->sample);
+    free(entry);
+    entry = next;
   }
 }
 
-static oa_kept *make(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines, const oa_array *array) {
-  oa_kept *kept = calloc(1, sizeof *kept);
-  if (!kept) return NULL; /* then it does not stay: that is all */
-  kept->at.low = low;
-  kept->at.high = high;
-  kept->device = device;
-  kept->owner = array->owner;
-  kept->owned = array->flags & OA_OWNED && array->owner;
-  kept->lines = lines;
-  kept->nbytes = (int64_t)(high - low);
-  kept->stale = true;
-  kept->next_of_owner = *owner_bucket(kept->owner);
-  *owner_bucket(kept->owner) = kept;
-  oa_present_insert(&table, &kept->at);
-  kept_count++;
-  atomic_store(&oa_device_pressure, drop_idle);
-  return kept;
+/* Returns a new entry; NULL, with no text, if there is no host memory. */
+static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines,
+                               const oa_array *array) {
+  oa_resident *entry = calloc(1, sizeof *entry);
+  if (!entry) return NULL; /* then the array is not resident, which is fine */
+  entry->at.low = low;
+  entry->at.high = high;
+  entry->device = device;
+  entry->owner = array->owner;
+  entry->owned = array->flags & OA_OWNED && array->owner;
+  entry->lines = lines;
+  entry->nbytes = (int64_t)(high - low);
+  entry->outdated = true;
+  entry->next_of_owner = *owner_bucket(entry->owner);
+  *owner_bucket(entry->owner) = entry;
+  oa_present_insert(&table, &entry->at);
+  entry_count++;
+  atomic_store(&oa_device_pressure, evict_idle);
+  return entry;
 }
 
-/* Its memory has another owner than when it was last seen: arrays of one address follow each other. */
-static void change_owner(oa_kept *kept, const oa_array *array) {
-  if (!array->owner || array->owner == kept->owner) return;
-  leave_news(kept);
-  leave_owner(kept);
-  kept->owner = array->owner;
-  kept->owned = array->flags & OA_OWNED;
-  kept->announced = false;
-  kept->next_of_owner = *owner_bucket(kept->owner);
-  *owner_bucket(kept->owner) = kept;
-  if (kept->wanted) become_news(kept);
+/* Notes that the host memory has another owner now: arrays of one address follow each other. */
+static void change_owner(oa_resident *entry, const oa_array *array) {
+  if (!array->owner || array->owner == entry->owner) return;
+  leave_news(entry);
+  leave_owner(entry);
+  entry->owner = array->owner;
+  entry->owned = array->flags & OA_OWNED;
+  entry->announced = false;
+  entry->next_of_owner = *owner_bucket(entry->owner);
+  *owner_bucket(entry->owner) = entry;
+  if (entry->wanted) become_news(entry);
 }
 
-static void want(oa_kept *kept) {
-  if (kept->wanted) return;
-  kept->wanted = true;
-  leave_list(kept);
-  become_news(kept);
+/* Makes a candidate resident. */
+static void want(oa_resident *entry) {
+  if (entry->wanted) return;
+  entry->wanted = true;
+  leave_list(entry);
+  become_news(entry);
 }
 
 typedef struct search {
   const oa_device *device; /* NULL: any */
   uintptr_t low, high;
   oa_lines lines;
-  oa_kept *found;
+  oa_resident *found;
 } search;
 
-static int note_kept(oa_present *element, void *data) {
+static int note_entry(oa_present *element, void *data) {
   search *s = data;
-  oa_kept *kept = (oa_kept *)element;
-  if (element->low != s->low || element->high != s->high || (s->device && kept->device != s->device) ||
-      memcmp(&kept->lines, &s->lines, sizeof s->lines) != 0)
+  oa_resident *entry = (oa_resident *)element;
+  if (element->low != s->low || element->high != s->high || (s->device && entry->device != s->device) ||
+      memcmp(&entry->lines, &s->lines, sizeof s->lines) != 0)
     return 0;
-  s->found = kept;
+  s->found = entry;
   return 1;
 }
 
-static oa_kept *find(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines) {
+static oa_resident *find(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines) {
   search s = {.device = device, .low = low, .high = high, .lines = lines};
-  oa_present_visit(&table, low, high, note_kept, &s);
+  oa_present_visit(&table, low, high, note_entry, &s);
   return s.found;
 }
 
-/* -- lending again -------------------------------------------------------------------------------------------------- */
+/* -- lending again -- */
 
 static bool can_stay(const oa_mapping *mapping) {
-  return mapping->kind == OA_MAPS_HOST && mapping->nbytes >= LEAST && mapping->part_count == 1 &&
-         !mapping->parts[0].shape;
+  return mapping->kind == OA_MAPS_HOST && mapping->nbytes >= LEAST && mapping->view_count == 1 &&
+         !mapping->views[0].shape;
 }
 
-void oa_kept_attach(oa_mapping *mapping, const oa_array *array, bool made) {
+void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   const int now = atomic_load_explicit(&mode, memory_order_relaxed);
   const bool asked = array->flags & OA_RESIDENT;
   const bool candidate =
-      now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->parts[0].goes_up;
-  if (now == OA_RESIDENCY_OFF || mapping->kept || !(asked || candidate || kept_count) || !can_stay(mapping)) return;
-  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or may yet get none */
-  const oa_lines lines = mapping->parts[0].lines;
-  oa_kept *kept = find(mapping->device, mapping->at.low, mapping->at.high, lines);
-  if (!kept && !asked && !candidate) return;
-  if (!kept && !(kept = make(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
-  if (kept->mapping || (kept->address && !made)) return; /* its last mapping is not over yet */
-  change_owner(kept, array);
+      now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
+  if (now == OA_RESIDENCY_OFF || mapping->resident || !(asked || candidate || entry_count) || !can_stay(mapping))
+    return;
+  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
+  const oa_lines lines = mapping->views[0].lines;
+  oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
+  if (!entry && !asked && !candidate) return;
+  if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
+  if (entry->mapping || (entry->address && !made)) return; /* another mapping has its memory still */
+  change_owner(entry, array);
   if (asked) {
-    kept->automatic = false;
-    want(kept);
-  } else if (!kept->wanted) {
-    kept->automatic = true;
-    join_list(kept, &candidates);
-    oa_kept *oldest = candidates.first;
-    if (candidates.count > MOST_CANDIDATES && !oldest->mapping) end(oldest);
+    entry->automatic = false;
+    want(entry);
+  } else if (!entry->wanted) {
+    entry->automatic = true;
+    join_list(entry, &candidates);
+    oa_resident *oldest = candidates.first;
+    if (candidates.count > MOST_CANDIDATES && !oldest->mapping) destroy(oldest);
   }
-  mapping->kept = kept;
-  kept->mapping = mapping;
-  kept->waited = kept->seen = false;
-  if (!kept->address) {
-    kept->stale = true;
+  mapping->resident = entry;
+  entry->mapping = mapping;
+  entry->waited = entry->seen = false;
+  if (!entry->address) {
+    entry->outdated = true;
     return;
   }
-  leave_list(kept);
-  count_idle(kept, -1);
-  mapping->address = kept->address;
+  leave_list(entry);
+  count_idle(entry, -1);
+  mapping->address = entry->address;
 }
 
-void oa_kept_untouched(oa_mapping *mapping) {
-  oa_kept *kept = mapping->kept;
-  if (kept && kept->address) kept->waited = true; /* there was nothing to wait for */
+void oa_resident_unused(oa_mapping *mapping) {
+  oa_resident *entry = mapping->resident;
+  if (entry && entry->address) entry->waited = true; /* there is nothing to wait for */
 }
 
-void oa_kept_detach(oa_mapping *mapping) {
-  oa_kept *kept = mapping->kept;
-  if (!kept) return;
-  mapping->kept = NULL;
-  kept->mapping = NULL;
-  kept->address = 0;
-  kept->stale = true;
-  kept->broken = kept->coming = false;
+void oa_resident_separate(oa_mapping *mapping) {
+  oa_resident *entry = mapping->resident;
+  if (!entry) return;
+  mapping->resident = NULL;
+  entry->mapping = NULL;
+  entry->address = 0;
+  entry->outdated = true;
+  entry->broken = entry->coming = false;
 }
 
-bool oa_kept_return(oa_mapping *mapping) {
-  oa_kept *kept = mapping->kept;
-  if (!kept) return false;
-  const bool stays =
-      mapping->address && kept->wanted && kept->waited && !mapping->escaped && !kept->broken && !mapping->device->lost;
+bool oa_resident_return(oa_mapping *mapping) {
+  oa_resident *entry = mapping->resident;
+  if (!entry) return false;
+  const bool stays = mapping->address && entry->wanted && entry->waited && !mapping->escaped && !entry->broken &&
+                     !mapping->device->lost;
   if (!stays) {
-    oa_kept_detach(mapping);
+    oa_resident_separate(mapping);
     return false;
   }
   const oa_group *group = &mapping->groups[0];
-  if (group->dirty || group->invalid) kept->stale = true; /* the device has what the host never got */
-  kept->address = mapping->address;
-  kept->mapping = NULL;
-  kept->coming = false;
-  mapping->kept = NULL;
-  join_list(kept, &idle);
-  count_idle(kept, +1);
+  if (group->dirty || group->invalid) entry->outdated = true; /* the device has bytes that never reached the host */
+  entry->address = mapping->address;
+  entry->mapping = NULL;
+  entry->coming = false;
+  mapping->resident = NULL;
+  join_list(entry, &idle);
+  count_idle(entry, +1);
   return true;
 }
 
-/* -- giving up ------------------------------------------------------------------------------------------------------ */
+/* -- giving up -- */
 
-/* Automatic residency was wrong about this array. Without the lock. */
-static void give_up(oa_kept *kept) {
-  oa_watch_free(kept->watch);
-  oa_watch_free(kept->sample);
-  kept->watch = kept->sample = NULL;
-  kept->strikes += kept->strikes < MOST_STRIKES;
-  kept->skip = (int64_t)1 << kept->strikes;
-  kept->reads = 0;
+/* Stops watching an array that automatic residency misjudged, for ever more reads each time. Without the lock. */
+static void set_aside(oa_resident *entry) {
+  oa_watch_free(entry->watch);
+  oa_watch_free(entry->sample);
+  entry->watch = entry->sample = NULL;
+  entry->strikes += entry->strikes < MOST_STRIKES;
+  entry->skip = (int64_t)1 << entry->strikes;
+  entry->reads = 0;
 }
 
-static void become_candidate(oa_kept *kept) {
-  if (!kept->wanted) return;
-  kept->wanted = false;
-  leave_news(kept);
-  join_list(kept, &candidates);
-  kept->device->residency.demoted++;
+static void become_candidate(oa_resident *entry) {
+  if (!entry->wanted) return;
+  entry->wanted = false;
+  leave_news(entry);
+  join_list(entry, &candidates);
+  entry->device->residency.demoted++;
 }
 
-/* -- bringing up ---------------------------------------------------------------------------------------------------- */
+/* -- bringing up -- */
 
-/* A candidate is read: whether to begin to keep it, seen from a sample of its pages. Without the lock. */
-static bool promote(oa_kept *kept) {
+/* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Without the
+ * lock. */
+static bool promote(oa_resident *entry) {
   oa_run runs[1];
   int64_t written = 0;
-  if (kept->skip > 0) {
-    kept->skip--;
+  if (entry->skip > 0) {
+    entry->skip--;
     return false;
   }
-  if (++kept->reads == 1) return false; /* most arrays are read once: nothing is armed for them */
-  if (!kept->sample) {
-    kept->sample = oa_watch_new(kept->at.low, kept->at.high, SAMPLES);
-    if (kept->sample)
-      oa_watch_take(kept->sample, runs, 1, &written);
+  if (++entry->reads == 1) return false; /* most arrays are read once, and not worth arming */
+  if (!entry->sample) {
+    entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
+    if (entry->sample)
+      oa_watch_take(entry->sample, runs, 1, &written);
     else
-      give_up(kept);
+      set_aside(entry);
     return false;
   }
-  oa_watch_take(kept->sample, runs, 1, &written);
-  if (!written) return kept->reads >= READS_TO_KEEP;
-  kept->written = written;
-  give_up(kept);
+  oa_watch_take(entry->sample, runs, 1, &written);
+  if (!written) return entry->reads >= READS_TO_KEEP;
+  entry->written = written;
+  set_aside(entry);
   return false;
 }
 
-/* The part of the array between two addresses, as a move: whole lines where it has several. *next: the first line that no
- * move has yet. */
+/* Fills *move with the bytes of the array in a run of pages: whole lines where it has several. *next: the first line
+ * that no move has yet. Returns false if there are none. */
 static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, oa_move *move) {
-  const oa_part *part = &mapping->parts[0];
+  const oa_view *view = &mapping->views[0];
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
   int64_t from = run.low > mapping->at.low ? (int64_t)(run.low - mapping->at.low) : 0;
   int64_t to = run.high < mapping->at.high ? (int64_t)(run.high - mapping->at.low) : span;
   if (from >= to) return false;
   oa_lines lines = {0, to - from, to - from, 1};
-  if (part->lines.count > 1) {
-    const oa_lines all = part->lines;
+  if (view->lines.count > 1) {
+    const oa_lines all = view->lines;
     int64_t first = from / all.pitch, end = (to + all.pitch - 1) / all.pitch;
-    if (from - first * all.pitch >= all.width) first++; /* it begins in a gap */
+    if (from - first * all.pitch >= all.width) first++; /* the run begins in a gap */
     if (first < *next) first = *next;
     if (end > all.count) end = all.count;
     if (first >= end) return false;
@@ -399,63 +406,63 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
     from = first * all.pitch;
     lines = (oa_lines){0, all.width, all.pitch, end - first};
   }
-  *move = (oa_move){.host = (char *)part->host + from,
-                    .address = mapping->address + (uint64_t)(part->lines.start + from),
+  *move = (oa_move){.host = (char *)view->host + from,
+                    .address = mapping->address + (uint64_t)(view->lines.start + from),
                     .lines = lines,
-                    .name = part->name,
+                    .name = view->name,
                     .allocation = mapping,
                     .trace = {.region = mapping->serial}};
   return true;
 }
 
-bool oa_kept_is_unseen(const oa_mapping *mapping) {
-  const oa_kept *kept = mapping->kept;
-  return kept && kept->wanted && kept->owned && kept->watch && !kept->seen && mapping->parts[0].goes_up &&
+bool oa_resident_is_unseen(const oa_mapping *mapping) {
+  const oa_resident *entry = mapping->resident;
+  return entry && entry->wanted && entry->owned && entry->watch && !entry->seen && mapping->views[0].goes_up &&
          !mapping->groups[0].valid;
 }
 
-void oa_kept_look(oa_mapping *const *mappings, int count) {
-  oa_watch *watches[OA_KEPT_LOOKS];
+void oa_resident_look(oa_mapping *const *mappings, int count) {
+  oa_watch *watches[OA_RESIDENT_LOOKS];
   for (int i = 0; i < count; i++) {
-    watches[i] = mappings[i]->kept->watch;
-    mappings[i]->kept->seen = true;
+    watches[i] = mappings[i]->resident->watch;
+    mappings[i]->resident->seen = true;
   }
   oa_watches_look(watches, count);
 }
 
-void oa_kept_unsee(oa_mapping *mapping) {
-  if (mapping->kept) mapping->kept->seen = false;
+void oa_resident_unsee(oa_mapping *mapping) {
+  if (mapping->resident) mapping->resident->seen = false;
 }
 
-int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves) {
-  oa_kept *kept = mapping->kept;
-  const oa_part *part = &mapping->parts[0];
+int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
+  oa_resident *entry = mapping->resident;
+  const oa_view *view = &mapping->views[0];
   const oa_run all = {mapping->at.low, mapping->at.high};
-  oa_run runs[OA_KEPT_MOVES];
+  oa_run runs[OA_RESIDENT_MOVES];
   int64_t next = 0, written = 0;
   int count = 0, run_count = 0;
-  kept->spared = kept->resent = kept->written = 0;
-  kept->promoted = false;
-  if (!part->goes_up) return 0;
-  const bool keep = kept->wanted || promote(kept);
+  entry->spared = entry->resent = entry->written = 0;
+  entry->promoted = false;
+  if (!view->goes_up) return 0;
+  const bool stays = entry->wanted || promote(entry);
   bool whole = true;
-  if (keep && kept->owned) {
-    const bool known = kept->watch != NULL;
-    if (!known) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
-    if (kept->watch) {
-      run_count = (kept->seen ? oa_watch_take_seen : oa_watch_take)(kept->watch, runs, OA_KEPT_MOVES, &written);
-      kept->seen = false;
-      const bool many = kept->automatic && written * WRITTEN_LIMIT > oa_watch_pages(kept->watch);
-      whole = kept->stale || written * 2 > oa_watch_pages(kept->watch);
-      if (known) kept->written = written;
-      if (known && !kept->stale && many) give_up(kept); /* it costs more than it saves */
+  if (stays && entry->owned) {
+    const bool known = entry->watch != NULL;
+    if (!known) entry->watch = oa_watch_new(entry->at.low, entry->at.high, 0);
+    if (entry->watch) {
+      run_count = (entry->seen ? oa_watch_take_seen : oa_watch_take)(entry->watch, runs, OA_RESIDENT_MOVES, &written);
+      entry->seen = false;
+      const bool many = entry->automatic && written * WRITTEN_LIMIT > oa_watch_pages(entry->watch);
+      whole = entry->outdated || written * 2 > oa_watch_pages(entry->watch);
+      if (known) entry->written = written;
+      if (known && !entry->outdated && many) set_aside(entry); /* it costs more than it saves */
     }
   }
-  if (keep && !kept->wanted) {
-    kept->promoted = kept->watch != NULL;
-    if (!kept->promoted) give_up(kept);
-    oa_watch_free(kept->sample);
-    kept->sample = NULL;
+  if (stays && !entry->wanted) {
+    entry->promoted = entry->watch != NULL;
+    if (!entry->promoted) set_aside(entry);
+    oa_watch_free(entry->sample);
+    entry->sample = NULL;
   }
   if (whole) {
     runs[0] = all;
@@ -464,106 +471,107 @@ int oa_kept_moves_up(oa_mapping *mapping, oa_move *moves) {
   for (int i = 0; i < run_count; i++) count += move_between(mapping, runs[i], &next, &moves[count]);
   int64_t sent = 0;
   for (int i = 0; i < count; i++) sent += oa_lines_bytes(moves[i].lines);
-  if (kept->address) { /* it was here before */
-    kept->resent = sent;
-    kept->spared = oa_lines_bytes(part->lines) - sent;
+  if (entry->address) { /* it was resident before */
+    entry->resent = sent;
+    entry->spared = oa_lines_bytes(view->lines) - sent;
   }
   return count;
 }
 
-void oa_kept_arrived(oa_mapping *mapping, bool well) {
-  oa_kept *kept = mapping->kept;
-  if (!kept) return;
-  oa_residency *figures = &kept->device->residency;
+void oa_resident_arrived(oa_mapping *mapping, bool well) {
+  oa_resident *entry = mapping->resident;
+  if (!entry) return;
+  oa_residency *figures = &entry->device->residency;
   if (!well) {
-    kept->stale = true;
+    entry->outdated = true;
     return;
   }
-  kept->stale = false;
-  figures->returns += kept->address != 0;
-  figures->bytes_spared += kept->spared;
-  figures->bytes_resent += kept->resent;
-  figures->pages_written += kept->written;
-  if (kept->promoted) {
-    want(kept);
+  entry->outdated = false;
+  figures->returns += entry->address != 0;
+  figures->bytes_spared += entry->spared;
+  figures->bytes_resent += entry->resent;
+  figures->pages_written += entry->written;
+  if (entry->promoted) {
+    want(entry);
     figures->promoted++;
   }
-  if (kept->automatic && !kept->watch) become_candidate(kept);
-  count_armed(kept);
+  if (entry->automatic && !entry->watch) become_candidate(entry);
+  count_armed(entry);
 }
 
-/* -- bringing down -------------------------------------------------------------------------------------------------- */
+/* -- bringing down -- */
 
-void oa_kept_before_down(oa_mapping *mapping) {
-  oa_kept *kept = mapping->kept;
+void oa_resident_before_down(oa_mapping *mapping) {
+  oa_resident *entry = mapping->resident;
   const oa_group *group = &mapping->groups[0];
   if (!group->dirty || group->invalid) return;
-  kept->coming = true;
+  entry->coming = true;
   oa_unlock();
-  if (kept->automatic)
-    give_up(kept); /* writing armed pages is slow, and it will happen again */
-  else if (kept->watch)
-    oa_watch_lift(kept->watch);
+  if (entry->automatic)
+    set_aside(entry); /* writing armed pages is slow, and will happen again */
+  else if (entry->watch)
+    oa_watch_lift(entry->watch);
   oa_lock();
-  if (kept->automatic) become_candidate(kept);
-  count_armed(kept);
+  if (entry->automatic) become_candidate(entry);
+  count_armed(entry);
 }
 
-void oa_kept_after_down(oa_mapping *mapping, bool well) {
-  while (mapping->kept && mapping->moving) oa_wait_change();
-  oa_kept *kept = mapping->kept;
-  if (!kept) return;
-  kept->broken |= !well;
-  kept->waited = true;
-  if (!well || !kept->coming) return;
-  kept->coming = false;
-  if (!kept->wanted || !kept->owned) return;
+void oa_resident_after_down(oa_mapping *mapping, bool well) {
+  while (mapping->resident && mapping->moving) oa_wait_change();
+  oa_resident *entry = mapping->resident;
+  if (!entry) return;
+  entry->broken |= !well;
+  entry->waited = true;
+  if (!well || !entry->coming) return;
+  entry->coming = false;
+  if (!entry->wanted || !entry->owned) return;
   mapping->moving = true;
   oa_unlock();
-  if (!kept->watch) kept->watch = oa_watch_new(kept->at.low, kept->at.high, 0);
-  if (kept->watch) oa_watch_agree(kept->watch);
+  if (!entry->watch) entry->watch = oa_watch_new(entry->at.low, entry->at.high, 0);
+  if (entry->watch) oa_watch_agree(entry->watch);
   oa_lock();
-  kept->stale = false;
-  count_armed(kept);
+  entry->outdated = false;
+  count_armed(entry);
   oa_mapping_yield(mapping);
 }
 
-/* -- want of memory ------------------------------------------------------------------------------------------------- */
+/* -- memory pressure -- */
 
-/* Gives idle memory back until there is nbytes of it: what can't spare a copy first, then what was unused longest. What
- * is idle is never newer than the host's, so that nothing need be saved. Answers how much it was. */
-static int64_t drop_idle(oa_device *device, size_t nbytes) {
+/* Evicts idle memory of the device until at least nbytes are free: first entries that can't spare a copy, then those
+ * unused longest. Idle memory is never newer than the host's, so that nothing has to be saved. Returns how many bytes
+ * were freed. */
+static int64_t evict_idle(oa_device *device, size_t nbytes) {
   enum { AT_ONCE = 64 };
   oa_watch *unused[AT_ONCE];
   int64_t freed = 0;
   int count = 0;
   oa_lock();
   for (int pass = 0; pass < 2; pass++)
-    for (oa_kept *kept = idle.first, *next; kept && freed < (int64_t)nbytes && count < AT_ONCE; kept = next) {
-      next = kept->next;
-      if (kept->device != device || (pass == 0 && kept->watch && !kept->stale)) continue;
-      freed += kept->nbytes;
+    for (oa_resident *entry = idle.first, *next; entry && freed < (int64_t)nbytes && count < AT_ONCE; entry = next) {
+      next = entry->next;
+      if (entry->device != device || (pass == 0 && entry->watch && !entry->outdated)) continue;
+      freed += entry->nbytes;
       device->residency.dropped++;
-      if (kept->automatic) {
-        end(kept);
+      if (entry->automatic) {
+        destroy(entry);
         continue;
       }
-      leave_list(kept); /* it may be lent and kept again */
-      count_idle(kept, -1);
-      if (give_back(device, kept->address, kept->nbytes)) freed -= kept->nbytes;
-      kept->address = 0;
-      kept->stale = true;
-      unused[count++] = kept->watch;
-      kept->watch = NULL;
-      count_armed(kept);
+      leave_list(entry); /* the entry stays: the array may be lent again */
+      count_idle(entry, -1);
+      if (free_memory(device, entry->address, entry->nbytes)) freed -= entry->nbytes;
+      entry->address = 0;
+      entry->outdated = true;
+      unused[count++] = entry->watch;
+      entry->watch = NULL;
+      count_armed(entry);
     }
   oa_unlock();
   for (int i = 0; i < count; i++) oa_watch_free(unused[i]);
-  oa_kept_tidy();
+  oa_resident_free_ended();
   return freed;
 }
 
-/* -- public --------------------------------------------------------------------------------------------------------- */
+/* -- public -- */
 
 int oa_keep(const oa_array *array, int number) {
   uintptr_t low, high;
@@ -575,13 +583,13 @@ int oa_keep(const oa_array *array, int number) {
   if ((status = oa_array_bytes("oa_keep", array, &low, &high, &lines))) return status;
   if (atomic_load(&mode) == OA_RESIDENCY_OFF || high - low < LEAST || !lines.count) return OA_OK;
   oa_lock();
-  oa_kept *kept = find(device, low, high, lines);
-  if (!kept && !(kept = make(device, low, high, lines, array)))
+  oa_resident *entry = find(device, low, high, lines);
+  if (!entry && !(entry = make_entry(device, low, high, lines, array)))
     status = oa_fail(OA_ERROR_MEMORY, "oa_keep: no host memory");
-  if (kept) {
-    change_owner(kept, array);
-    kept->automatic = false;
-    want(kept);
+  if (entry) {
+    change_owner(entry, array);
+    entry->automatic = false;
+    want(entry);
   }
   oa_unlock();
   return status;
@@ -596,16 +604,16 @@ int oa_release(const oa_array *array, int number) {
   if (!device && number >= 0) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_release");
   if ((status = oa_array_bytes("oa_release", array, &low, &high, &lines)) || low == high) return status;
   oa_lock();
-  for (oa_kept *kept = find(device, low, high, lines); kept; kept = find(device, low, high, lines)) {
-    if (kept->mapping && kept->mapping->moving) {
+  for (oa_resident *entry = find(device, low, high, lines); entry; entry = find(device, low, high, lines)) {
+    if (entry->mapping && entry->mapping->moving) {
       oa_wait_change();
       continue;
     }
-    const int freed = end(kept);
+    const int freed = destroy(entry);
     if (!status) status = freed;
   }
   oa_unlock();
-  oa_kept_tidy();
+  oa_resident_free_ended();
   return status;
 }
 
@@ -613,21 +621,21 @@ int oa_owner_gone(const void *owner) {
   int status = OA_OK;
   if (!owner || atomic_load(&oa_forked)) return OA_OK;
   oa_lock();
-  for (oa_kept *kept = *owner_bucket(owner); kept;) {
-    if (kept->owner != owner) {
-      kept = kept->next_of_owner;
+  for (oa_resident *entry = *owner_bucket(owner); entry;) {
+    if (entry->owner != owner) {
+      entry = entry->next_of_owner;
       continue;
     }
-    if (kept->mapping && kept->mapping->moving) {
+    if (entry->mapping && entry->mapping->moving) {
       oa_wait_change();
     } else {
-      const int freed = end(kept);
+      const int freed = destroy(entry);
       if (!status) status = freed;
     }
-    kept = *owner_bucket(owner);
+    entry = *owner_bucket(owner);
   }
   oa_unlock();
-  oa_kept_tidy();
+  oa_resident_free_ended();
   return status;
 }
 
@@ -635,11 +643,11 @@ int oa_owner_kept(const void *owner) {
   int found = 0;
   if (!owner || !atomic_load_explicit(&news_count, memory_order_relaxed) || atomic_load(&oa_forked)) return 0;
   oa_lock();
-  for (oa_kept *kept = news, *next; kept; kept = next) {
-    next = kept->next_news;
-    if (kept->owner != owner) continue;
-    leave_news(kept);
-    kept->announced = true;
+  for (oa_resident *entry = news, *next; entry; entry = next) {
+    next = entry->next_news;
+    if (entry->owner != owner) continue;
+    leave_news(entry);
+    entry->announced = true;
     found = 1;
   }
   oa_unlock();
@@ -669,17 +677,17 @@ int oa_residency_configure(int wanted, int tracking) {
   int status = oa_core_start();
   if (status) return status;
   if (wanted < -1 || wanted > OA_RESIDENCY_AUTO)
-    return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is no oa_residency_mode", wanted);
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is not an oa_residency_mode", wanted);
   oa_lock();
   for (int i = 0; i < OWNERS; i++)
     while (owners[i]) {
       if (owners[i]->mapping && owners[i]->mapping->moving)
         oa_wait_change();
       else
-        end(owners[i]);
+        destroy(owners[i]);
     }
   oa_unlock();
-  oa_kept_tidy();
+  oa_resident_free_ended();
   oa_pages_allow(tracking);
   atomic_store(&mode, wanted);
   return oa_residency_start();

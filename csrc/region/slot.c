@@ -18,13 +18,13 @@ static int reserve(void) {
     break;
   }
   if (!oa_slots.size)
-    return oa_fail(OA_ERROR_MEMORY, "no address space for handles: 4 GiB of it (no memory) are needed");
+    return oa_fail(OA_ERROR_MEMORY, "no address space for handles, which need 4 GiB of it (and no memory)");
   oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
   oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
   oa_slots.at = mmap(NULL, (size_t)oa_slots.limit * sizeof *oa_slots.at, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (oa_slots.at != MAP_FAILED) return OA_OK;
-  oa_slots.size = 0; /* nothing is a handle */
+  oa_slots.size = 0; /* no address is a handle then */
   return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
 }
 
@@ -44,7 +44,7 @@ void *oa_slot_handle(const oa_slot *slot) {
   return (void *)(oa_slots.base + ((uintptr_t)(slot - oa_slots.at) << oa_slots.bits) + slot->generation);
 }
 
-oa_slot *oa_slot_take(oa_state *region, int kind) {
+oa_slot *oa_slot_take(oa_region_state *region, int kind) {
   oa_slot *slot = free_slots;
   uint32_t generation;
   if (slot) {
@@ -67,8 +67,8 @@ oa_slot *oa_slot_take(oa_state *region, int kind) {
   return slot;
 }
 
-void oa_slot_release(oa_slot *slot) {
-  if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_RELEASED) {
+void oa_slot_free(oa_slot *slot) {
+  if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_DESTROYED) {
     if (slot->previous)
       slot->previous->next = slot->next;
     else
@@ -76,20 +76,20 @@ void oa_slot_release(oa_slot *slot) {
     if (slot->next) slot->next->previous = slot->previous;
   }
   slot->kind = OA_SLOT_FREE;
-  if (slot->generation == oa_slots.last) return; /* used up: never taken again */
+  if (slot->generation == oa_slots.last) return; /* retired: it has no generations left */
   slot->generation++;
   slot->next = free_slots;
   free_slots = slot;
 }
 
-bool oa_slot_is_staged(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_STAGED; }
+bool oa_slot_is_scalar(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_SCALAR; }
 
-int oa_slot_free_released(oa_slot *slot) {
-  oa_mapping *staged = oa_slot_is_staged(slot) ? slot->mapping : NULL;
-  oa_state *region = slot->region;
-  oa_slot_release(slot);
-  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it as long as the region is open */
-  if (staged->views--) return OA_OK;
+int oa_slot_destroy(oa_slot *slot) {
+  oa_mapping *staged = oa_slot_is_scalar(slot) ? slot->mapping : NULL;
+  oa_region_state *region = slot->region;
+  oa_slot_free(slot);
+  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it while the region is open */
+  if (staged->pointers--) return OA_OK;
   oa_region_detach(region, staged);
   return oa_mapping_free(staged, region->stream, false);
 }

@@ -1,4 +1,5 @@
-/* update: exactly an array's bytes between the host and every device that has some of them, while regions are open. */
+/* Update: moves exactly an array's bytes between the host and every device that has some of them, while regions are
+ * open. */
 #include "base/trace.h"
 #include "device/memory.h"
 #include "region/array.h"
@@ -9,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One mapping that has some of the array's bytes, and what moves between it and the host. */
+/* One mapping that has some of the array's bytes, and the moves between it and the host. */
 typedef struct holder {
   oa_mapping *mapping;
-  int first, count; /* of its moves */
-  int status;       /* of moving them */
+  int first, count; /* its moves among the plan's */
+  int status;       /* the outcome of moving them */
 } holder;
 
 typedef struct plan {
   const char *function;
-  const oa_entrant *array;
+  const oa_lent_array *array;
   int device; /* -1: any */
   bool from;
   holder *holders;
@@ -29,7 +30,7 @@ typedef struct plan {
 
 enum { MOST_PIECES = 1 << 16 };
 
-/* Makes room for one more item; NULL with the text set. */
+/* Returns items with room for one more; NULL with the text set. */
 static void *grown(void *items, int count, int *capacity, size_t size) {
   if (count < *capacity) return items;
   const int wanted = *capacity ? 2 * *capacity : 8;
@@ -42,7 +43,7 @@ static void *grown(void *items, int count, int *capacity, size_t size) {
   return more;
 }
 
-/* -- finding --------------------------------------------------------------------------------------------------------- */
+/* -- finding -- */
 
 static int note_holder(oa_present *element, void *data) {
   plan *p = data;
@@ -55,18 +56,18 @@ static int note_holder(oa_present *element, void *data) {
   return OA_OK;
 }
 
-/* Finds the mappings and takes them all at once, when none is being moved or on its way down; then waits
- * for the calls that use them. Frees the lock meanwhile. */
+/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving, marks them as moving, and
+ * waits for the calls that hold them. Frees the lock meanwhile. */
 static int seize_holders(plan *p) {
-  const oa_entrant *e = p->array;
-  for (bool again = true; again;) {
-    again = false;
+  const oa_lent_array *e = p->array;
+  for (bool retry = true; retry;) {
+    retry = false;
     p->holder_count = 0;
     const int status = oa_present_visit(&oa_table, e->low, e->high, note_holder, p);
     if (status) return status;
-    for (int i = 0; i < p->holder_count && !again; i++) {
+    for (int i = 0; i < p->holder_count && !retry; i++) {
       const oa_mapping *mapping = p->holders[i].mapping;
-      again = mapping->leaving || mapping->moving;
+      retry = mapping->leaving || mapping->moving;
       if (mapping->leaving)
         oa_region_complete(mapping->leaving);
       else if (mapping->moving)
@@ -81,57 +82,58 @@ static int seize_holders(plan *p) {
 
 static void yield_holders(plan *p) {
   for (int i = 0; i < p->holder_count; i++) {
-    oa_kept_unsee(p->holders[i].mapping);
+    oa_resident_unsee(p->holders[i].mapping);
     oa_mapping_yield(p->holders[i].mapping);
   }
 }
 
-/* -- planning -------------------------------------------------------------------------------------------------------- */
+/* -- planning -- */
 
-static int add_move(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines) {
+static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines) {
   oa_move *more = grown(p->moves, p->move_count, &p->move_capacity, sizeof *more);
   if (!more) return OA_ERROR_MEMORY;
   p->moves = more;
   oa_move *move = &p->moves[p->move_count++];
-  oa_part_move(mapping, part, move);
-  if (!part->shape) {
+  oa_view_move(mapping, view, move);
+  if (!view->shape) {
     move->host = (void *)(mapping->at.low + (uintptr_t)lines.start);
     move->address = mapping->address + (uint64_t)lines.start;
     move->lines = lines;
   }
   move->padding = 0;
-  move->in_place = false; /* others may be using it: in the stream's order, then */
+  move->in_place = false; /* calls may use it, so that the copy has to be in the stream's order */
   move->trace.why = "update";
   return OA_OK;
 }
 
-/* Adds the bytes of lines that are in [low, high). */
-static int add_clipped(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines lines, int64_t low,
+/* Adds the bytes of the lines that lie in [low, high). */
+static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines, int64_t low,
                        int64_t high) {
   lines = oa_lines_simplest(lines);
-  int64_t first = 0, end = lines.count; /* whole lines within */
+  int64_t first = 0, end = lines.count; /* the lines that lie within as a whole */
   int status = OA_OK;
   if (low > lines.start) first = (low - lines.start + lines.pitch - 1) / lines.pitch;
   if (high < lines.start + oa_lines_span(lines)) end = (high - lines.start - lines.width) / lines.pitch + 1;
   if (high - lines.start < lines.width) end = 0;
-  const int64_t cut[] = {first - 1, end}; /* lines that may be within in part */
+  const int64_t cut[] = {first - 1, end}; /* lines of which some may lie within */
   for (int i = 0; i < 2 && !status; i++) {
     if (cut[i] < 0 || cut[i] >= lines.count || (i && cut[1] == cut[0])) continue;
     int64_t from = lines.start + cut[i] * lines.pitch, to = from + lines.width;
     if (from < low) from = low;
     if (to > high) to = high;
-    if (from < to) status = add_move(p, mapping, part, (oa_lines){from, to - from, to - from, 1});
+    if (from < to) status = add_move(p, mapping, view, (oa_lines){from, to - from, to - from, 1});
   }
   if (first < end && !status)
-    status = add_move(p, mapping, part,
+    status = add_move(p, mapping, view,
                       (oa_lines){lines.start + first * lines.pitch, lines.width, lines.pitch, end - first});
   return status;
 }
 
-/* Adds the bytes that two arrays of many lines, all as far apart, have in common: each line of b meets at most two of a's. */
-static int add_met(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines a, oa_lines b) {
+/* Adds the bytes that two arrays of lines with one pitch have in common: each line of b meets at most two lines of
+ * a. */
+static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines a, oa_lines b) {
   const int64_t pitch = a.pitch, behind = ((b.start - a.start) % pitch + pitch) % pitch;
-  const int64_t line = (b.start - a.start - behind) / pitch; /* of a's, that b's first begins in */
+  const int64_t line = (b.start - a.start - behind) / pitch; /* the line of a in which the first line of b begins */
   const int64_t cuts[2][2] = {{behind, behind + b.width}, {0, behind + b.width - pitch}};
   int status = OA_OK;
   for (int i = 0; i < 2 && !status; i++) {
@@ -139,91 +141,92 @@ static int add_met(plan *p, const oa_mapping *mapping, const oa_part *part, oa_l
                   end = line + i + b.count < a.count ? line + i + b.count : a.count;
     const int64_t from = cuts[i][0], to = cuts[i][1] < a.width ? cuts[i][1] : a.width;
     if (first < end && from < to)
-      status = add_move(p, mapping, part, (oa_lines){a.start + first * pitch + from, to - from, pitch, end - first});
+      status = add_move(p, mapping, view, (oa_lines){a.start + first * pitch + from, to - from, pitch, end - first});
   }
   return status;
 }
 
-static int fail_unnamed(const plan *p, const oa_part *part) {
+static int fail_unnamed(const plan *p, const oa_view *view) {
   return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
-                 p->function, p->array->name, part->name);
+                 p->function, p->array->name, view->name);
 }
 
-/* Adds what the part and one piece of the array have in common. */
-static int add_common(plan *p, const oa_mapping *mapping, const oa_part *part, oa_lines piece) {
-  const oa_lines lines = part->lines;
+/* Adds the bytes that the view and one piece of the array have in common. */
+static int add_common(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines piece) {
+  const oa_lines lines = view->lines;
   if (oa_lines_disjoint(lines, piece)) return OA_OK;
-  if (oa_lines_contain(lines, piece)) return add_move(p, mapping, part, piece);
-  if (oa_lines_contain(piece, lines)) return add_move(p, mapping, part, lines);
+  if (oa_lines_contain(lines, piece)) return add_move(p, mapping, view, piece);
+  if (oa_lines_contain(piece, lines)) return add_move(p, mapping, view, lines);
   const oa_lines one = oa_lines_simplest(piece), other = oa_lines_simplest(lines);
-  if (one.count == 1) return add_clipped(p, mapping, part, lines, one.start, one.start + one.width);
-  if (other.count == 1) return add_clipped(p, mapping, part, piece, other.start, other.start + other.width);
-  return one.pitch == other.pitch ? add_met(p, mapping, part, other, one) : fail_unnamed(p, part);
+  if (one.count == 1) return add_clipped(p, mapping, view, lines, one.start, one.start + one.width);
+  if (other.count == 1) return add_clipped(p, mapping, view, piece, other.start, other.start + other.width);
+  return one.pitch == other.pitch ? add_met(p, mapping, view, other, one) : fail_unnamed(p, view);
 }
 
-/* Whether the group has something to move: down, what the device wrote; up, what it has a copy of. */
-static bool matters(const plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_group *group = &mapping->groups[part->group];
-  if (!p->from) return group->valid; /* else it will fetch the host's bytes when it needs them */
+/* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes that it has a copy of. */
+static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_group *group = &mapping->groups[view->group];
+  if (!p->from) return group->valid; /* else the host's bytes go up when a call needs them */
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Whether the array has every byte of the part. */
-static bool covers(const plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_entrant *e = p->array;
-  if (part->shape && oa_part_is(part, e->array)) return true;
+/* Returns whether the array has every byte of the view. */
+static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_lent_array *e = p->array;
+  if (view->shape && oa_view_is(view, e->array)) return true;
   if (!e->layout.regular) return false;
   oa_lines lines = e->lines;
   lines.start = (int64_t)(e->low - mapping->at.low);
   const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
-  return oa_lines_contain(lines, part->shape ? (oa_lines){0, hull, hull, 1} : part->lines);
+  return oa_lines_contain(lines, view->shape ? (oa_lines){0, hull, hull, 1} : view->lines);
 }
 
-static int plan_part(plan *p, const oa_mapping *mapping, const oa_part *part) {
-  const oa_entrant *e = p->array;
+/* Adds the moves of one view, and refuses to bring invalid bytes down. */
+static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
+  const oa_lent_array *e = p->array;
   const int before = p->move_count;
   int status = OA_OK;
-  if (covers(p, mapping, part)) {
-    status = add_move(p, mapping, part, part->lines);
-  } else if (part->shape) {
-    status = fail_unnamed(p, part);
+  if (covers(p, mapping, view)) {
+    status = add_move(p, mapping, view, view->lines);
+  } else if (view->shape) {
+    status = fail_unnamed(p, view);
   } else {
     oa_pieces pieces;
     oa_lines piece;
     oa_pieces_start(&pieces, e->array->ndim, e->array->shape, e->array->strides, NULL, oa_itemsize(e->array->dtype));
-    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, part);
+    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, view);
     while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
       piece.start += (int64_t)(e->low - mapping->at.low);
-      status = add_common(p, mapping, part, piece);
+      status = add_common(p, mapping, view, piece);
     }
   }
-  if (!status && p->from && p->move_count > before && mapping->groups[part->group].invalid)
+  if (!status && p->from && p->move_count > before && mapping->groups[view->group].invalid)
     return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
                    p->function, e->name);
   return status;
 }
 
-/* Adds the moves of one mapping: of each group the part that has all of it, else every part. */
+/* Adds the moves of one mapping: of each group those of the view that has all of it, else those of every view. */
 static int plan_holder(plan *p, holder *h) {
   const oa_mapping *mapping = h->mapping;
   int status = OA_OK;
   h->first = p->move_count;
-  for (int i = 0; i < mapping->part_count && !status; i++) {
-    const oa_part *part = &mapping->parts[i];
-    const int cover = mapping->groups[part->group].cover;
-    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, part))
-      status = plan_part(p, mapping, part);
+  for (int i = 0; i < mapping->view_count && !status; i++) {
+    const oa_view *view = &mapping->views[i];
+    const int cover = mapping->groups[view->group].cover;
+    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, view))
+      status = plan_view(p, mapping, view);
   }
   h->count = p->move_count - h->first;
   return status;
 }
 
-/* Whether the mapping spans the whole array. */
+/* Returns whether the mapping spans the whole array. */
 static bool has_all(const plan *p, const oa_mapping *mapping) {
   return mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
 }
 
-/* Finds what has to move, everywhere; refuses before anything does. The holders are seized if it succeeds. */
+/* Plans all moves before the first is made. If it succeeds, the holders are seized. */
 static int make_plan(plan *p) {
   int status = seize_holders(p);
   if (status) return status;
@@ -246,9 +249,9 @@ static void free_plan(plan *p) {
   free(p->moves);
 }
 
-/* -- moving ---------------------------------------------------------------------------------------------------------- */
+/* -- moving -- */
 
-/* Moves what was planned of one mapping, and waits for it. Without the lock. */
+/* Makes the planned moves of one mapping, and waits for them. Without the lock. */
 static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped) {
   oa_mapping *mapping = h->mapping;
   oa_device *device = mapping->device;
@@ -256,7 +259,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   void *native = stream->native;
   int status = OA_OK;
-  if (escaped) status = oa_device_wait(device, mapping->serial, "whoever has an array's address");
+  if (escaped) status = oa_device_wait(device, mapping->serial, "code that has an array's address");
   if (status) return status;
   int64_t begun = p->from ? oa_trace_begin() : oa_trace_begin_up(moves, h->count);
   if (begun && order) {
@@ -274,7 +277,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   return status;
 }
 
-/* Moves with the lock, which it frees meanwhile. */
+/* Makes the planned moves of one mapping, in the order of its users. Called with the lock, which it frees meanwhile. */
 static int move_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   oa_stream *stream;
@@ -289,26 +292,26 @@ static int move_holder(const plan *p, const holder *h) {
   return status;
 }
 
-/* Whether the array has every byte of the group. */
+/* Returns whether the array has every byte of the group. */
 static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
-  for (int i = 0; i < mapping->part_count; i++)
-    if (mapping->parts[i].group == group && !covers(p, mapping, &mapping->parts[i])) return false;
+  for (int i = 0; i < mapping->view_count; i++)
+    if (mapping->views[i].group == group && !covers(p, mapping, &mapping->views[i])) return false;
   return true;
 }
 
-/* Marks what the host and the device have now. */
+/* Notes which bytes the host and the device have now. */
 static void mark_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   if (p->from && h->status) return;
-  for (int i = 0; i < mapping->part_count; i++) {
-    const oa_part *part = &mapping->parts[i];
-    oa_group *group = &mapping->groups[part->group];
-    if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, part)) continue;
-    if (h->status && !group->dirty && part->goes_up) {
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    oa_group *group = &mapping->groups[view->group];
+    if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, view)) continue;
+    if (h->status && !group->dirty && view->goes_up) {
       group->valid = false; /* the host's bytes go up when they are needed */
     } else if (h->status) {
       group->invalid = true;
-    } else if (covers_group(p, mapping, part->group)) {
+    } else if (covers_group(p, mapping, view->group)) {
       group->dirty = group->committed = false;
       if (!p->from) group->invalid = false;
     }
@@ -319,15 +322,16 @@ static int update(const char *function, const oa_array *array, int device, bool 
   int status = oa_core_start();
   if (status) return status;
   if (!array) return oa_fail_null(function, "array");
-  oa_entrant e = {.array = (oa_array *)array};
-  if ((status = oa_entrant_check(&e, 0))) return oa_fail_in(status, "%s", function);
+  oa_lent_array e = {.array = (oa_array *)array};
+  if ((status = oa_lent_array_check(&e, 0))) return oa_fail_in(status, "%s", function);
   if (!e.layout.size) return OA_OK;
   plan p = {.function = function, .array = &e, .device = device, .from = from};
   oa_lock();
   status = make_plan(&p);
   if (!status) {
     oa_saved_error first;
-    for (int i = 0; i < p.holder_count && !only_check; i++) { /* each is tried; the first failure is told */
+    for (int i = 0; i < p.holder_count && !only_check;
+         i++) { /* each is tried, and the first failure reported; from a failure on nothing more comes down */
       holder *h = &p.holders[i];
       if (!h->count || (from && status)) continue;
       h->status = move_holder(&p, h);
@@ -346,7 +350,7 @@ static int update(const char *function, const oa_array *array, int device, bool 
   return status;
 }
 
-/* -- public ---------------------------------------------------------------------------------------------------------- */
+/* -- public -- */
 
 int oa_update_from(const oa_array *array, int device) { return update("update", array, device, true, false); }
 

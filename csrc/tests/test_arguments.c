@@ -1,6 +1,6 @@
-/* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
- * that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has every
- * function of the header: tests/c_api/test_arguments.py compares the two. */
+/* Every public function with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a
+ * text that names the function, never a crash. `test_arguments oa_stage` tests that function only. The table below has
+ * every function of the header: tests/c_api/test_arguments.py compares the two. */
 #include "check.h"
 #include "library/library.h"
 #include "offload_args/routine.h"
@@ -38,7 +38,7 @@ static const oa_library plain = {.name = "plain",
                                  .get_pointer_mode = -1};
 const oa_library *const oa_libraries[] = {&handled, &plain, NULL};
 
-/* What the functions below are given: a region that is open with one matrix, and what is left of one that has ended. */
+/* The arguments of the functions below: an open region with one matrix, and the pointer of a region that has ended. */
 static const char *function; /* under test */
 static int device, is_sim;
 static float host[3][4];
@@ -54,11 +54,11 @@ static const int wrong_dtypes[] = {-1, OA_DTYPE_COUNT, INT32_MAX, INT32_MIN};
 enum { WRONG_DEVICES = sizeof wrong_devices / sizeof *wrong_devices };
 enum { WRONG_DTYPES = sizeof wrong_dtypes / sizeof *wrong_dtypes };
 
-/* The call fails with that status, and with a text of its own that has the function's name. */
+/* Checks that the call fails with that status, and with a text of its own that has the function's name. */
 #define REFUSES(status, call) (oa_fail_null("none", "yet"), CHECK_FAILS(call, status, function))
 #define REFUSES_POINTER(call) (oa_fail_null("none", "yet"), refuses_pointer((call), __FILE__, __LINE__, #call))
 
-/* The call fails while the struct says that it has a size that no version had. */
+/* Checks that the call fails while the struct claims a size that no version had. */
 #define REFUSES_SIZES(sized, call)                                                                  \
   do {                                                                                              \
     const size_t sizes_[] = {0, 1, sizeof(size_t), sizeof(sized) - 1, sizeof(sized) + 1, SIZE_MAX}; \
@@ -386,9 +386,9 @@ static void stage(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, &one, OA_F32, NULL));
 }
 
-/* -- arrays that are, or stay, on a device -- */
+/* -- arrays that are present or resident -- */
 
-/* What is wrong with an array whatever is asked of it. */
+/* Arrays that every function refuses. */
 static void wrong_arrays(int (*ask)(const oa_array *, int)) {
   oa_array a = lent();
   REFUSES(OA_ERROR_ARGUMENT, ask(NULL, device));
@@ -638,7 +638,8 @@ static void submit(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* never begun */
   CHECK_OK(oa_begin(&call));
   REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, NULL, &argument, 1));
-  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* a refusal ends it: leaving does not hang */
+  REFUSES(OA_ERROR_ARGUMENT,
+          oa_submit(&call, nothing, &argument, 1)); /* a refusal ends the call, so that leaving does not hang */
   CHECK_OK(oa_begin(&call));
   REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, NULL, 1));
   CHECK_OK(oa_begin(&call));

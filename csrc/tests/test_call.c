@@ -1,6 +1,8 @@
 /* Calls: as many operands as a function has. */
 #include "check.h"
 
+const oa_library *const oa_libraries[] = {NULL};
+
 enum { LENGTH = 5, MOST = 40 };
 
 static int device;

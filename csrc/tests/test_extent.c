@@ -1,4 +1,4 @@
-/* Extents against sets of elements that are made one by one from their definition. */
+/* Extents: bounds, containment and overlap agree with sets of elements that are made one by one from the definition. */
 #include "call/extent.h"
 #include "check.h"
 

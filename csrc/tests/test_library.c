@@ -110,7 +110,7 @@ int main(void) {
   CHECK_FAILS(call_it(&elsewhere, array.handle), OA_ERROR_DEVICE, "needs to be on a quantum device");
 
   answer = 0; /* success is 3 here */
-  CHECK_FAILS(call_it(&bare, array.handle), OA_ERROR_LIBRARY, "test.read: the library answered status (0)");
+  CHECK_FAILS(call_it(&bare, array.handle), OA_ERROR_LIBRARY, "test.read: the library returned status (0)");
 
   CHECK(asked_before_the_table == 0);
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));

@@ -13,8 +13,8 @@ static int64_t random_below(int64_t limit) {
   return (int64_t)(state >> 8) % limit;
 }
 
-/* Makes strides, in an order of the axes of their own, that no two indices share a byte by; some of them negative. Returns
- * the offset of index 0 from the lowest byte; *span: the bytes from there to the highest. */
+/* Makes strides, in an order of the axes of their own, that no two indices share a byte by; some of them negative.
+ * Returns the offset of index 0 from the lowest byte; *span: the bytes from there to the highest. */
 static int64_t make_strides(int ndim, const int64_t *shape, int64_t *strides, int64_t *span) {
   int order[AXES];
   int64_t step = ITEMSIZE, first = 0;

@@ -1,5 +1,5 @@
-/* Residency: pages that are watched, memory that stays, on host and sim. Where the kernel lets no pages be watched, the
- * parts that need it are left out, after the others. */
+/* Residency: device memory that outlives its regions, on host and sim. Where the kernel lets no pages be watched, the
+ * tests that need it are left out. */
 #define _GNU_SOURCE /* mremap, memfd_create */
 #include "check.h"
 #include "region/pages.h"
@@ -24,216 +24,6 @@ static char *pages_new(size_t nbytes, int flags) {
   return memory;
 }
 
-/* -- pages ---------------------------------------------------------------------------------------------------------- */
-
-static int64_t taken(oa_watch *watch) {
-  oa_run runs[8];
-  int64_t pages;
-  oa_watch_take(watch, runs, 8, &pages);
-  return pages;
-}
-
-static void test_a_watch_finds_what_was_written(void) {
-  char *memory = pages_new(BYTES, MAP_PRIVATE);
-  oa_watch *watch = oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 0);
-  oa_run runs[3];
-  int64_t pages;
-  if (!CHECK(watch)) return;
-  CHECK(oa_watch_take(watch, runs, 3, &pages) == 1 && pages == PAGES);
-  CHECK(oa_watch_take(watch, runs, 3, &pages) == 0 && pages == 0);
-  memory[0] = 2; /* before the array, on its page */
-  memory[70 * PAGE] = 2;
-  CHECK(oa_watch_take(watch, runs, 3, &pages) == 2 && pages == 2);
-  CHECK(runs[0].low == (uintptr_t)memory && runs[0].high == (uintptr_t)memory + PAGE);
-  CHECK(runs[1].low == (uintptr_t)memory + 70 * PAGE && runs[1].high == (uintptr_t)memory + 71 * PAGE);
-  for (int i = 0; i < PAGES; i += 32)
-    memory[i * PAGE] = 3; /* more than there is room for: the last run takes the rest */
-  CHECK(oa_watch_take(watch, runs, 3, &pages) == 3 && pages == 8);
-  CHECK(runs[2].low == (uintptr_t)memory + 64 * PAGE && runs[2].high == (uintptr_t)memory + 225 * PAGE);
-  memory[10 * PAGE] = memory[14 * PAGE] = 4; /* near each other */
-  CHECK(oa_watch_take(watch, runs, 3, &pages) == 1 && pages == 2);
-  memset(memory, 5, BYTES);
-  oa_watch_agree(watch);
-  CHECK(taken(watch) == 0);
-  oa_watch_lift(watch);
-  CHECK(taken(watch) == PAGES);
-  madvise(memory + 7 * PAGE, PAGE, MADV_DONTNEED); /* a hole is no clean page */
-  CHECK(taken(watch) == 1);
-  CHECK(memory[7 * PAGE] == 0);
-  CHECK(taken(watch) == 0);        /* the hole was armed: reading it writes nothing */
-  munmap(memory + 8 * PAGE, PAGE); /* a page that is gone, and one put in its place */
-  CHECK(taken(watch) == PAGES);
-  CHECK(mmap(memory + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-        MAP_FAILED);
-  CHECK(taken(watch) == PAGES);
-  CHECK(taken(watch) == 0);
-  oa_watch_free(watch);
-  munmap(memory, BYTES);
-}
-
-/* What holes leave no table of pages behind, and what has no mapping at all: no scan names either by itself. */
-static void test_large_holes_are_found(void) {
-  enum { HUGE = 2 << 20, IN_HUGE = HUGE / PAGE };
-  char *all = mmap(NULL, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  char *memory = (char *)(((uintptr_t)all + HUGE - 1) & -(uintptr_t)HUGE);
-  madvise(memory, 4 * HUGE, MADV_HUGEPAGE);
-  memset(memory, 1, 4 * HUGE);
-  oa_watch *watch = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + 4 * HUGE, 0);
-  if (!CHECK(watch)) return;
-  CHECK(taken(watch) == 4 * IN_HUGE);
-  CHECK(taken(watch) == 0);
-  madvise(memory + HUGE, HUGE, MADV_DONTNEED);
-  memory[3 * HUGE] = 2;
-  oa_run runs[2];
-  int64_t pages;
-  CHECK(oa_watch_take(watch, runs, 2, &pages) == 2 && pages == IN_HUGE + 1);
-  CHECK(runs[0].low == (uintptr_t)memory + HUGE && runs[0].high == (uintptr_t)memory + 2 * HUGE);
-  CHECK(runs[1].low == (uintptr_t)memory + 3 * HUGE && runs[1].high == (uintptr_t)memory + 3 * HUGE + PAGE);
-  CHECK(taken(watch) == 0);
-  munmap(memory + HUGE, 2 * HUGE);
-  CHECK(taken(watch) == 4 * IN_HUGE);
-  oa_watch_free(watch);
-  munmap(all, 5 * HUGE);
-}
-
-static void test_watches_share_pages(void) {
-  char *memory = pages_new(BYTES, MAP_PRIVATE);
-  oa_watch *all = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + BYTES, 0);
-  oa_watch *half = oa_watch_new((uintptr_t)memory + BYTES / 2 - 10, (uintptr_t)memory + BYTES, 0);
-  oa_watch *sample = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + BYTES, 16);
-  if (!CHECK(all && half && sample)) return;
-  CHECK(oa_watch_pages(sample) == 16);
-  taken(all), taken(half), taken(sample);
-  taken(all), taken(half);
-  CHECK(taken(all) == 0 && taken(half) == 0 && taken(sample) == 0);
-  memory[BYTES / 2] = 2;
-  CHECK(taken(half) == 1); /* arms it anew: the others know nevertheless */
-  CHECK(taken(all) == 1);
-  CHECK(taken(half) == 0);
-  memset(memory, 3, BYTES);
-  CHECK(taken(all) == PAGES && taken(sample) == 16 && taken(half) == PAGES / 2 + 1);
-  oa_watch_free(all);
-  memory[BYTES - 1] = 4; /* what is left is still watched */
-  CHECK(taken(half) == 1);
-  memory[24 * PAGE] = 4;
-  CHECK(taken(sample) == 1);
-  oa_watch_free(half);
-  oa_watch_free(sample);
-  sample =
-      oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* of an array that shares its ends */
-  if (!CHECK(sample && oa_watch_pages(sample) == 16)) return;
-  CHECK(taken(sample) == 16);
-  memory[0] = memory[BYTES - 1] = 5; /* its neighbours */
-  CHECK(taken(sample) == 0);
-  memset(memory, 6, BYTES);
-  CHECK(taken(sample) == 16);
-  oa_watch_free(sample);
-  munmap(memory, BYTES);
-}
-
-static void test_several_are_looked_at_together(void) {
-  enum { COUNT = 3 };
-  char *memory[COUNT];
-  oa_watch *watches[COUNT];
-  oa_run runs[3];
-  int64_t pages;
-  for (int i = 0; i < COUNT; i++) {
-    memory[i] = pages_new(BYTES, MAP_PRIVATE);
-    watches[i] = oa_watch_new((uintptr_t)memory[i], (uintptr_t)memory[i] + BYTES, 0);
-    CHECK(watches[i] && taken(watches[i]) == PAGES);
-  }
-  memory[1][5 * PAGE] = 1;
-  oa_watches_look(watches, COUNT);
-  memory[1][9 * PAGE] = memory[2][0] = 1; /* after the look: for the next */
-  CHECK(oa_watch_take_seen(watches[0], runs, 3, &pages) == 0 && pages == 0);
-  CHECK(oa_watch_take_seen(watches[1], runs, 3, &pages) == 1 && pages == 1);
-  CHECK(runs[0].low == (uintptr_t)memory[1] + 5 * PAGE);
-  CHECK(oa_watch_take_seen(watches[2], runs, 3, &pages) == 0);
-  CHECK(taken(watches[0]) == 0 && taken(watches[1]) == 1 && taken(watches[2]) == 1);
-  memory[0][0] = 2;
-  oa_watches_look(watches, COUNT); /* and nobody took what was seen */
-  CHECK(taken(watches[0]) == 1);
-  for (int i = 0; i < COUNT; i++) {
-    oa_watch_free(watches[i]);
-    munmap(memory[i], BYTES);
-  }
-}
-
-static void *write_one(void *data) {
-  *(char *)data = 9;
-  return NULL;
-}
-
-static void test_who_writes_does_not_matter(void) {
-  char *memory = pages_new(BYTES, MAP_PRIVATE);
-  oa_watch *watch = oa_watch_new((uintptr_t)memory, (uintptr_t)memory + BYTES, 0);
-  if (!CHECK(watch)) return;
-  taken(watch);
-  pthread_t thread;
-  pthread_create(&thread, NULL, write_one, memory + 3 * PAGE);
-  pthread_join(thread, NULL);
-  CHECK(taken(watch) == 1);
-  int ends[2]; /* the kernel itself */
-  CHECK(pipe(ends) == 0 && write(ends[1], "x", 1) == 1 && read(ends[0], memory + 5 * PAGE, 1) == 1);
-  CHECK(taken(watch) == 1);
-  const pid_t child = fork();
-  if (child == 0) {
-    memory[PAGE] = 7; /* its own copy */
-    _exit(0);
-  }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK(taken(watch) == 0 && memory[PAGE] != 7);
-  memory[2 * PAGE] = 7; /* after a fork, the parent's */
-  CHECK(taken(watch) == 1);
-  char *place = pages_new(BYTES, MAP_PRIVATE);
-  char *moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-  CHECK(moved == place && taken(watch) == PAGES);
-  oa_watch_free(watch);
-  munmap(moved, BYTES);
-}
-
-static void test_what_others_can_write_is_not_watched(void) {
-  char *shared = pages_new(BYTES, MAP_SHARED);
-  CHECK(!oa_watch_new((uintptr_t)shared, (uintptr_t)shared + BYTES, 0));
-  munmap(shared, BYTES);
-  const int file = memfd_create("test", 0);
-  CHECK(file >= 0 && ftruncate(file, BYTES) == 0);
-  const int kinds[] = {MAP_SHARED, MAP_PRIVATE};
-  for (int i = 0; i < 2; i++) {
-    char *mapped = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, kinds[i], file, 0);
-    CHECK(mapped != MAP_FAILED);
-    CHECK(!oa_watch_new((uintptr_t)mapped, (uintptr_t)mapped + BYTES, 0));
-    munmap(mapped, BYTES);
-  }
-  close(file);
-  char *holes = pages_new(3 * BYTES, MAP_PRIVATE);
-  munmap(holes + BYTES, BYTES);
-  CHECK(!oa_watch_new((uintptr_t)holes, (uintptr_t)holes + 3 * BYTES, 0));
-  munmap(holes, BYTES);
-  munmap(holes + 2 * BYTES, BYTES);
-}
-
-static void test_huge_pages(void) {
-  const size_t nbytes = 8 << 20, huge = 2 << 20;
-  char *memory = mmap(NULL, nbytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  char *aligned = (char *)(((uintptr_t)memory + huge - 1) / huge * huge);
-  madvise(aligned, nbytes, MADV_HUGEPAGE);
-  memset(aligned, 1, nbytes);
-  oa_watch *watch = oa_watch_new((uintptr_t)aligned + 64, (uintptr_t)aligned + nbytes - 64, 0);
-  if (!CHECK(watch)) return;
-  taken(watch);
-  CHECK(taken(watch) == 0);
-  aligned[3 << 20] = 2;
-  const int64_t pages = taken(watch);
-  CHECK(pages >= 1 && pages <= 512);
-  CHECK(taken(watch) == 0);
-  oa_watch_free(watch);
-  munmap(memory, nbytes + huge);
-}
-
-/* -- regions -------------------------------------------------------------------------------------------------------- */
-
 static oa_array array_of(void *data, const int64_t *n, int direction, int flags) {
   static const int64_t strides[1] = {1};
   return (oa_array){.data = data,
@@ -253,7 +43,7 @@ struct pair {
   int add;
 };
 
-/* Of words, each with a weight: quick under a sanitizer too. */
+/* Returns a weighted sum of the words, which is fast under a sanitizer too. */
 static unsigned host_sum(const void *in, int64_t n) {
   uint64_t sum = 0, word = 0;
   for (int64_t i = 0; i < n; i += 8) {
@@ -274,7 +64,7 @@ static void run_add(void *data) {
   for (int64_t i = 0; i < p->n; i++) p->out[i] = (unsigned char)(p->out[i] + p->add);
 }
 
-/* The device's sum of the bytes: what it has of them. */
+/* Returns the sum of the bytes that the device has. */
 static int sum_there(oa_array a, int64_t n, unsigned *sum) {
   static const int64_t four = 4;
   unsigned char result[4];
@@ -296,7 +86,7 @@ static int sum_there(oa_array a, int64_t n, unsigned *sum) {
   return status ? status : finished ? finished : waited;
 }
 
-/* Adds to each byte on the device; comes down unless the outcome says otherwise. */
+/* Adds to each byte on the device, and leaves the region with that outcome. */
 static int add_there(oa_array a, int64_t n, int add, int outcome) {
   oa_region *region;
   int status = oa_region_enter(device, NULL, &a, 1, &region);
@@ -325,7 +115,7 @@ static int64_t bytes_up(void) {
   return c.bytes_up;
 }
 
-/* The sum is the host's, and so many bytes went up for it. */
+/* The device's sum is that of the host, and so many bytes went up for it. */
 #define SUM_IS_TRUE(a, n, sent)                                                                                      \
   do {                                                                                                               \
     const int64_t before_ = bytes_up();                                                                              \
@@ -335,7 +125,7 @@ static int64_t bytes_up(void) {
     if (!CHECK(bytes_up() - before_ == (sent))) fprintf(stderr, "  sent %lld\n", (long long)(bytes_up() - before_)); \
   } while (0)
 
-static void test_only_what_was_written_is_sent_again(bool tracking) {
+static void only_written_pages_are_sent_again(bool tracking) {
   char *memory = pages_new(BYTES, MAP_PRIVATE);
   const int64_t n = BYTES - 300;
   const int64_t all = n, page = tracking ? PAGE : all;
@@ -343,23 +133,23 @@ static void test_only_what_was_written_is_sent_again(bool tracking) {
   SUM_IS_TRUE(a, n, all);
   CHECK(figures().kept == 1 && figures().kept_bytes == n);
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
-  a.flags = OA_OWNED; /* it stays whoever lends it next */
+  a.flags = OA_OWNED; /* it stays resident, however it is lent next */
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
   memory[100 * PAGE] = 77;
   SUM_IS_TRUE(a, n, page);
-  memory[0] = 3; /* not the array's, on its first page */
+  memory[0] = 3; /* beside the array, on its first page */
   SUM_IS_TRUE(a, n, tracking ? PAGE - 200 : all);
   memory[20 * PAGE] = memory[200 * PAGE + 5] = 5;
   SUM_IS_TRUE(a, n, tracking ? 2 * PAGE : all);
   memset(memory, 8, BYTES);
   SUM_IS_TRUE(a, n, all);
-  /* What the device wrote came down: both have the same. */
+  /* After results came down, both have the same bytes. */
   oa_array inout = a;
   inout.direction = OA_INOUT;
   CHECK_OK(add_there(inout, n, 3, OA_COMMIT));
   CHECK(memory[200] == 11 && memory[199] == 8 && memory[200 + n] == 8);
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
-  /* What it wrote and did not come down: only the device has it, so it is worth nothing. */
+  /* After results were discarded, all bytes are sent again: the device has others. */
   CHECK_OK(add_there(inout, n, 3, OA_DISCARD));
   CHECK(memory[200] == 11);
   SUM_IS_TRUE(a, n, all);
@@ -369,7 +159,7 @@ static void test_only_what_was_written_is_sent_again(bool tracking) {
   CHECK(figures().kept == 0 && figures().kept_bytes == 0 && figures().pages_armed == 0);
   SUM_IS_TRUE(a, n, all);
   CHECK(figures().kept == 0);
-  /* oa_keep moves nothing; the owner's end is the end. */
+  /* oa_keep moves nothing, and the array is resident until its owner ends. */
   const int64_t before = bytes_up();
   CHECK_OK(oa_keep(&a, device));
   CHECK(bytes_up() == before);
@@ -383,7 +173,7 @@ static void test_only_what_was_written_is_sent_again(bool tracking) {
   munmap(memory, BYTES);
 }
 
-static void test_lines_and_parts(bool tracking) {
+static void lines_and_parts_of_an_array_are_resident(bool tracking) {
   enum { ROWS = 512, PITCH = 4000, WIDTH = 3000 };
   char *memory = pages_new(ROWS * PITCH, MAP_PRIVATE);
   const int64_t shape[2] = {ROWS, WIDTH}, strides[2] = {PITCH, 1};
@@ -421,7 +211,7 @@ static void test_lines_and_parts(bool tracking) {
     if (round == 2 && tracking) CHECK(sent > 0 && sent <= 3 * WIDTH);
     if (round == 3 && tracking) CHECK(sent == 0);
   }
-  /* A part of it has memory of its own; both know what was written. */
+  /* A panel of it has memory of its own; both find the written pages. */
   const int64_t n = 1 << 19;
   oa_array part = array_of(memory + 100 * PAGE, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
   part.owner = memory;
@@ -433,7 +223,7 @@ static void test_lines_and_parts(bool tracking) {
   munmap(memory, ROWS * PITCH);
 }
 
-static void test_neighbours_on_one_page(bool tracking) {
+static void neighbours_on_one_page_are_told_apart(bool tracking) {
   enum { N = 200000 };
   char *memory = pages_new(2 * BYTES, MAP_PRIVATE);
   const int64_t n = N;
@@ -443,7 +233,7 @@ static void test_neighbours_on_one_page(bool tracking) {
   SUM_IS_TRUE(b, n, n);
   for (int i = 0; i < 3; i++) {
     memory[N - 1]++, memory[N]++;                        /* the page that both have */
-    CHECK_OK(add_there(i % 2 ? a : b, n, 1, OA_COMMIT)); /* arms it, for both */
+    CHECK_OK(add_there(i % 2 ? a : b, n, 1, OA_COMMIT)); /* this arms it, for both */
     unsigned sum;
     CHECK_OK(sum_there(a, n, &sum));
     CHECK(sum == host_sum(a.data, n));
@@ -456,7 +246,7 @@ static void test_neighbours_on_one_page(bool tracking) {
   munmap(memory, 2 * BYTES);
 }
 
-static void test_want_of_memory(void) {
+static void idle_memory_is_evicted_under_pressure(void) {
   enum { COUNT = 4, N = 1 << 20 };
   char *memory[COUNT];
   const int64_t n = N;
@@ -467,7 +257,7 @@ static void test_want_of_memory(void) {
     oa_array a = array_of(memory[i], &n, OA_IN, OA_RESIDENT | OA_OWNED);
     SUM_IS_TRUE(a, n, n);
   }
-  CHECK(figures().kept == 3 && figures().dropped > 0); /* what was unused longest made room */
+  CHECK(figures().kept == 3 && figures().dropped > 0); /* the memory that was unused longest was evicted */
   for (int i = COUNT - 1; i >= 0; i--) {
     unsigned sum;
     oa_array a = array_of(memory[i], &n, OA_IN, OA_OWNED);
@@ -487,8 +277,8 @@ static void test_want_of_memory(void) {
   munmap(large, 4 * N);
 }
 
-/* The k-th backend call fails, for every k: whatever is kept afterwards, what is read is true. */
-static void test_failures(void) {
+/* The k-th backend call fails, for every k: whatever is resident afterwards, reads get the right bytes. */
+static void every_failing_backend_call_leaves_true_bytes(void) {
   char *memory = pages_new(BYTES, MAP_PRIVATE);
   const int64_t n = BYTES;
   oa_array a = array_of(memory, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
@@ -511,7 +301,7 @@ static void test_failures(void) {
   munmap(memory, BYTES);
 }
 
-static void test_automatic(void) {
+static void automatic_residency_finds_arrays_that_come_again(void) {
   enum { N = 2 << 20 };
   char *memory = pages_new(N, MAP_PRIVATE);
   const int64_t n = N;
@@ -526,14 +316,14 @@ static void test_automatic(void) {
   SUM_IS_TRUE(a, n, n);
   CHECK(figures().demoted == 1 && figures().kept == 0 && figures().pages_armed == 0);
   CHECK(figures().pages_written >= N / PAGE);
-  for (int i = 0; i < 5; i++) SUM_IS_TRUE(a, n, n); /* two reads pass, then three to be kept again */
+  for (int i = 0; i < 5; i++) SUM_IS_TRUE(a, n, n); /* two reads pass, and it takes three more to be resident again */
   CHECK(figures().promoted == 2);
   SUM_IS_TRUE(a, n, 0);
-  CHECK_OK(add_there(a, n, 1, OA_COMMIT)); /* the device writes it: it will again */
+  CHECK_OK(add_there(a, n, 1, OA_COMMIT)); /* the device writes it, and will do so again */
   CHECK(figures().demoted == 2 && figures().pages_armed == 0);
   SUM_IS_TRUE(a, n, n);
   CHECK_OK(oa_owner_gone(a.owner));
-  /* Memory that is rewritten each time is never armed but for a sample of it, and that less and less often. */
+  /* Of memory that is rewritten each time only a sample is ever armed, less and less often. */
   const int64_t before = figures().pages_written;
   for (int i = 0; i < 100; i++) {
     memset(memory, i, N);
@@ -570,7 +360,7 @@ static void *work(void *data) {
   return data;
 }
 
-static void test_threads(void) {
+static void threads_have_resident_arrays(void) {
   enum { THREADS = 6 };
   pthread_t threads[THREADS];
   common = pages_new(BYTES, MAP_PRIVATE);
@@ -580,7 +370,7 @@ static void test_threads(void) {
   munmap(common, BYTES);
 }
 
-static void test_mode(void) {
+static void the_mode_is_read_and_set(void) {
   oa_region *region;
   unsetenv("OFFLOAD_ARGS_RESIDENCY");
   CHECK_OK(oa_residency_configure(-1, 1));
@@ -605,42 +395,32 @@ static void test_mode(void) {
   CHECK_FAILS(oa_residency_configure(9, 1), OA_ERROR_ARGUMENT, "mode 9");
 }
 
-static void test_device(const char *name) {
+static void on_device(const char *name) {
   CHECK_OK(oa_device_open(name, &device));
   for (int tracking = 0; tracking <= oa_pages_work(); tracking++) {
     CHECK_OK(oa_residency_configure(OA_RESIDENCY_EXPLICIT, tracking));
-    test_only_what_was_written_is_sent_again(tracking);
-    test_lines_and_parts(tracking);
-    test_neighbours_on_one_page(tracking);
+    only_written_pages_are_sent_again(tracking);
+    lines_and_parts_of_an_array_are_resident(tracking);
+    neighbours_on_one_page_are_told_apart(tracking);
     if (strcmp(name, "sim:0") == 0) {
-      test_want_of_memory();
-      test_failures();
+      idle_memory_is_evicted_under_pressure();
+      every_failing_backend_call_leaves_true_bytes();
     }
-    test_threads();
+    threads_have_resident_arrays();
     oa_pages_allow(1);
   }
   if (oa_pages_work()) {
     CHECK_OK(oa_residency_configure(OA_RESIDENCY_AUTO, 1));
-    test_automatic();
-    test_threads();
+    automatic_residency_finds_arrays_that_come_again();
+    threads_have_resident_arrays();
   }
-  test_mode();
+  the_mode_is_read_and_set();
   CHECK_OK(oa_residency_configure(OA_RESIDENCY_EXPLICIT, 1));
 }
 
 int main(void) {
-  if (oa_pages_work()) {
-    test_a_watch_finds_what_was_written();
-    test_large_holes_are_found();
-    test_watches_share_pages();
-    test_several_are_looked_at_together();
-    test_who_writes_does_not_matter();
-    test_what_others_can_write_is_not_watched();
-    test_huge_pages();
-  } else {
-    fprintf(stderr, "the kernel lets no pages be watched here\n");
-  }
-  test_device("host");
-  test_device("sim:0");
+  if (!oa_pages_work()) fprintf(stderr, "the kernel lets no pages be watched here\n");
+  on_device("host");
+  on_device("sim:0");
   return failures();
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four lanes, so that it runs at the speed of memory. Not for adversaries: it tells whether bytes are the same again. */
+/* Four lanes, so that it runs at the speed of memory. Not for adversaries: it tells whether bytes are the same
+ * again. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];

@@ -4,8 +4,8 @@
 
 #include "transfer/transfer.h"
 
-/* Takes the checksums of a batch before it goes up, if they are wanted. Returns the time after that, or 0 while the trace
- * is off. */
+/* Takes the checksums of a batch before it goes up, if they are wanted. Returns the time after that, or 0 while the
+ * trace is off. */
 int64_t oa_trace_begin_up(oa_move *moves, int count);
 /* Notes a batch of copies (OA_TRACE_UP or OA_TRACE_DOWN), which share its time in proportion to their bytes. function
  * (may be NULL) stands behind the reason of each. Copies down are in their arrays already. */

@@ -148,7 +148,7 @@ int main(void) {
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 2.5f, A, 5, x, 1, 0, y, 1) == OA_OK);
   EXPECT(narrow_calls == 1 && got_m == 3 && got_lda == 5 && got_alpha == 2.5f && got_A == (const void *)17);
   EXPECT(operands == 3 && accesses[0] == OA_READ && accesses[1] == OA_READ && accesses[2] == OA_OVERWRITE);
-  /* What may not be written whole is not declared so */
+  /* An operand that may not be written whole is not declared so. */
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 1, A, 5, x, 1, 0.5f, y, 1);
   EXPECT(accesses[2] == OA_READ_WRITE);
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 0, 4, 1, A, 5, x, 1, 0, y, 1);

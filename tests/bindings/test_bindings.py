@@ -108,9 +108,9 @@ def test_role_of_an_unknown_parameter_is_refused() -> None:
         ("alpha", "size", "alpha: labelled size, but its type is const float *"),
         ("trans", "side", "trans: labelled side (cublasSideMode_t), but its type is cublasOperation_t"),
         ("x", "in vector(q, incx)", "x: q is neither a parameter nor a constant"),
-        ("x", "in heap(n)", "'heap(n)' is no extent"),
+        ("x", "in heap(n)", "'heap(n)' is not an extent"),
         ("x", "in vector(n, incx); sometimes", "'sometimes' is not understood"),
-        ("x", "pointer", "'pointer' is no role"),
+        ("x", "pointer", "'pointer' is not a role"),
     ],
 )
 def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str, fault: str) -> None:
@@ -379,7 +379,7 @@ def test_the_stub_has_the_fields_of_every_record_of_the_extension() -> None:
     records = {name: one for name, one in vars(_core).items() if isinstance(one, type) and issubclass(one, tuple)}
     assert len(records) >= 5
     for name, record in records.items():
-        fields = [line.target.id for line in classes[name].body if isinstance(line, ast.AnnAssign)]  # type: ignore[union-attr]
+        fields = [line.target.id for line in classes[name].body if isinstance(line, ast.AnnAssign)]
         assert fields == list(record._fields), name  # type: ignore[attr-defined]
 
 

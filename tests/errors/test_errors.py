@@ -76,7 +76,7 @@ def test_a_host_array_where_a_device_pointer_belongs(library: ModuleType, device
 
 @pytest.mark.parametrize(
     ("value", "given"),
-    [(None, "None"), (0, "the int 0"), (2**40, "an address is no pointer"), ("x", "the str 'x'"), ([1.0], "a list")],
+    [(None, "None"), (0, "the int 0"), (2**40, "an address is not a pointer"), ("x", "the str 'x'"), ([1.0], "a list")],
 )
 def test_something_else_where_a_device_pointer_belongs(
     library: ModuleType, device: str, value: object, given: str

@@ -159,7 +159,7 @@ class Group:
     elements: int = 0
     valid: bool = False  # the device's contents are at least as new as the host's
     dirty: bool = False  # the device wrote, and the host does not have it
-    written: bool = False  # somebody wrote it in this mapping's life
+    written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
     escaped: bool = False  # an address by which it may be written was given away
     writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
@@ -184,7 +184,7 @@ class Mapping:
     high: int
     packed: bool
     groups: list[Group]
-    contents: Array  # by position, as the base array's; NaN where nobody knows
+    contents: Array  # by position, as the base array's; NaN where it is unknown
     scratch: bool = False
     holders: set[int] = field(default_factory=set)  # regions that are open
 
@@ -237,7 +237,7 @@ class Pointer:
     group: Group
     writes: bool
     out: bool  # readable only once it was written
-    owed: bool  # lent as Out: somebody should write it
+    owed: bool  # lent as Out: a call should write it
 
 
 @dataclass(eq=False)

@@ -75,7 +75,7 @@ def packed(A: Array, uplo: str, order: str = "F") -> Array:
 def banded(A: Array, kl: int, ku: int, order: str, gap: complex) -> Array:
     """The band of A, of kl diagonals below and ku above, one a row ("F") or one a column ("C", as CBLAS has it).
 
-    What is no element of A is `gap`. Both give an array whose memory in that order is what BLAS reads.
+    Every byte outside of A is `gap`. Both give an array whose memory in that order is what BLAS reads.
     """
     m, n = A.shape
     if order == "C":

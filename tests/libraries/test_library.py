@@ -158,7 +158,7 @@ share(None, None)
 """
     lines = run(tmp_path, code=code.replace("CORE", str(core))).splitlines()
     assert lines[0] == f"cblas: {core} is not loaded in this process"
-    assert "is no absolute path" in lines[1]
+    assert "is not an absolute path" in lines[1]
     assert lines[2].startswith("cblas: the program has no symbol cblas_caxpy")
     assert lines[3].endswith('needs the name of a library of this build, got "elephant"')
     assert lines[4].endswith('needs the name of a library of this build, got "NULL"')

@@ -249,7 +249,7 @@ def test_any_failing_backend_call_leaves_nothing_behind(use: str) -> None:
         "to_host of a slice": lambda a, b: a[::2, ::2].to_host(),
     }
     failed, k, calls = 0, 0, 1
-    while k < calls:  # some failures are mended: the piece is sent another way
+    while k < calls:  # some failures are retried: the piece is sent another way
         k += 1
         A, B = ramp(6, 7, dtype=np.float64), ramp(6, 7, dtype=np.float64)
         try:

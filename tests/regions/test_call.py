@@ -115,7 +115,7 @@ def test_a_function_that_is_called_may_use_its_pointers_as_in_a_region(device: s
     np.testing.assert_array_equal(x, [8, 8, 8, 8, 4, 4, 4, 4])
     np.testing.assert_array_equal(y, 3 + 10 * x)
     out = ramp(8)
-    call(lambda d: d.address, Out(out), device=device)  # nobody wrote there, as far as is known
+    call(lambda d: d.address, Out(out), device=device)  # no write is known
 
 
 def test_call_points_its_warnings_at_the_caller(device: str) -> None:

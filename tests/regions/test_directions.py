@@ -146,7 +146,7 @@ def test_an_out_never_shows_bytes_of_another_array(device: str, n: int) -> None:
         np.testing.assert_array_equal(y, ramp(n))
         np.testing.assert_array_equal(z, np.ones(n, np.float32))
         with offload_args(Out(x), device=device) as (dx,):
-            assert dx.address  # given away: whoever has it may have written, so it comes down, but as zeros
+            assert dx.address  # given away: code outside may have written, so it comes down, as zeros
         np.testing.assert_array_equal(x, np.zeros(n, np.float32))
 
 

@@ -305,7 +305,7 @@ class Program:
             told = [f"# must raise {sorted(o.errors)}" if o.errors else f"# must give {o.value}" for o in outcomes]
             if not all(one.agrees(outcome) for one, outcome in zip(came, outcomes, strict=True)):
                 reasons.append("; ".join(told))
-            elif warned != must and not self.failed:  # want of pinned memory is told once
+            elif warned != must and not self.failed:  # a lack of pinned memory is reported once
                 reasons.append(f"# must warn {dict(must)}")
             elif wrong := [base for base, array in arrays.items() if not np.array_equal(array, world.hosts[base])]:
                 base = wrong[0]
@@ -556,7 +556,7 @@ class Program:
 
 
 class Writer:
-    """Writes a program's next step from some bytes; zeros are no step."""
+    """Writes a program's next step from some bytes; zeros make none."""
 
     KINDS: Final = (
         "nothing",

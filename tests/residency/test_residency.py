@@ -95,7 +95,7 @@ def test_a_region_around_the_loop_moves_the_matrix_once(device: str) -> None:
 def test_an_unchanged_array_is_sent_once(device: str, tracked: None) -> None:
     x = ramp()
     assert [sent(x, device, resident=True) for _ in range(3)] == [x.nbytes, 0, 0]
-    assert sent(x, device) == 0  # it stays whoever lends it next
+    assert sent(x, device) == 0  # it stays for any region that lends it next
     assert Device(device).residency.kept_bytes == x.nbytes
 
 

@@ -3,10 +3,10 @@
  * Each function that can fail returns an oa_status; the text is in oa_last_error() of the calling thread. No function
  * aborts or prints. Every function may be called from any thread, with or without Python.
  *
- * Arguments are checked: NULL where something is needed, a number out of range, a handle that is stale or is no handle
- * give a status and a text. Four things can't be checked and are trusted: a host address other than NULL has the memory
- * that the caller says it has; streams, vendors' handles and pinned memory are what their makers gave; the fields of an
- * oa_call stay between oa_begin and its end as oa_begin left them.
+ * Arguments are checked: NULL where something is needed, a number out of range, a handle that is stale, or a value that
+ * is not a handle, give a status and a text. Four things can't be checked and are trusted: a host address other than
+ * NULL has the memory that the caller says it has; streams, vendors' handles and pinned memory are what their makers
+ * gave; the fields of an oa_call stay between oa_begin and its end as oa_begin left them.
  *
  * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one reserved PROT_NONE range. It
  * traps when dereferenced, and is known as stale after its region. csrc/DESIGN.md has the rules.
@@ -21,15 +21,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Makes a struct that knows its size, all other fields 0 but those given (in C++ none can be given):
+ *   oa_counters counters = OA_SIZED(oa_counters);
+ *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
+#ifdef __cplusplus
+template <class T>
+inline T oa_sized() {
+  T made = T();
+  made.size = sizeof made;
+  return made;
+}
+#define OA_SIZED(type) oa_sized<type>()
+#else
+#define OA_SIZED(...) OA_SIZED_WITH(__VA_ARGS__, )
+#define OA_SIZED_WITH(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
-
-/* A struct that knows its size, all other fields 0 but those given:
- *   oa_counters counters = OA_SIZED(oa_counters);
- *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
-#define OA_SIZED(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
 
 /* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
  * file, as bindings/declarations.py expands them. */
@@ -111,7 +122,7 @@ typedef struct oa_pointer_info {
   int borrowed;
   int escaped;
   int scratch; /* 1 if no host array stands behind it */
-  int valid; /* 1 if the device has its bytes; 0 if no call needed them yet, or a call that failed left them undefined */
+  int valid;   /* 1 if the device has its bytes; 0: no call needed them yet, or a failed call left them undefined */
   int written; /* 1 if a call wrote it, or memory it shares, since it was lent */
   int reserved;
 } oa_pointer_info;
@@ -123,7 +134,7 @@ typedef struct oa_counters {
   int64_t copies_down;
   int64_t bytes_down;
   int64_t allocations;  /* pieces of memory taken, from the driver or from the pool */
-  int64_t frees;        /* pieces given back to either */
+  int64_t frees;        /* pieces returned to either */
   int64_t mappings;     /* live entries of the present table */
   int64_t regions;      /* live regions */
   int64_t calls;        /* vendor calls made */
@@ -134,7 +145,7 @@ typedef struct oa_counters {
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
 
-/* What stays on a device between regions, and what that has saved and cost so far. */
+/* The resident arrays of a device, and how much they saved and cost so far. */
 typedef struct oa_residency {
   size_t size;
   int mode;     /* oa_residency_mode, of the process */
@@ -180,7 +191,7 @@ typedef struct oa_device_info {
   int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
 } oa_device_info;
 
-/* -- errors ---------------------------------------------------------------------------------------------------------- */
+/* -- errors -------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
 /* Returns a warning that concerns the process (pinned memory can't be had) the first time it is asked for, then NULL.
@@ -188,10 +199,10 @@ const char *oa_last_warning(void); /* text of this thread's last warning; never 
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);
-int64_t oa_itemsize(int dtype);       /* in bytes; 0 of OA_ANY and of a number that is no oa_dtype */
-const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that is no oa_dtype */
+int64_t oa_itemsize(int dtype);       /* in bytes; 0 of OA_ANY and of a number that is not an oa_dtype */
+const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that is not an oa_dtype */
 
-/* -- devices --------------------------------------------------------------------------------------------------------- */
+/* -- devices ------------------------------------------------------------------------------------------------------- */
 /* Describes a backend of this build. number counts from 0, the backend to be preferred first; OA_ERROR_ARGUMENT beyond
  * the last. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
@@ -201,7 +212,8 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
-/* Waits for the device, and returns idle memory to the driver: the device's own, and the pinned blocks of past copies. */
+/* Waits for the device, and returns idle memory to the driver: the device's own, and the pinned blocks of past
+ * copies. */
 int oa_device_trim(int device);
 /* Allocates host memory that the device's copies reach directly (on host and sim plain memory). Bounded by
  * OFFLOAD_ARGS_PINNED_LIMIT, or by half of the machine's memory. */
@@ -211,7 +223,7 @@ int oa_pinned_free(int device, void *memory, size_t nbytes);
  * than the CPUs that this process may use, at most 12. */
 int oa_set_threads(int threads);
 
-/* -- regions --------------------------------------------------------------------------------------------------------- */
+/* -- regions ------------------------------------------------------------------------------------------------------- */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
 /* Ends the region's pointers and enqueues the copies down. *warnings (may be NULL) is the number of arrays lent as Out
  * that nothing wrote, or with OA_DISCARD of those whose results are lost; oa_last_warning() names them. A region that
@@ -223,10 +235,11 @@ int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down and frees what no other region holds. */
 int oa_region_wait(oa_region *region);
 int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
-/* Returns the stream to which the region's calls go until it ends: the backend's own (a CUstream), for ordering work. */
+/* Returns the stream to which the region's calls go until it ends: the backend's own (a CUstream), for ordering
+ * work. */
 int oa_region_stream(oa_region *region, void **stream);
 
-/* -- pointers -------------------------------------------------------------------------------------------------------- */
+/* -- pointers ------------------------------------------------------------------------------------------------------ */
 /* Makes a pointer to a part of pointer's memory, with bounds of its own; strides and offset in bytes. It ends with
  * oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
@@ -242,8 +255,8 @@ int oa_address(const oa_any *pointer, uint64_t *address);
  * if the pointer has no bytes. */
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
 int oa_export_release(void *keep);
-/* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte on.
- * Other elements stay as they are. */
+/* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte
+ * on. Other elements stay as they are. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
@@ -256,22 +269,22 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
 /* Makes a device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 
-/* OpenMP's `target update`. oa_update_from brings to the host the elements of the array that devices wrote; they are then
- * safe there whatever happens later. oa_update_to sends the host's bytes to every device that has a copy of some of them.
- * Both refuse before anything moves (OA_ERROR_PRESENT) if no device has the array whole, or if one has some of it in a
- * form in which exactly the array's bytes can't be named. oa_update_check refuses what oa_update_to would, and moves
- * nothing. device -1: wherever the array is present. */
+/* OpenMP's `target update`. oa_update_from brings to the host the elements of the array that devices wrote; they are
+ * then safe there whatever happens later. oa_update_to sends the host's bytes to every device that has a copy of some
+ * of them. Both refuse before anything moves (OA_ERROR_PRESENT) if no device has the array whole, or if one has some of
+ * it in a form in which exactly the array's bytes can't be named. oa_update_check refuses what oa_update_to would, and
+ * moves nothing. device -1: wherever the array is present. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
-/* -- residency ------------------------------------------------------------------------------------------------------- */
+/* -- residency ----------------------------------------------------------------------------------------------------- */
 /* Makes the array resident: its device memory stays when its regions end, until oa_release, oa_owner_gone or memory
  * pressure. When the array is lent again and read, only pages written since are sent, where that can be known
  * (OA_OWNED, private anonymous memory, and a kernel that can watch pages), else all of it. Arrays of less than 128 KiB,
- * packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent each time. A region that
- * lends with OA_RESIDENT does the same. Nothing moves now. */
+ * packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent each time. A region
+ * that lends with OA_RESIDENT does the same. Nothing moves now. */
 int oa_keep(const oa_array *array, int device);
 /* Undoes oa_keep; device -1: everywhere. Memory that a region uses goes with the region. Not resident: OA_OK. */
 int oa_release(const oa_array *array, int device);
@@ -283,7 +296,7 @@ int oa_owner_kept(const void *owner);
 int oa_residency_query(int device, oa_residency *residency);
 int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDENCY names none */
 
-/* -- vendor libraries ------------------------------------------------------------------------------------------------ */
+/* -- vendor libraries ---------------------------------------------------------------------------------------------- */
 /* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: one that known builds have. A
  * CBLAS may have the suffix "64_" or "_64", too; a test call finds out whether its integers have 64 bits (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
@@ -307,10 +320,10 @@ int oa_library_version(const char *library, char *text, size_t size);
  * mode is as before after each call. */
 int oa_use_handle(const char *library, void *handle);
 
-/* -- the trace ------------------------------------------------------------------------------------------------------- */
+/* -- the trace ----------------------------------------------------------------------------------------------------- */
 enum oa_trace_flags {
   OA_TRACE_ON = 1,
-  OA_TRACE_CHECKSUMS = 2 /* checksums of the copied bytes; each byte is read once more */
+  OA_TRACE_CHECKSUMS = 2 /* checksums of the copied bytes; each byte is read a second time */
 };
 
 enum oa_trace_kind {
@@ -343,8 +356,8 @@ typedef struct oa_trace_event {
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While it is on, oa_region_finish waits for the calls
  * before it copies down, so that a copy's time is its own. */
 int oa_trace_set(int flags);
-/* Takes up to capacity events, oldest first; *lost (may be NULL) is how many the queue had no room for so far. The queue
- * holds 32,768. */
+/* Takes up to capacity events, oldest first; *lost (may be NULL) is how many the queue had no room for so far. The
+ * queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
 /* [cffi end] */
 

@@ -36,7 +36,7 @@ struct oa_routine {
    * undefined afterwards, but for result, update and output. device: 1 if every scalar, result, update and output is a
    * device pointer (only where has_device_form), 0 if each is a number. Numbers come back in their values. */
   int (*run)(const oa_routine *routine, oa_value *values, int device);
-  /* What follows is for the body, which several routines share. call makes the vendor's call from values whose pointers
+  /* The rest is for the body, which several routines share. call makes the vendor's call from values whose pointers
    * are addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
   int (*call)(void *symbol, oa_value *values, int ilp64);
   const char *dtypes;  /* of each value; OA_ANY of enums and sizes */

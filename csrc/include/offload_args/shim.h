@@ -1,11 +1,12 @@
 /* How a call into a vendor's library, or into a kernel of the program's own, declares what it touches:
- *   oa_operand operands[] = {{.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(n)}};
+ *   oa_operand operands[] = {
+ *       {.name = "x", .pointer = x, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(n)}};
  *   oa_call call = {.function = "mine.sum", .operands = operands, .count = 1};
  *   int status = oa_begin(&call);
  *   if (status) return status;
  *   return oa_end(&call, sum(operands[0].address, n, call.stream));
- * Generated shims do so for every function of a vendor. They are compiled with the core; a program that uses this header
- * is compiled again with each new minor version. */
+ * Generated shims do so for every function of a vendor. They are compiled with the core. A program that uses this
+ * header must be compiled again for each new minor version. */
 #ifndef OFFLOAD_ARGS_SHIM_H
 #define OFFLOAD_ARGS_SHIM_H
 
@@ -17,8 +18,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* The elements that a call touches behind one pointer: bounds, overlap and directions speak of these and no others.
- * Built by the macros below; checked by oa_begin. Matrices are as stored, by columns: describe a matrix stored by rows as
- * its transpose. The names are those of the call's own parameters, for messages. */
+ * Built by the macros below; checked by oa_begin. Matrices are as stored, by columns: describe a matrix stored by rows
+ * as its transpose. The names are those of the call's own parameters, for messages. */
 enum oa_extent_kind {
   OA_EXTENT_VECTOR,   /* rows elements, ld apart (ld: the increment, may be negative) */
   OA_EXTENT_MATRIX,   /* columns columns of rows elements, ld apart */
@@ -73,7 +74,7 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly another that says so too */
+  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly the memory of another with the same mark */
 };
 
 typedef struct oa_operand {
@@ -104,22 +105,22 @@ typedef struct oa_call {
   void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int vendor_status; /* success; run of oa_submit may write the vendor's status here before it returns, if blocking is 1 */
+  int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
   int64_t begun;     /* of the trace; 0: it is off */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
- * what they wait for, moves what is missing as one batch. Nothing moved and nothing marked unless it returns OA_OK; then
- * exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
+ * what they wait for, and brings up the missing bytes as one batch. Nothing is moved and nothing marked unless it
+ * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
  * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
 int oa_begin(oa_call *call);
 /* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
  * OA_ERROR_LIBRARY is returned. */
 int oa_end(oa_call *call, int status);
-/* For libraries that run on the CPU: runs run(arguments) in stream order (size bytes of arguments are copied if it runs
- * later), then does what oa_end does. */
+/* Ends a call of a library that runs on the CPU: calls run(arguments) in stream order (size bytes of arguments are
+ * copied if it runs later), then does what oa_end does. */
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
-/* 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
+/* Returns 1 if oa_stage made the pointer of a host zero and nothing was written to it since; else 0, of any pointer. */
 int oa_is_host_zero(const void *pointer);
 
 /* One vendor library, as its roles file has it. Read-only data, generated; see bindings/. */
@@ -156,17 +157,19 @@ struct oa_library {
    * int get_pointer_mode(void *, int *). create -1: the library has no handles. */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
   int host_mode, device_mode; /* the values of its pointer mode */
-  int takes_stream; /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has
-                     * neither this nor set_stream is waited for before and after each call */
+  /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
+   * nor set_stream is waited for before and after each call. */
+  int takes_stream;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];
-/* The address of library->symbols[index]; loads the library on first use; NULL with OA_ERROR_LIBRARY's text set. */
+/* Returns the address of library->symbols[index]; loads the library on first use. NULL with the text set if it has
+ * none. */
 void *oa_library_symbol(const oa_library *library, int index);
 
-/* Failures that shims find themselves; each sets the text and returns the status. */
+/* Failures that shims find themselves: each sets the text and returns the status. */
 int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed);
 int oa_fail_too_large(const char *function, const char *name, int64_t value); /* no _64 form: OA_ERROR_OVERFLOW */
 int oa_fail_null(const char *function, const char *name);

@@ -1,4 +1,5 @@
-/* For tests of programs that lend arrays: limits, failures and delays of `sim` devices, and the residency of the process. */
+/* For tests of programs that lend arrays: limits, failures and delays of `sim` devices, and the residency of the
+ * process. */
 #ifndef OFFLOAD_ARGS_TESTING_H
 #define OFFLOAD_ARGS_TESTING_H
 
@@ -10,13 +11,13 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* [cffi begin] */
-/* Sets the properties of a sim device. capacity in bytes (0: no limit). fail_after: the k-th backend call from now fails
- * with a made-up driver error (0: none; -k: that call and all later ones, the device being lost). delay_us: the time that
- * each operation of its streams takes in addition. */
+/* Sets the properties of a sim device. capacity in bytes (0: no limit). fail_after: the k-th backend call from now
+ * fails with a made-up driver error (0: none; -k: that call and all later ones, the device being lost). delay_us: the
+ * time that each operation of its streams takes in addition. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls made so far; -1 with the text set if there is no such sim */
-/* Sets the residency mode, instead of the environment's OFFLOAD_ARGS_RESIDENCY (-1: the environment's again), and whether
- * pages may be watched; and ends all residency on all devices. */
+/* Sets the residency mode, instead of the environment's OFFLOAD_ARGS_RESIDENCY (-1: the environment's again), and
+ * whether pages may be watched; and ends all residency on all devices. */
 int oa_residency_configure(int mode, int tracking);
 /* [cffi end] */
 

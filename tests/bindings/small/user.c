@@ -37,7 +37,7 @@ static void tiny(int device) {
   y[2] = 0;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 4, &region));
   CHECK_FAILS(oa_tiny_divide(N, (oa_f64 *)arrays[1].handle, (oa_f64 *)arrays[2].handle, (oa_f64 *)arrays[3].handle),
-              OA_ERROR_LIBRARY, "tiny.divide: the library answered TINY_ZERO (7)");
+              OA_ERROR_LIBRARY, "tiny.divide: the library returned TINY_ZERO (7)");
   CHECK_OK(oa_region_finish(region, OA_DISCARD, NULL));
   CHECK_OK(oa_region_wait(region));
 }

@@ -1,0 +1,113 @@
+#include "transfer/batch.h"
+
+#include "device/staging.h"
+
+#include <string.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
+struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
+                              .alone_most = 1 << 20,
+                              .chunk_least = OA_SMALL_BYTES,
+                              .chunk_most = OA_LARGE_BYTES,
+                              .part_least = 64 << 10,
+                              .split_least = 1 << 20,
+                              .past_least = 32 << 10,
+                              .past_most = 64 << 20};
+
+void oa_transfer_quiesce(oa_device *device, void *stream) {
+  oa_saved_error first;
+  oa_error_save(&first);
+  device->backend->stream_synchronize(device, stream);
+  oa_error_restore(&first);
+}
+
+static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t oa_section_count(const oa_move *move, int64_t chunk) {
+  const oa_lines *l = &move->lines;
+  if (l->width > chunk) return l->count * ((l->width + chunk - 1) / chunk);
+  const int64_t each = chunk / l->width;
+  return (l->count + each - 1) / each;
+}
+
+oa_section oa_section_at(oa_move *move, int64_t chunk, int64_t number) {
+  const oa_lines *l = &move->lines;
+  if (l->width > chunk) {
+    const int64_t parts = (l->width + chunk - 1) / chunk, offset = number % parts * chunk;
+    return (oa_section){move, number / parts, offset, least(l->width - offset, chunk), 1};
+  }
+  const int64_t each = chunk / l->width, line = number * each;
+  return (oa_section){move, line, 0, l->width, least(l->count - line, each)};
+}
+
+bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64_t *at) {
+  enum { GRAIN = 512 }; /* a multiple of every itemsize */
+  *part = *p;
+  if (p->lines == 1) {
+    const int64_t each = round_up((p->width + of - 1) / of, GRAIN);
+    *at = k * each;
+    part->offset += *at;
+    part->width = least(p->width - *at, each);
+    return part->width > 0;
+  }
+  const int64_t each = (p->lines + of - 1) / of;
+  *at = k * each * p->width;
+  part->line += k * each;
+  part->lines = least(p->lines - k * each, each);
+  return part->lines > 0;
+}
+
+/* Copies bytes and leaves the written ones out of the caches. The device reads a chunk next: it would have to fetch
+ * cached bytes from this core, and this core would have to ask for them the next time. */
+static void copy_past(char *to, const char *from, size_t nbytes) {
+#ifdef __SSE2__
+  size_t head = -(uintptr_t)to & 63;
+  if (head > nbytes) head = nbytes;
+  memcpy(to, from, head);
+  to += head, from += head, nbytes -= head;
+  for (; nbytes >= 64; nbytes -= 64, to += 64, from += 64) {
+    const __m128i *in = (const __m128i *)from;
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                  d = _mm_loadu_si128(in + 3);
+    __m128i *out = (__m128i *)to;
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();
+#endif
+  memcpy(to, from, nbytes);
+}
+
+void oa_section_fill(const oa_section *p, void *to) {
+  const oa_shape *s = p->move->irregular;
+  if (s)
+    oa_gather(to, p->move->host, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
+              p->width / s->itemsize);
+  else
+    oa_copy_lines(to, (size_t)p->width, oa_section_host(p), (size_t)p->move->lines.pitch, (size_t)p->width,
+                  (size_t)p->lines);
+}
+
+void oa_section_fill_block(const oa_section *p, void *to, bool past) {
+  if (past && p->lines == 1 && !p->move->irregular)
+    copy_past(to, oa_section_host(p), (size_t)p->width);
+  else
+    oa_section_fill(p, to);
+}
+
+void oa_section_drain(const oa_section *p, const void *from) {
+  const oa_shape *s = p->move->irregular;
+  if (s)
+    oa_scatter(p->move->host, from, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
+               p->width / s->itemsize);
+  else
+    oa_copy_lines(oa_section_host(p), (size_t)p->move->lines.pitch, from, (size_t)p->width, (size_t)p->width,
+                  (size_t)p->lines);
+}
