@@ -1,1 +1,1 @@
-"""The workshop: vendor headers in, C shims and Python functions out. Never imported at run time."""
+"""The workshop: vendor headers in, C routines and Python modules out. Never imported at run time."""

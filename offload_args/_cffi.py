@@ -92,7 +92,7 @@ def _pointer_type(pointer: _core.Pointer) -> str:
 
 
 def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
-    """Return what DevicePtr.cdata does."""
+    """Return a DevicePtr as a pointer of cffi's: DevicePtr.cdata has the details."""
     try:
         wanted = ffi.typeof(c_type or _pointer_type(pointer))
     except AttributeError:

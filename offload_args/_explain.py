@@ -108,7 +108,7 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
 
 
 def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise the TypeError that a Python function raises whose arguments do not fit its signature.
+    """Raise the TypeError of a Python function that has this signature, for arguments that do not fit it.
 
     doc: begins with the signature, such as "sgemv(trans, m, n)".
     """

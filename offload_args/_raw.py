@@ -25,7 +25,7 @@ _REAL: Final = {"f32": "float", "f64": "double"}
 
 
 def _number(dtype: str, value: Any) -> Any:
-    """Return the number that a scalar of a vendor's function points to; return what is no cffi pointer as it is."""
+    """Return the number behind the pointer of a scalar; return a value that is not a cffi pointer as it is."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if not isinstance(value, CDATA):
@@ -90,7 +90,7 @@ class _Function:
         return f"{self._raw.library}.raw.{self.__name__}"
 
     def _call(self, arguments: Sequence[Any]) -> Any:
-        """Call the vendor's function as it is; raise LibraryError for a status that is none of success."""
+        """Call the vendor's function as it is; raise LibraryError for a status other than success."""
         if self._address is None:
             pointer = _core.library_address(self._raw.library, self.__name__)
             c_type = self._raw.function_type(self.__name__)  # the library is loaded now
@@ -102,7 +102,7 @@ class _Function:
         return answer
 
     def _check(self, arguments: Sequence[Any]) -> Any:
-        """Make the call through the function that the package binds: that checks it, and moves what is missing."""
+        """Make the call through the function that the package binds, which checks it and moves missing data."""
         function = getattr(self._raw.functions, self._routine)
         values = list(arguments)
         keywords: dict[str, Any] = {}

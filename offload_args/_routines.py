@@ -1,4 +1,4 @@
-"""What the module of each vendor library has: its functions, made when they are first asked for."""
+"""The contents of a vendor library's module: its functions, made when they are first asked for."""
 
 from __future__ import annotations
 

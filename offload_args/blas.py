@@ -1,20 +1,20 @@
-"""Portable BLAS on device pointers: shapes, orders and dtypes are worked out, the device's own library is called.
+"""Portable BLAS on device pointers: it works out shapes, orders and dtypes, and calls the device's own library.
 
 Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
-from shapes and strides. C order, Fortran order and parts of either are taken as they are, and nothing is repacked:
-what lies in C order is handed to the column-major library as its transpose. What no call of the library can express
-raises an ArgumentError that names the remedy. The functions of the device's own BLAS run; `_blas_vendors.py` has one
-adapter a library.
+from shapes and strides. C order, Fortran order and parts of either are accepted, and nothing is repacked: a matrix in C
+order is passed to the column-major library as its transpose. A layout that no call of the library can express raises an
+ArgumentError that names the remedy. The functions of the device's own BLAS run; `_blas_vendors.py` has one adapter per
+library.
 
 Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
 one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d
 DevicePtrs of that dtype; with a host zero for `beta` the output is not read. As in BLAS, a routine with nothing to sum
 over leaves a vector as it is, and scales a matrix by `beta`.
 
-Every function raises HostPointerError for an operand that is no DevicePtr; DTypeError for a dtype that the routine does
-not take, or several in one call; ArgumentError, a ValueError, for dimensions, shapes, strides and options that do not
-fit; and what the vendor's function of that name raises (StalePointerError, WrongDeviceError, DirectionError, AliasError
-and so on).
+Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that the routine
+does not take, or for several in one call; ArgumentError, a ValueError, for dimensions, shapes, strides and options that
+do not fit; and the errors of the vendor's function (StalePointerError, WrongDeviceError, DirectionError, AliasError and
+others).
 
 Source: the reference BLAS, https://netlib.org/blas/.
 """
@@ -69,7 +69,7 @@ __all__ = [
 _DTYPES: Final = {DTYPE_NAMES.index(name): name for name in ("float32", "float64", "complex64", "complex128")}
 _ITEMSIZES: Final = dict(zip(_DTYPES, (4, 8, 8, 16), strict=True))
 
-# What the operands and options that _explain tells of raise: no DevicePtr, a dtype, an option, dimensions.
+# The exceptions of wrong operands and options, which _explain replaces: no DevicePtr, a dtype, an option, dimensions.
 _WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
 _OPTIONS: Final = {
@@ -86,7 +86,7 @@ def _is_complex(code: int) -> bool:
     return _DTYPES.get(code, "").startswith("complex")
 
 
-# What a call needs: (itemsize, the vendor's function in column-major order, enums).
+# The parts of a call: (itemsize, the vendor's function in column-major order, enums).
 _Entry: TypeAlias = "tuple[int, Any, Enums]"
 _Operands: TypeAlias = "dict[str, tuple[Pointer, int]]"  # name: (operand, its number of dimensions)
 
@@ -115,9 +115,9 @@ _GemvParts: TypeAlias = "tuple[Any, int | None, dict[str, Any], dict[str, Any]]"
 
 
 class _Parts(dict[tuple[int, int], _GemvParts]):
-    """What gemv needs, taken apart: (function, order or None, operations as they are and flipped).
+    """Hold the parts of a gemv call: (function, order or None, operations as they are and flipped).
 
-    It is the routine whose own cost shows; a partial alone is a tenth of that.
+    The overhead of this routine is noticeable; a functools.partial alone would be a tenth of it.
     """
 
     def __missing__(self, key: tuple[int, int]) -> _GemvParts:

@@ -51,7 +51,6 @@ ALLOWED: tuple[str, ...] = (
     "csrc/library/",
     "csrc/region/",
     "csrc/tests/",
-    "offload_args/",
 )
 
 

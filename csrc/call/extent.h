@@ -5,8 +5,8 @@
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* The bytes that an operand touches. `lines` has its elements; of a triangle or band the rectangle that holds them as stored;
- * of a batch that is not lines the one line that holds it. */
+/* The bytes that an operand touches. `lines` has its elements. Of a triangle or band it is the rectangle that holds
+ * them as stored; of a batch that is not lines it is the one line that holds it. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
@@ -64,7 +64,7 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Makes the lines of a whole batch of the lines of one; or, where they are no lines, one line that holds them all. */
+/* Sets lines, those of one matrix, to the lines of the whole batch, or to one line that holds it if it is not lines. */
 __attribute__((cold)) int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
 /* Whether the lines hold nothing but elements of the batch. */
 bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);

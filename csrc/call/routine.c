@@ -56,8 +56,8 @@ static int check_place(const oa_routine *routine, const char *name, const void *
                  routine->function, name, device->name, needed, needed);
 }
 
-/* Returns the place of the first device array, or of the first number if there is none and numbers are on the device; -1
- * if there is neither. */
+/* Returns the place of the first device array. If there is none and numbers are on the device, returns the place of the
+ * first number; -1 if there is neither. */
 static int first_operand(const oa_routine *routine, int device) {
   int number = -1;
   token read;

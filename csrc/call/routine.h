@@ -9,8 +9,8 @@
 
 enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40 };
 
-/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes; NULL if there is none, or with the error set if the
- * library can't be loaded or lacks it. */
+/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes; NULL if there is none. Returns NULL with the error
+ * set if the library can't be loaded or lacks it. */
 static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
   const int index = routine->symbols[wide];
   if (__builtin_expect(index < 0, 0)) return NULL;
@@ -28,7 +28,7 @@ __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char
 
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 
-/* Returns the leading dimension that the vendor gets: of what has one column it says nothing, and need not be its rows. */
+/* Returns the leading dimension for the vendor. It has no meaning for one column, and may be less than its rows. */
 static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
   return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
 }
@@ -73,7 +73,7 @@ static inline void oa_widen(oa_value *value) {
   value->integer = index;
 }
 
-/* A call that is made on the CPU in the order of a stream. It is copied as it stands, so nothing in it points into it. */
+/* A call that is made on the CPU in a stream's order. It is copied byte by byte, so no field points into it. */
 typedef struct oa_late {
   const oa_routine *routine;
   void *symbol;

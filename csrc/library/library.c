@@ -60,7 +60,7 @@ static void *find_spelling(const oa_library *library, void *loaded, const char *
 }
 
 /* Says whether a build's integers have 64 bits. Its search for the largest of n elements sees three of them if it reads
- * 32 bits of this n. It sees none, for n is negative, if it reads all, and answers 0. */
+ * 32 bits of this n. If it reads all of n, n is negative, it sees none, and returns 0. */
 static bool has_64_bit_integers(void *search) {
   const float x[] = {1, 2, 3};
   const int64_t n = (int64_t)UINT64_C(0xffffffff00000003);
@@ -111,7 +111,8 @@ static int load(const oa_library *library, const char *path, const char *prefix)
   return take(library, loaded, path, prefix, false);
 }
 
-/* The file that has the library's first symbol to be found among what module is linked with; to be freed, NULL if there is none. */
+/* Returns the file that has the library's first symbol among those that module is linked with; NULL if there is none.
+ * The caller frees the text. */
 static char *file_behind(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
   Dl_info info;

@@ -4,7 +4,7 @@
 
 #include "device/stream.h"
 
-/* What the core knows of a library of this build; each descriptor points to its own. */
+/* The core's state of a library of this build; each descriptor points to its own. */
 typedef struct oa_library_state {
   int index;                 /* its place in oa_libraries */
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */

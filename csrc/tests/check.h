@@ -1,4 +1,4 @@
-/* Assertions of the C tests: a failed one is told with its line and the last error, and the test goes on. A test's
+/* Assertions of the C tests: a failed one is printed with its line and the last error, and the test goes on. A test's
  * main returns failures(). */
 #ifndef OA_CHECK_H
 #define OA_CHECK_H

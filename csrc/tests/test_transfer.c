@@ -1,5 +1,5 @@
-/* The transfer engine: every way that bytes travel, every size around the seams, every failing call, on host and sim (and
- * on cuda where there is one). */
+/* The transfer engine: every way that bytes travel, every size around the thresholds, every failing call, on host and
+ * sim, and on cuda if there is one. */
 #include "check.h"
 #include "device/memory.h"
 #include "device/staging.h"
@@ -17,7 +17,7 @@ const oa_library *const oa_libraries[] = {NULL};
 static oa_device *device;
 static int number;
 
-/* -- arrays of every kind ------------------------------------------------------------------------------------------- */
+/* -- arrays of every kind ------------------------------------------------------------------------------------------ */
 
 enum { GUARD = 0x5c };
 
@@ -404,7 +404,7 @@ static void a_region_that_comes_again_asks_the_driver_for_nothing(void) {
   CHECK(calls_to_pass(arrays, 3) > 0);
   for (int i = 0; i < 3; i++) CHECK(calls_to_pass(arrays, 3) == 0 && calls_to_pass(arrays, 2) == 0);
   CHECK_OK(oa_device_trim(number));
-  CHECK(calls_to_pass(arrays, 3) > 0); /* what stayed was given back */
+  CHECK(calls_to_pass(arrays, 3) > 0); /* idle memory was freed */
 }
 
 /* Memory that stays is checked and filled like memory that is released. */
@@ -428,7 +428,7 @@ static void memory_that_stays_is_as_strictly_watched(void) {
   CHECK_FAILS(oa_device_synchronize(number), OA_ERROR_BACKEND, "WRITE_AFTER_RELEASE");
 }
 
-/* The zeros of an address that is asked for again were made when the memory was given back. */
+/* The zeros of an address that is asked for again were made when the memory was returned. */
 static void an_address_of_nothing_written_is_zeros_each_time(void) {
   unsigned char x[64], zeros[64] = {0};
   uint64_t address = 0;
@@ -485,7 +485,7 @@ static void small_arguments_used_once_need_no_device_memory(void) {
   }
 }
 
-/* -- who is still at it --------------------------------------------------------------------------------------------- */
+/* -- threads that still copy --------------------------------------------------------------------------------------- */
 
 /* to[0] = from[0], or to[0 .. 64) = value if from is NULL, after a while. */
 typedef struct late {
@@ -595,7 +595,7 @@ static void a_captured_scalar_lives_as_long_as_its_region(void) {
   leave(region, OA_COMMIT);
 }
 
-/* What one region has left to bring down is brought down before another may write it. */
+/* The bytes that one region has yet to bring down are brought down before another may write them. */
 static void a_region_that_was_left_keeps_its_bytes(int64_t n) {
   unsigned char *x = malloc((size_t)n);
   memset(x, 1, (size_t)n);
@@ -718,7 +718,7 @@ static void without_pinned_memory(void) {
   CHECK_OK(oa_sim_configure(number, 0, 0, 0));
 }
 
-/* More threads than blocks, and batches that are given up: nobody waits for a block that never comes back. */
+/* More threads than blocks, and batches that are cancelled: no thread waits for a block that is never returned. */
 static void with_few_blocks(void) {
   open_device("sim:0");
   tune(64, 4096);

@@ -112,8 +112,8 @@ static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *
   return result;
 }
 
-/* Returns 1 if a function belongs to cffi: it is one of its pointers, or one of a compiled cffi library; else 0; -1 with an
- * exception. The last static type that does not is remembered. */
+/* Returns 1 if a function belongs to cffi: it is a pointer of cffi's, or from a compiled cffi library; otherwise 0, or
+ * -1 with an exception. Remembers the last static type that is not cffi's. */
 static int is_of_cffi(PyObject *function) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(function);
@@ -125,16 +125,18 @@ static int is_of_cffi(PyObject *function) {
   if (type == atomic_load_explicit(&known, memory_order_relaxed)) return 0;
   PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
   if (module == NULL) return -1;
-  const int is = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
+  const int found = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
   Py_DECREF(module);
-  if (!is && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) atomic_store_explicit(&known, type, memory_order_relaxed);
-  return is;
+  if (!found && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE))
+    atomic_store_explicit(&known, type, memory_order_relaxed);
+  return found;
 }
 
-/* Returns a new reference to the function, or to an adapter that passes pointers to one of cffi's; NULL with an exception. */
+/* Returns the function, or a callable that calls a function of cffi with pointers: a new reference; NULL with an
+ * exception. */
 static PyObject *adapted(PyObject *function) {
-  const int is = is_of_cffi(function);
-  if (is <= 0) return is < 0 ? NULL : Py_NewRef(function);
+  const int of_cffi = is_of_cffi(function);
+  if (of_cffi <= 0) return of_cffi < 0 ? NULL : Py_NewRef(function);
   PyObject *module = PyImport_ImportModule("offload_args._cffi");
   PyObject *found = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
   Py_XDECREF(module);
@@ -166,6 +168,8 @@ static PyMethodDef call_functions[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
      "call($module, function, /, *arguments, device=None, stream=None, on_error='discard', **keywords)\n--\n\n"
      "Lend every array among the arguments, call function with pointers in their place, and return its value.\n\n"
+     "function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the\n"
+     "types that it takes.\n\n"
      "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged. device, stream and\n"
      "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
      "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"

@@ -26,14 +26,13 @@ typedef struct {
   const oa_routine *routine;
   int count;      /* of parameters */
   int positional; /* the parameters without the result, which is a keyword */
-  int required;   /* the positional ones without a default */
   int has_result, has_outputs, has_handle;
   char library[64]; /* its name */
   PyMethodDef method;
   Parameter parameters[];
 } Function;
 
-/* What a caller passed. The references are the caller's. */
+/* The values that a caller passed, as the caller's references. */
 typedef struct {
   PyObject *const *positional;
   PyObject *result, *handle; /* NULL where not given, or None */
@@ -58,7 +57,7 @@ static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
   return tuple;
 }
 
-/* The values of a call in the order of its record. Returns a new tuple, or NULL with an exception. */
+/* Returns the values of a call in the order of its record as a new tuple, or NULL with an exception. */
 static PyObject *given(const Function *function, const Arguments *arguments) {
   PyObject *values[MOST_VALUES];
   memcpy(values, arguments->positional, (size_t)function->positional * sizeof *values);
@@ -67,7 +66,7 @@ static PyObject *given(const Function *function, const Arguments *arguments) {
   return tuple_from(values, function->positional + with_result);
 }
 
-/* Whether the current exception may be one of a wrong argument; so is none. */
+/* Returns whether the current exception may come from a wrong argument; 1 also without an exception. */
 static int is_of_argument(void) {
   PyObject *error = PyErr_Occurred();
   PyObject *kinds[] = {PyExc_AttributeError, PyExc_TypeError, PyExc_OverflowError, PyExc_ValueError};
@@ -120,7 +119,8 @@ static __attribute__((cold, noinline)) int misfit(const Function *function, PyOb
 }
 
 /* -- which argument is which --------------------------------------------------------------------------------------- */
-/* The place where a keyword's value goes, NULL if there is none of that name; *index: the parameter's, -1 of others. */
+/* Returns the place of a keyword's value, NULL for an unknown name. *index: the parameter's number, -1 of result and
+ * handle. */
 static PyObject **place_of(const Function *function, Arguments *arguments, PyObject *name, int *index) {
   for (*index = 0; *index < function->positional; ++*index)
     if (PyUnicode_Compare(function->parameters[*index].name, name) == 0) return &arguments->room[*index];
@@ -130,7 +130,7 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   return NULL;
 }
 
-/* Finds the value of every parameter where not exactly the positional ones were given. -1 with an exception. */
+/* Finds the value of every parameter where not exactly the positional ones were given. Returns 0, or -1 with an exception. */
 static __attribute__((noinline)) int bind(const Function *function, Arguments *arguments, PyObject *const *values,
                                           Py_ssize_t count, PyObject *names) {
   if (count > function->positional) return misfit(function, values, count, names);
@@ -164,7 +164,7 @@ static inline Pointer *pointer_of(PyObject *object) {
   return PyObject_TypeCheck(object, pointer_type) ? (Pointer *)object : NULL;
 }
 
-/* Reads an integer of so many bits, the sign included. -1, with or without an exception. */
+/* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 static inline int read_integer(PyObject *object, int64_t *number) {
   if (PyLong_CheckExact(object)) {
     *number = PyLong_AsLongLong(object);
@@ -190,7 +190,7 @@ static int read_complex(PyObject *object, double parts[2]) {
   parts[1] = 0;
   if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return read_real(object, &parts[0]);
   PyObject *number = NULL;
-  if (!PyComplex_Check(object)) { /* complex() itself takes texts */
+  if (!PyComplex_Check(object)) { /* complex() itself accepts strings */
     number = PyUnicode_Check(object) ? NULL : PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, object, NULL);
     if (number == NULL) return -1;
     object = number;
@@ -201,7 +201,7 @@ static int read_complex(PyObject *object, double parts[2]) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Reads a number into memory of the dtype. -1, with or without an exception. */
+/* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
 static int read_number(PyObject *object, int dtype, void *memory) {
   double parts[2];
   if (dtype == OA_F32 || dtype == OA_F64) {
@@ -223,7 +223,7 @@ static int read_number(PyObject *object, int dtype, void *memory) {
   return 0;
 }
 
-/* Reads as many numbers as the parameter has elements, from any iterable. -1, with or without an exception. */
+/* Reads as many numbers as the parameter has elements, from any iterable. Returns as read_number. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *numbers = PySequence_Tuple(object);
@@ -234,7 +234,7 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
   return status;
 }
 
-/* Reads a device array. -1 without an exception. */
+/* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
   if (__builtin_expect(pointer == NULL || pointer->dtype != parameter->dtype, 0)) return -1;
@@ -242,7 +242,7 @@ static inline int read_array(PyObject *object, const Parameter *parameter, oa_va
   return 0;
 }
 
-/* Reads the device array of a scalar or result, which has as many elements as the parameter. -1 as above. */
+/* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as above. */
 static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
   if (read_array(object, parameter, value) < 0) return -1;
   PyObject *shape = ((Pointer *)object)->shape;
@@ -321,8 +321,8 @@ static inline enum read read_on_host(const Function *function, const Arguments *
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Sends a host number to the device; -1 with an exception. If memory runs out, garbage is collected and it is tried
- * once more. */
+/* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns 0, or -1
+ * with an exception. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -374,15 +374,15 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
   return 0;
 }
 
-/* Any device pointer of a call: what is staged goes to its region. */
+/* Returns any device pointer of a call: staged scalars go to its region. */
 static const void *anchor_of(const Function *function, const oa_value *values, const void *const *hosted) {
   for (int i = 0; i < function->count; i++)
     if (function->parameters[i].kind >= ARRAY && hosted[i] == NULL) return values[i].pointer;
   return NULL;
 }
 
-/* Calls the form of a routine whose scalars and results are on the device; host scalars are sent there, once everything
- * else is known to be right, and given back in the order of the stream. */
+/* Calls the form of a routine whose scalars and results are on the device. Host scalars are copied there once all other
+ * arguments are checked, and their memory is freed in the order of the stream. */
 static __attribute__((noinline)) PyObject *call_on_device(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES], numbers[MOST_VALUES];
   const void *hosted[MOST_VALUES];
@@ -437,7 +437,7 @@ static PyObject *numbers_from(const Parameter *parameter, const unsigned char *m
   return tuple;
 }
 
-/* The new values of what a routine updates and puts out, as a tuple. */
+/* Returns the new values of a routine's updates and outputs as a tuple; NULL with an exception. */
 static PyObject *outputs_from(const Function *function, const oa_value *values) {
   PyObject *list = PyList_New(0);
   for (int i = 0; list != NULL && i < function->count; i++) {
@@ -533,7 +533,7 @@ static int kind_named(const char *name, size_t length) {
   return -1;
 }
 
-/* Reads one token of a record, "scalar:alpha:f32"; -1 if it is none, or with an exception. */
+/* Reads one token of a record, such as "scalar:alpha:f32". Returns 0, or -1 with or without an exception. */
 static int read_token(const char *token, size_t length, Parameter *parameter) {
   const char *end = token + length, *fields[4] = {token};
   size_t lengths[4] = {0};
@@ -555,7 +555,7 @@ static int read_token(const char *token, size_t length, Parameter *parameter) {
   return name == NULL || parameter->dtype < 0 ? -1 : 0;
 }
 
-/* Fills a function's parameters from its routine's record; -1 with or without an exception. */
+/* Fills a function's parameters from its routine's record. Returns 0, or -1 with or without an exception. */
 static int read_record(Function *function) {
   int64_t room = 0;
   for (const char *at = function->routine->record; *at;) {
@@ -572,7 +572,7 @@ static int read_record(Function *function) {
   return function->count == function->routine->count && room <= ROOM ? 0 : -1;
 }
 
-/* A new function; NULL with an exception. */
+/* Returns a new function, or NULL with an exception. */
 static Function *function_from(const oa_routine *routine, const char *library, const char *name) {
   const size_t count = routine->count;
   Function *function = PyMem_Calloc(1, sizeof *function + count * sizeof *function->parameters);

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from helpers import reference as ref
-from helpers.vendor import Cases, Operand, Routine, batch, close_batch, close_gemm, close_symm, ld, matrix, number
+from helpers.vendor import (
+    Cases,
+    Operand,
+    Routine,
+    batch,
+    close_batch,
+    close_gemm,
+    close_symm,
+    ld,
+    matrix,
+    number,
+    vector,
+)
 
 CASES = Cases()
 
@@ -24,6 +36,86 @@ def gemm(r: Routine) -> None:
             r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
             # The errors of gemm3m are bounded by the sizes of real and imaginary parts together.
             close_gemm(r, t, A, B, C, trans_a, trans_b, what, factor=4 if r.name.endswith("3m") else 1)
+
+
+@CASES.of("{t}gemmt", "{t}gemmtr")
+def gemmt(r: Routine) -> None:
+    for (order, first), uplo, trans_a, trans_b, (n, k, _) in r.each(r.vendor.orders, "UL", "NTC", "NTC", SHAPES):
+        for t in r.turns(1):
+            what = f"{order} {uplo=} {trans_a=} {trans_b=} {n=} {k=} {t}"
+            A = matrix(r.values(*((n, k) if trans_a == "N" else (k, n))), order, t.layout)
+            B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), order, (t.layout + 1) % 3)
+            C = matrix(r.one_triangle(t.beta, n, uplo, False), order, (t.layout + t.incx) % 3)
+            options = (r.vendor.uplo[uplo], r.vendor.op[trans_a], r.vendor.op[trans_b], n, k)
+            r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
+            wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
+            magnitude = ref.gemm(abs(t.alpha), *wides, trans_a, trans_b)
+            r.close(C, expected, k, magnitude, what, ref.in_triangle(n, uplo))
+            A.check(what)
+            B.check(what)
+
+
+@CASES.of("{t}omatcopy")
+def omatcopy(r: Routine) -> None:
+    for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTC", SHAPES_2):
+        for t in r.turns(3):
+            what = f"{order} {trans=} {m=} {n=} {t}"
+            A = matrix(r.values(m, n), order, t.layout)
+            B = matrix(r.nan(*((m, n) if trans == "N" else (n, m))), order, (t.layout + 1) % 3)
+            r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, ld(A), B, ld(B))
+            r.close(B, t.alpha * ref.op(A.wide, trans), 1, abs(t.alpha) * abs(ref.op(A.wide, trans)), what)
+            A.check(what)
+
+
+@CASES.of("{t}geam")
+def geam(r: Routine) -> None:
+    for (order, first), trans_a, trans_b, (m, n) in r.each(r.vendor.orders, "NTC", "NTC", SHAPES_2):
+        for t in r.turns(2):
+            what = f"{order} {trans_a=} {trans_b=} {m=} {n=} {t}"
+            A = matrix(r.values(*((m, n) if trans_a == "N" else (n, m))), order, t.layout)
+            B = matrix(r.values(*((m, n) if trans_b == "N" else (n, m))), order, (t.layout + 1) % 3)
+            C = matrix(r.nan(m, n), order, (t.layout + t.incx) % 3)
+            options = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n)
+            r(*first, *options, t.given_alpha, A, ld(A), t.given_beta, B, ld(B), C, ld(C))
+            a, b = ref.op(A.wide, trans_a), ref.op(B.wide, trans_b)
+            r.close(C, t.alpha * a + t.beta * b, 3, abs(t.alpha) * abs(a) + abs(t.beta) * abs(b), what)
+            A.check(what)
+            B.check(what)
+
+
+@CASES.of("{t}dgmm")
+def dgmm(r: Routine) -> None:
+    for (order, first), side, (m, n) in r.each(r.vendor.orders, "LR", SHAPES_2):
+        for t in r.turns(4):
+            what = f"{order} {side=} {m=} {n=} {t}"
+            A, x = matrix(r.values(m, n), order, t.layout), vector(r.values(m if side == "L" else n), t.incx)
+            C = matrix(r.nan(m, n), order, (t.layout + 1) % 3)
+            r(*first, r.vendor.side[side], m, n, A, ld(A), x, t.incx, C, ld(C))
+            expected = x.wide[:, None] * A.wide if side == "L" else A.wide * x.wide
+            r.close(C, expected, 2, abs(expected), what)
+            A.check(what)
+            x.check(what)
+
+
+@CASES.of("{t}tpttr", "{t}trttp")
+def packing(r: Routine) -> None:
+    for (order, first), uplo, n, layout in r.each(r.vendor.orders, "UL", [1, 2, 5, 19], [0, 1, 2]):
+        what = f"{order} {uplo=} {n=} {layout=}"
+        half = r.half(n, uplo)
+        if r.name.endswith("tpttr"):
+            packed, A = vector(ref.packed(half, uplo, order)), matrix(r.nan(n, n), order, layout)
+            r(*first, r.vendor.uplo[uplo], n, packed, A, ld(A))
+            inside = ref.in_triangle(n, uplo)
+            assert (A.now()[inside] == half[inside]).all(), what
+            A.check(what, inside)
+            packed.check(what)
+        else:
+            packed, A = vector(r.nan(n * (n + 1) // 2)), matrix(half, order, layout)
+            r(*first, r.vendor.uplo[uplo], n, A, ld(A), packed)
+            assert (packed.now() == ref.packed(half, uplo, order)).all(), what
+            packed.check(what, True)
+            A.check(what)
 
 
 @CASES.of("{t}gemm_strided_batched")

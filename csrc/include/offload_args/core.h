@@ -310,11 +310,11 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 /* Sets the loader. Without one (NULL), the library's usual names are tried. */
 void oa_library_set_loader(oa_library_loader loader);
 int oa_library_has_symbol(const char *library, const char *symbol);
-/* Finds a function of a library by the name in its manual, and loads the library if needed. What is called there is not
- * checked. */
+/* Finds a function of a library by the name in its manual, and loads the library if needed. Nothing checks the calls of
+ * that function. */
 int oa_library_address(const char *library, const char *symbol, void **address);
 int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
-/* Writes what a loaded library says of its version to text, cut to size; "" if it says nothing. */
+/* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it has none. */
 int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
  * mode is as before after each call. */
