@@ -320,23 +320,21 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
     if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
-  /* An address may be used as soon as it is given away. So its bytes are waited for here, unless they are many, or the
-   * trace has to note the wait. */
-  bool now = bytes && bytes < OA_OVERLAP_BYTES && call->operands->access & OA_ADDRESS_ONLY && (*stream)->number >= 0;
-  const uint64_t ticket = (*stream)->ticket;
+  /* Leaving the region waits for its own stream: what went up on that needs no event. */
+  const bool holds = *stream == region->stream && !region->blocks.count;
+  oa_held_blocks blocks = {.count = 0};
   oa_unlock();
   if (!status) {
     const int64_t begun = oa_trace_begin_up(moves, move_count);
-    now &= !begun;
-    status = (now ? oa_transfer_up_now : oa_transfer_up)(device, (*stream)->native, moves, move_count);
+    status = oa_transfer_up_holding(device, (*stream)->native, moves, move_count, holds ? &blocks : NULL);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, move_count, call->function, status);
   }
   oa_lock();
-  if (status || !bytes) return status;
-  status = oa_stream_advance(*stream);
-  if (!status && now && (*stream)->ticket == ticket + 1)
-    oa_stream_waited(*stream, ticket + 1); /* no other operation was issued later */
-  return status;
+  if (status || region->blocks.count) /* another thread's call was faster */
+    oa_held_blocks_return(device, &blocks, (*stream)->native, false);
+  else
+    region->blocks = blocks;
+  return status || !bytes ? status : oa_stream_advance(*stream);
 }
 
 /* Brings up the groups that the operands need; ups: how many operands need theirs. The call holds the mappings. Frees

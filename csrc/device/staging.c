@@ -13,6 +13,7 @@ struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t given;
   _Atomic int64_t expected; /* bytes announced so far */
+  atomic_int held;          /* blocks in some oa_held_blocks */
   struct shelf {
     oa_block *first, **last;
     int made, waiting;
@@ -263,4 +264,31 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   }
   oa_block_return(device, block);
   return status;
+}
+
+bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
+  struct oa_staging *staging = device->staging;
+  if (held->count == OA_HELD_BLOCKS) return false;
+  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* regions may stay open, and others need blocks, too */
+    atomic_fetch_sub(&staging->held, 1);
+    return false;
+  }
+  held->at[held->count++] = block;
+  return true;
+}
+
+void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited) {
+  if (!held->count) return;
+  struct oa_staging *staging = device->staging;
+  for (int i = 0; i < held->count; i++) {
+    if (waited) {
+      oa_block_return(device, held->at[i]);
+    } else {
+      oa_saved_error before;
+      oa_error_save(&before);
+      if (oa_block_return_after(device, held->at[i], stream)) oa_error_restore(&before);
+    }
+  }
+  atomic_fetch_sub(&staging->held, held->count);
+  held->count = 0;
 }

@@ -359,6 +359,7 @@ static void complete(oa_region_state *region) {
   region->completing = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   if (!wait && !region->move_count) {
+    oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
     end_moves(region, OA_OK);
     region->completing = false;
     return;
@@ -368,6 +369,7 @@ static void complete(oa_region_state *region) {
     status = region->copying_since /* the wait is part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
+  oa_held_blocks_return(device, &region->blocks, region->stream->native, !status);
   if (!status)
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
   else

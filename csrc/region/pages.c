@@ -304,6 +304,11 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   watch->at.high = (high + page - 1) / page * page;
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
+    if (watch->count > samples + 2) { /* others write to the pages at the ends, too, and would count against it */
+      watch->at.low = (low + page - 1) / page * page;
+      watch->at.high = high / page * page;
+      watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
+    }
     watch->group = samples / GROUPS;
     watch->step = watch->count / samples < APART ? watch->count / samples : APART;
     watch->between = (watch->count - watch->group * watch->step) / (GROUPS - 1);

@@ -21,8 +21,9 @@ struct oa_region_state {
   oa_slot *slots;
   bool allocated; /* memory was allocated or cleared on its stream */
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
-  bool completing; /* a thread brings its moves down */
-  oa_move *moves;  /* copies on their way down */
+  oa_held_blocks blocks; /* of small arrays that went up on its stream */
+  bool completing;       /* a thread brings its moves down */
+  oa_move *moves;        /* copies on their way down */
   int move_count;
   int status;            /* of the first failure of leaving; reported by oa_region_wait */
   oa_saved_error *error; /* its text; NULL: there was no host memory for it */

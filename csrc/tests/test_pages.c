@@ -114,6 +114,14 @@ static void watches_share_pages(void) {
   CHECK(taken(sample) == 1);
   oa_watch_free(half);
   oa_watch_free(sample);
+  sample = oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* it shares its ends */
+  if (!CHECK(sample && oa_watch_pages(sample) == 16)) return;
+  CHECK(taken(sample) == 16);
+  memory[0] = memory[BYTES - 1] = 5; /* its neighbours */
+  CHECK(taken(sample) == 0);
+  memset(memory, 6, BYTES);
+  CHECK(taken(sample) == 16);
+  oa_watch_free(sample);
   munmap(memory, BYTES);
 }
 

@@ -4,6 +4,7 @@
 #define OA_BATCH_H
 
 #include "device/device.h"
+#include "device/staging.h"
 #include "transfer/move.h"
 
 /* -- sections -- */
@@ -49,7 +50,7 @@ typedef struct oa_batch {
   oa_move *moves;
   int count;
   bool up;
-  bool now; /* up: the copies are waited for */
+  oa_held_blocks *held; /* up: the caller's; NULL: each block is returned with an event */
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;

@@ -29,10 +29,7 @@ static int end_block(const oa_batch *b, packing *k) {
   oa_block *block = k->block;
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
-  if (b->now && !status && !(status = b->device->backend->stream_synchronize(b->device, b->stream))) {
-    oa_block_return(b->device, block);
-    return OA_OK;
-  }
+  if (b->held && !status && oa_block_hold(b->device, b->held, block)) return OA_OK;
   const int returned = oa_block_return_after(b->device, block, b->stream);
   return status ? status : returned;
 }

@@ -91,10 +91,10 @@ static int send_small(oa_batch *b, bool *direct) {
   return oa_pack_small(b);
 }
 
-static int transfer_up(oa_device *device, void *stream, oa_move *moves, int count, bool now) {
+int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held) {
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
-  b.now = now;
+  b.held = held;
   bool direct = false;
   int status = device->backend->flags & OA_SYNCHRONOUS ? OA_OK : send_small(&b, &direct);
   const int64_t large = status ? 0 : large_bytes(&b);
@@ -104,18 +104,14 @@ static int transfer_up(oa_device *device, void *stream, oa_move *moves, int coun
   }
   if (status) /* the caller may free the memory on another stream, or change the host's bytes */
     oa_transfer_quiesce(device, stream);
-  else if (direct || (large && now))
+  else if (direct)
     status = device->backend->stream_synchronize(device, stream);
   if (!status) count_moves(&b);
   return status;
 }
 
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
-  return transfer_up(device, stream, moves, count, false);
-}
-
-int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count) {
-  return transfer_up(device, stream, moves, count, true);
+  return oa_transfer_up_holding(device, stream, moves, count, NULL);
 }
 
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {

@@ -9,6 +9,7 @@
 #define OA_TRANSFER_H
 
 #include "device/device.h"
+#include "device/staging.h"
 #include "transfer/move.h"
 
 /* From this size on, copies up take a stream of their own, so that they overlap with the region's calls. */
@@ -16,8 +17,9 @@ enum { OA_OVERLAP_BYTES = 1 << 20 };
 
 /* Copies the moves up. The host bytes were read when it returns. The order of moves may be changed. */
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count);
-/* Copies the moves up and waits for the stream: the device has the bytes when it returns. */
-int oa_transfer_up_now(oa_device *device, void *stream, oa_move *moves, int count);
+/* The same, but leaves blocks of small arrays in *held, which is empty at first, as long as it has room. The caller
+ * returns them. */
+int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held);
 /* Starts the copies down: nothing reaches an array yet. If it succeeds, settle or cancel must follow, once the stream
  * was synchronized. The order of moves may be changed. */
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count);
