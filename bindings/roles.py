@@ -34,9 +34,25 @@ into those stored.
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
 `a if test else b`.
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise;
-`pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is
-whole: so it is with extensions of one vendor.
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
+before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
+library that lacks it is whole: so it is with extensions of one vendor.
+
+How Python finds the library, and what a person installs who lacks it:
+
+    [find]
+    pathfinder = "cublas"                                        its name for cuda-pathfinder
+    shared_with = { NumPy = ["module", ...] }                    loaded modules that are linked with it: it is theirs
+    wheels = { name-on-the-index = "module/lib/libx*.so" }       wheels that carry it: a pattern in a module's folder
+    version = { call = "xGetProperty", gives = "parts" }         the function that tells its version; VERSION_GIVES
+    install = "install x"                                        the remedy, in messages
+
+What the types are that the header's functions take, for the signatures of <library>.raw; enums are known already, and
+a function with a type that is not known is left out there:
+
+    [raw]
+    cublasHandle_t = "struct cublasContext *"
+    cuComplex = "struct { float x, y; }"
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -198,6 +214,7 @@ class _Reader:
         self.roles = roles
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
+        self.own_types: dict[str, str] = {}  # of the family that is read
         self.faults: list[str] = []
         self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
         self.faults += [
@@ -217,7 +234,7 @@ class _Reader:
         return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
 
     def dtype(self, pointee: str, letter: str) -> str:
-        named = str(self.roles.get("types", {}).get(pointee, ""))
+        named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
@@ -302,7 +319,8 @@ class _Reader:
 
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
         family = self.roles["family"][key]
-        unknown = family.keys() - {"bind", "parameters", "also", "pointer_mode", "optional"}
+        self.own_types = family.get("types", {})
+        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional"}
         if unknown:
             self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]

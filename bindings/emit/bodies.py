@@ -232,7 +232,7 @@ class Body:
         else:
             access = "OA_READ_WRITE"
         if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
-            raise ValueError(f"{one.name}: may be {one.in_place}, which is no array")
+            raise ValueError(f"{one.name}: may be {one.in_place}, which is not an array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access

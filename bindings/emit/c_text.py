@@ -27,7 +27,7 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return f"{to_c(left, constants)} == {to_c(right, constants)}"
-    raise ValueError(f"{ast.unparse(expression)!r} is no expression that C can be written for")
+    raise ValueError(f"{ast.unparse(expression)!r} is not an expression that C can be written for")
 
 
 def to_name(expression: ast.expr, constants: dict[str, int]) -> str:

@@ -139,9 +139,9 @@ def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: 
 @pytest.mark.parametrize(
     ("parameter", "label", "fault"),
     [
-        ("A", "in matrix(m ** 2, n, lda)", "A: 'm ** 2' is no expression that C can be written for"),
-        ("A", "in matrix(m, n if trans < OP_N else m, lda)", "A: 'trans < OP_N' is no expression"),
-        ("x", "in vector(n, incx); may be m", "x: may be m, which is no array"),
+        ("A", "in matrix(m ** 2, n, lda)", "A: 'm ** 2' is not an expression that C can be written for"),
+        ("A", "in matrix(m, n if trans < OP_N else m, lda)", "A: 'trans < OP_N' is not an expression"),
+        ("x", "in vector(n, incx); may be m", "x: may be m, which is not an array"),
     ],
 )
 def test_check_refuses_what_cannot_be_written_and_names_its_line(

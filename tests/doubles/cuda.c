@@ -54,7 +54,7 @@ struct device {
 };
 static struct device devices[DEVICES] = {{0, 0}, {1, 0}};
 
-/* What lives: memory of a device, pinned memory, a stream or an event. */
+/* A live object: memory of a device, pinned memory, a stream or an event. */
 struct object {
   struct object *next;
   char *memory;
@@ -85,7 +85,7 @@ static void *make(size_t nbytes, int device) {
   return memory;
 }
 
-/* Forgets an object. Returns its bytes, or -1 if there is none that begins there. */
+/* Frees an object. Returns its bytes, or -1 if there is none that begins there. */
 static int64_t drop(void *memory, int device) {
   int64_t nbytes = -1;
   pthread_mutex_lock(&lock);

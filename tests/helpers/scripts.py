@@ -1,4 +1,4 @@
-"""Scripts that are run by themselves, traced or not, and the timelines they save."""
+"""Scripts and calls for tests of the trace, and the timelines that it saves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from offload_args import In, Out, blas, offload_args
+from offload_args.tracing import Trace
 
 # It lends A, x and y in ten regions, at line 16.
 LOOP = """\
@@ -78,3 +83,17 @@ def assert_nested(found: list[dict[str, Any]]) -> None:
                 ends.pop()
             assert not ends or ended <= ends[-1], event
             ends.append(ended)
+
+
+def saved(made: Trace, folder: Path) -> list[dict[str, Any]]:
+    made.save(folder / "trace.json")
+    return slices(folder / "trace.json")
+
+
+def solve(device: str, A: Any, x: Any, y: Any) -> None:
+    with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+
+def data() -> tuple[Any, Any, Any]:
+    return np.ones((40, 30)), np.arange(30.0), np.empty(40)

@@ -101,6 +101,15 @@ def test_pointers_of_a_region_are_checked_moved_and_marked(device: str) -> None:
 
 
 @CPUS
+def test_call_lends_arrays_to_a_function_of_the_vendors_signatures(device: str) -> None:
+    x, y = np.arange(4.0), np.ones(4)
+    with testing.counting(Device(device)) as moved:
+        call(raw.cblas_daxpy, 4, 2.0, x, 1, y, 1, device=device)
+    assert (moved.copies_up, moved.copies_down) == (2, 1)  # x is read only, as the function's role says
+    np.testing.assert_array_equal(y, [1, 3, 5, 7])
+
+
+@CPUS
 def test_numbers_of_a_rotation_are_read_from_where_c_has_them(device: str) -> None:
     a, b, c, s = (raw.ffi.new("double *", value) for value in (3, 4, 0, 0))
     raw.cblas_drotg(a, b, c, s)
@@ -176,6 +185,46 @@ def test_a_handle_of_the_callers_own_comes_first(cuda: str) -> None:
         assert result[0] == 5
         vendor.cublasDestroy(handle[0])
     np.testing.assert_array_equal(y, [6, 6, 6])
+
+
+class Recorder:
+    """Stands for a library's module: notes how its functions are called."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def function(*arguments: Any, **keywords: Any) -> Any:
+            self.calls.append((name, arguments, keywords))
+            return 1 + 2j if name == "cdotc" else 7 if name == "isamax" else None
+
+        return function
+
+
+def test_arguments_in_the_vendors_order_become_those_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    vendor, recorder = cublas.raw, Recorder()
+    new = vendor.ffi.new
+    monkeypatch.setattr(vendor, "functions", recorder)
+    with offload_args(np.ones(4), device="host") as (dx,):
+        for handle in (None, 0, vendor.ffi.NULL):
+            assert vendor.cublasSgemv(handle, 1, 2, 3, new("float *", 2), dx, 5, dx, 6, [0.5], dx, 7) == 0
+        handle = vendor.ffi.cast("cublasHandle_t", 4096)
+        vendor.cublasCgemv_v2_64(handle, 1, 2, 3, new("cuComplex *", (1, 2)), dx, 5, dx, 6, dx, dx, 7)
+        place, index = new("cuComplex *"), new("int64_t *")
+        vendor.cublasCdotc(4096, 4, dx, 1, dx, 1, place)
+        vendor.cublasIsamax_v2_64(None, 4, dx, 1, index)
+        vendor.cublasSnrm2(None, 4, dx, 1, dx)
+        vendor.cublasSrotm(None, 4, dx, 1, dx, 1, new("float[5]", list(range(5))))
+    host = ("sgemv", (1, 2, 3, 2.0, dx, 5, dx, 6, 0.5, dx, 7), {})
+    assert recorder.calls == [
+        *[host] * 3,
+        ("cgemv", (1, 2, 3, 1 + 2j, dx, 5, dx, 6, dx, dx, 7), {"handle": 4096}),
+        ("cdotc", (4, dx, 1, dx, 1), {"handle": 4096}),
+        ("isamax", (4, dx, 1), {}),
+        ("snrm2", (4, dx, 1), {"result": dx}),
+        ("srotm", (4, dx, 1, dx, 1, (0, 1, 2, 3, 4)), {}),
+    ]
+    assert (place.x, place.y, index[0]) == (1, 2, 7)
 
 
 def test_integers_are_as_wide_as_those_of_the_library_that_is_loaded() -> None:

@@ -1,4 +1,4 @@
-"""The types that static checkers are told are those of the running program."""
+"""The types that static checkers see are those at run time."""
 
 from __future__ import annotations
 

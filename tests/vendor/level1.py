@@ -42,6 +42,57 @@ def norms(r: Routine) -> None:
         x.check(r.name)
 
 
+@CASES.of("{t}sum", "{t}amax", "{t}amin", letters="sd")
+@CASES.of("{r}{t}sum", "{r}{t}amax", "{r}{t}amin", letters="cz")
+def sums(r: Routine) -> None:
+    for n, inc in SINGLES[1:]:
+        x = vector(r.values(n), inc)
+        real, imaginary = x.wide.real, x.wide.imag
+        if r.name.endswith("sum"):
+            expected, magnitude = (real + imaginary).sum(), (abs(real) + abs(imaginary)).sum()
+        else:
+            sizes = abs(real) + abs(imaginary)
+            expected = magnitude = sizes.max() if r.name.endswith("amax") else sizes.min()
+        ref.assert_close(r(n, x, inc), expected, n, magnitude, r.real, f"{n=} {inc=}")
+        result = number(np.nan, r.real)
+        assert r(n, x, inc, result=result) is None
+        ref.assert_close(result.now(), expected, n, magnitude, r.real, f"{n=} {inc=} to result")
+        x.check(r.name)
+    assert r(0, vector(r.values(0)), 1) == 0
+
+
+@CASES.of("i{t}max", "i{t}min", letters="sd")
+def extremes(r: Routine) -> None:
+    for n, inc in SINGLES[1:]:
+        x = vector(r.values(n), inc)
+        assert r(n, x, inc) == (x.values.argmax() if r.name.endswith("max") else x.values.argmin()), f"{n=} {inc=}"
+        x.check(r.name)
+
+
+@CASES.of("{t}axpby")
+def axpby(r: Routine) -> None:
+    for alpha, beta, given_alpha, given_beta in r.scalars():
+        for n, incx, incy in PAIRS:
+            what = f"{alpha=} {beta=} {n=} {incx=} {incy=}"
+            x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+            assert r(n, given_alpha, x, incx, given_beta, y, incy) is None
+            magnitude = abs(alpha) * abs(x.wide) + abs(beta) * abs(y.wide)
+            r.close(y, alpha * x.wide + beta * y.wide, 3, magnitude, what)
+            x.check(what)
+
+
+@CASES.of("{t}axpyc", letters="cz")
+def axpyc(r: Routine) -> None:
+    for alpha, _, given, _ in r.scalars():
+        for n, incx, incy in PAIRS:
+            what = f"{alpha=} {n=} {incx=} {incy=}"
+            x, y = vector(r.values(n), incx), vector(r.values(n), incy)
+            assert r(n, given, x, incx, y, incy) is None
+            magnitude = ref.axpy(abs(alpha), abs(x.wide), abs(y.wide))
+            r.close(y, ref.axpy(alpha, x.wide.conj(), y.wide), 2, magnitude, what)
+            x.check(what)
+
+
 @CASES.of("{t}axpy")
 def axpy(r: Routine) -> None:
     for alpha, _, given, _ in r.scalars():

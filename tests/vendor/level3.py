@@ -26,6 +26,36 @@ def gemm(r: Routine) -> None:
             close_gemm(r, t, A, B, C, trans_a, trans_b, what, factor=4 if r.name.endswith("3m") else 1)
 
 
+@CASES.of("{t}gemmt", "{t}gemmtr")
+def gemmt(r: Routine) -> None:
+    for (order, first), uplo, trans_a, trans_b, (n, k, _) in r.each(r.vendor.orders, "UL", "NTC", "NTC", SHAPES):
+        for t in r.turns(1):
+            what = f"{order} {uplo=} {trans_a=} {trans_b=} {n=} {k=} {t}"
+            A = matrix(r.values(*((n, k) if trans_a == "N" else (k, n))), order, t.layout)
+            B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), order, (t.layout + 1) % 3)
+            C = matrix(r.one_triangle(t.beta, n, uplo, False), order, (t.layout + t.incx) % 3)
+            options = (r.vendor.uplo[uplo], r.vendor.op[trans_a], r.vendor.op[trans_b], n, k)
+            r(*first, *options, t.given_alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
+            expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
+            wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
+            magnitude = ref.gemm(abs(t.alpha), *wides, trans_a, trans_b)
+            r.close(C, expected, k, magnitude, what, ref.in_triangle(n, uplo))
+            A.check(what)
+            B.check(what)
+
+
+@CASES.of("{t}omatcopy")
+def omatcopy(r: Routine) -> None:
+    for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTC", SHAPES_2):
+        for t in r.turns(3):
+            what = f"{order} {trans=} {m=} {n=} {t}"
+            A = matrix(r.values(m, n), order, t.layout)
+            B = matrix(r.nan(*((m, n) if trans == "N" else (n, m))), order, (t.layout + 1) % 3)
+            r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, ld(A), B, ld(B))
+            r.close(B, t.alpha * ref.op(A.wide, trans), 1, abs(t.alpha) * abs(ref.op(A.wide, trans)), what)
+            A.check(what)
+
+
 @CASES.of("{t}gemm_strided_batched")
 @CASES.of("{t}gemm3m_strided_batched", letters="c")
 def gemm_strided(r: Routine) -> None:

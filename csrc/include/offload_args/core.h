@@ -310,8 +310,8 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 /* Sets the loader. Without one (NULL), the library's usual names are tried. */
 void oa_library_set_loader(oa_library_loader loader);
 int oa_library_has_symbol(const char *library, const char *symbol);
-/* Finds a function of a library by the name in its manual, and loads the library if needed. What is called there is not
- * checked. */
+/* Finds a function of a library by the name in its manual, and loads the library if needed. Nothing checks the calls of
+ * that function. */
 int oa_library_address(const char *library, const char *symbol, void **address);
 int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
 /* Writes what a loaded library says of its version to text, cut to size; "" if it says nothing. */

@@ -1,0 +1,222 @@
+"""The summary of a trace and its advice."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from helpers.scripts import LOOP, data, solve, traced
+from offload_args import Device, In, Out, blas, offload_args, testing, trace
+
+
+def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> None:
+    A, x, y = data()
+    with trace() as made:
+        solve(device, A, x, y)
+        solve(device, A, x, y)
+        x[3] += 1
+        A[0, 0] = 5
+        solve(device, A, x, y)
+        with offload_args(y, device=device) as (dy,):
+            blas.scal(2.0, dy)
+    ups = [(event.name, event.unchanged) for event in made.events if event.kind == "up"]
+    assert ups == [
+        ("A", False),
+        ("x", False),
+        ("A", True),
+        ("x", True),
+        ("A", False),
+        ("x", False),
+        ("y", True),  # it came down and went up again
+    ]
+    with trace(checksums=False) as blind:
+        solve(device, A, x, y)
+        solve(device, A, x, y)
+    assert not any(event.unchanged for event in blind.events)
+
+
+def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
+    ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
+    assert ran.returncode == 0, ran.stderr
+    advice = [line for line in ran.stderr.splitlines() if line.startswith("advice")]
+    assert len(advice) == 1
+    text = "advice: A (16 KiB) went up 10 times, unchanged 9: open a region around the loop at cg.py:14 (saves "
+    assert advice[0].startswith(text)
+    assert "      x: 10 x 256 bytes" in ran.stderr
+
+
+def test_advice_stays_within_the_loop_that_makes_the_array(tmp_path: Path) -> None:
+    text = LOOP.format(device="host").replace("for epoch in range(2):\n", "for A in (A, A):\n")
+    ran = traced(tmp_path / "anew.py", text)
+    assert "open a region around the loop at anew.py:15" in ran.stderr
+
+
+def test_advice_is_the_loop_that_repeats_not_the_one_that_runs_through_the_arrays(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "blocks.py",
+        """\
+import numpy as np
+from offload_args import blas, offload_args
+blocks = [np.full(1000, i) * 1.0 for i in range(4)]
+for step in range(10):
+    for block in blocks:
+        with offload_args(block, device="host") as (d,):
+            blas.asum(d)
+""",
+    )
+    assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stderr
+
+
+def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
+    ran = traced(
+        tmp_path / "lambdas.py",
+        """\
+import numpy as np
+from offload_args import blas, call
+A = np.ones(1000)
+def sums():
+    return [call(lambda d: blas.asum(d), A, device="host") for i in range(5)]
+for step in range(2):
+    sums()
+""",
+    )
+    assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in ran.stderr
+
+
+def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -> None:
+    A, before = np.ones((512, 512)), Device(device).residency.pages_written
+    with testing.residency("explicit"), trace() as made:
+        for i in range(3):
+            A[i] = i
+            with offload_args(A, device=device, resident=True) as (dA,):
+                blas.asum(dA[0])
+        written = Device(device).residency.pages_written - before
+        Device(device).release(A)
+    ups = [event for event in made.events if event.kind == "up"]
+    assert {event.name for event in ups} == {"A"}
+    assert {event.place and event.place.file for event in ups} == {__file__}
+    assert made.summary.pages_written == written
+    assert ("writes to watched pages" in str(made.summary)) == (written > 0)
+
+
+def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
+    text = LOOP.format(device="host").partition("for epoch")[0]
+    text += "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n"
+    ran = traced(tmp_path / "called.py", text)
+    assert "A (16 KiB) went up 4 times, unchanged 3: open a region around the loop at called.py:14" in ran.stderr
+    assert "A (16 KiB) went up 2 times, unchanged 2: open a region around the loop at called.py:15" in ran.stderr
+
+
+def test_advice_passes_over_loops_of_installed_packages(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"  # none of this Python's own
+    folder.mkdir()
+    (folder / "plugin_of_the_test.py").write_text("def run(body):\n    for _ in range(2):\n        body()\n")
+    monkeypatch.syspath_prepend(folder)
+    plugin = importlib.import_module("plugin_of_the_test")
+    A, x, y = data()
+
+    def body() -> None:
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+
+    with trace() as made:
+        plugin.run(body)
+    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
+    assert [one.file for one in advice] == [__file__]
+
+
+def test_advice_without_a_loop_names_the_region(device: str) -> None:
+    A, x, y = data()
+    with trace() as made:
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
+            line = sys._getframe().f_lineno - 1
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
+    assert [(one.file, one.line) for one in advice] == [(__file__, line)]
+    assert "open a region around all that uses it" in str(advice[0])
+
+
+def test_advice_tells_of_packing(device: str) -> None:
+    wide = np.ones(60)
+    with trace() as made, pytest.warns(package.PerformanceWarning):
+        with offload_args(wide[::3], device=device) as (d,):
+            blas.scal(2.0, d)
+    assert any("wide[::3] (160 bytes) is packed each time it goes up" in one.text for one in made.summary.advice)
+
+
+def test_nothing_to_advise_where_a_region_is_around_the_loop(device: str) -> None:
+    A, x, y = data()
+    with trace() as made, offload_args(A, y, device=device) as (dA, dy):
+        for i in range(5):
+            x[:] = i
+            with offload_args(x, device=device) as (dx,):
+                blas.gemv(1.0, dA, dx, 0.0, dy)
+    assert made.summary.advice == []
+    assert str(made.summary).startswith("6 regions, 5 calls on " + device)
+
+
+SIZES = """\
+import numpy as np
+from offload_args import blas, offload_args
+
+def total(x):
+    with offload_args(x, device={device!r}) as (dx,):
+        return blas.asum(dx)
+
+def again(x):
+    return total(x)
+
+data = [np.full(n, 1.0) for n in (128, 1024, 4096)]
+for step in range(4):
+    for x in data:
+        total(x)
+        again(x)
+"""
+
+
+def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tmp_path: Path) -> None:
+    ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
+    lines = ran.stderr.splitlines()
+    assert len([line for line in lines if line.startswith("      x: ")]) == 1, ran.stderr
+    assert any(line.startswith("      x: 24 x 1 KiB to 32 KiB, ") for line in lines), ran.stderr
+    (advice,) = (line for line in lines if line.startswith("advice: "))
+    assert advice.startswith(
+        "advice: x (1 KiB to 32 KiB) went up 24 times, unchanged 21: open a region around the loop at sizes.py:13 ("
+    )
+    assert len(lines) == len(set(lines))
+
+
+def test_copies_to_two_devices_are_told_apart(tmp_path: Path) -> None:
+    A, x, y = data()
+    with trace() as made:
+        for name in ("host", "sim:0"):
+            solve(name, A, x, y)
+    text = str(made.summary)
+    assert "      A on host: 1 x 9.38 KiB" in text and "      A on sim:0: 1 x 9.38 KiB" in text
+
+
+def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
+    made = trace()
+    assert repr(made) == "Trace(not begun)" and made._repr_html_() is None
+    with made:
+        assert repr(made) == "Trace(under way, 0 events so far)"
+        for _ in range(2):
+            solve(device, *data())
+        y = np.ones((3, 4))
+        with offload_args(y[y[:, 0] > 0], device=device) as (dy,):
+            blas.asum(dy[0])
+    assert repr(made) == repr(made.summary) == str(made.summary)
+    html = made._repr_html_()
+    assert html == made.summary._repr_html_()
+    assert html is not None and "y[y[:, 0] &gt; 0]" in html and "y[:, 0] > 0" not in html
+    assert "blas" in html or "cublas" in html
+    assert html.count("<table>") == html.count("</table>") >= 3
