@@ -41,17 +41,8 @@ NAMES = {"Makefile", "CODEOWNERS", "run", "gpu-check", "sanitize", ".clang-forma
 EXEMPT = ("benchmarks/results/", "bindings/report.md")
 # These rule the phrases out, and so have to name them.
 SPEAKS_OF_THEM = {"docs/internals/terms.md", "scripts/check_words.py", "tests/scripts/test_checks.py"}
-# TODO: rooms under construction, as beginnings of paths. To be empty.
-ALLOWED: tuple[str, ...] = (
-    "CHANGELOG.md",
-    "CMakeLists.txt",
-    "README.md",
-    "bindings/",
-    "csrc/call/",
-    "csrc/library/",
-    "csrc/region/",
-    "csrc/tests/",
-)
+# TODO: paths that may have faults still. To be empty.
+ALLOWED: tuple[str, ...] = ("CHANGELOG.md", "README.md")
 
 
 def blank(text: str) -> str:

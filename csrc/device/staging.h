@@ -44,7 +44,7 @@ typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];
   int count;
 } oa_held_blocks;
-/* Adds a block with copies under way. Returns false if there is no room for it, or too many of the device's are held. */
+/* Adds a block with copies under way. Returns false if it has no room, or too many of the device's are held. */
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block);
 /* Returns them all to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);

@@ -130,8 +130,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   return NULL;
 }
 
-/* Finds the value of every parameter where not exactly the positional ones were given. Returns 0, or -1 with an
- * exception. */
+/* Finds the value of every parameter if the caller gave other arguments than exactly the positional ones. Returns 0, or
+ * -1 with an exception. */
 static __attribute__((noinline)) int bind(const Function *function, Arguments *arguments, PyObject *const *values,
                                           Py_ssize_t count, PyObject *names) {
   if (count > function->positional) return misfit(function, values, count, names);
