@@ -11,7 +11,7 @@ SANITIZERS := address,undefined thread
 
 C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c benchmarks/*.c)
 
-.PHONY: demo test lint format ctest sanitize coverage wheel clean
+.PHONY: demo test lint format ctest sanitize doubles coverage wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -57,6 +57,10 @@ ctest: $(VENV)/dev
 # The Python tests of threads, regions and residency, once for each set of sanitizers.
 sanitize: $(VENV)/installed $(VENV)/dev
 	set -e; for sanitizers in $(SANITIZERS); do scripts/sanitize $$sanitizers $(ARGS); done
+
+# The tests of CUDA devices without a GPU, on doubles of the driver and of cuBLAS.
+doubles: $(VENV)/installed
+	scripts/doubles $(ARGS)
 
 # How much of the package its tests reach, and how much of the core the C tests; ARGS goes to pytest.
 coverage: $(VENV)/installed $(VENV)/dev

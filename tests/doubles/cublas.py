@@ -2,9 +2,9 @@
 
     python tests/doubles/cublas.py > cublas.c
 
-The prototypes are those of bindings/api/cublas.json, so that a call with another one goes wrong. The double checks its
-pointers: scalars are where the pointer mode says, and arrays on the device. Functions that CBLAS does not have are not
-in it.
+The prototypes are those of bindings/api/cublas.json, so that a call with another one goes wrong. The double checks
+its pointers: scalars are where the pointer mode says, and arrays on the device. Functions that CBLAS lacks compute by
+loops.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ ENUMS = {
 }
 
 PRELUDE = """
+#include <complex.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { float parts[2]; } cuComplex;
-typedef struct { double parts[2]; } cuDoubleComplex;
+typedef float _Complex cuComplex;
+typedef double _Complex cuDoubleComplex;
 typedef int cublasStatus_t, cublasOperation_t, cublasFillMode_t, cublasSideMode_t, cublasDiagType_t;
 typedef struct handle { void *stream; int mode; } *cublasHandle_t;
 
@@ -48,6 +49,13 @@ static int is_scalar(const struct handle *handle, const void *pointer) {
 }
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
 
+/* Of vectors with any increment, triangles, and operands as an operation has them; beta = 0 reads nothing. */
+#define PLACE(i, n, inc) ((inc) >= 0 ? (i) * (int64_t)(inc) : ((i) - ((n) - 1)) * (int64_t)(inc))
+#define IN(i, j) (uplo ? (i) <= (j) : (i) >= (j))
+#define OP(A, op, i, j, ld) \\
+  ((op) == 0 ? (A)[(i) + (j) * (ld)] : (op) == 1 ? (A)[(j) + (i) * (ld)] : CONJ((A)[(j) + (i) * (ld)]))
+#define TIMES(factor, value) ((factor) == 0 ? 0 : (factor) * (value))
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) { return (*handle = calloc(1, sizeof **handle)) ? SUCCESS : 3; }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) { free(handle); return SUCCESS; }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) { handle->stream = stream; return SUCCESS; }
@@ -56,6 +64,8 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, int mode) { handle
 cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, int *mode) { *mode = handle->mode; return SUCCESS; }
 cublasStatus_t cublasGetProperty(int part, int *value) { *value = part ? 0 : 13; return SUCCESS; }
 """
+
+SCALARS = {"alpha", "beta", "c", "s", "a", "b", "result", "param", "d1", "d2", "x1", "y1"}
 
 C_TYPES = {"blasint": "int", "enum": "int", "size_t": "size_t", "void": "void", "float": "float", "double": "double"}
 
@@ -71,6 +81,12 @@ def partner(name: str, cblas: dict) -> str | None:
     """Return the name of the CBLAS function that computes the same."""
     base = "cblas_" + name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2").lower()
     return next((one for one in (base + "_sub", base) if one in cblas), None)
+
+
+def checks(function: dict) -> list[str]:
+    """Return the C conditions that the pointers of a function must fulfil."""
+    pointers = [label for label, kind in function["parameters"] if kind.endswith("*")]
+    return [f"is_scalar(handle, {one})" if one in SCALARS else f"is_array({one})" for one in pointers]
 
 
 def double(name: str, function: dict, partner: str, there: dict) -> str:
@@ -91,13 +107,6 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
         given_for_call = [*given[:-4], *given[-2:]]
     else:
         given_for_call = given
-    checks = []
-    scalar_names = {"alpha", "beta", "c", "s", "a", "b", "result", "param", "d1", "d2", "x1", "y1"}
-    scalar_only = "rotg" in partner or "rotmg" in partner
-    for label, kind in given:
-        if kind.endswith("*"):
-            scalar = scalar_only or (label in scalar_names)
-            checks.append(f"is_scalar(handle, {label})" if scalar else f"is_array({label})")
     for (_, kind), (label, from_kind) in zip(wanted, given_for_call, strict=False):
         if from_kind in ENUMS:
             arguments.append(ENUMS[from_kind].format(label))
@@ -118,8 +127,117 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     return (
         f"{c_type(there['returns'])} scipy_{partner}({declared});\n"
         f"cublasStatus_t {name}({parameters}) {{\n"
-        f"  if (!({' && '.join(checks)})) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
+    )
+
+
+# Bodies of the functions that CBLAS lacks, by the name without type. T is the type of an element, R that of its parts.
+OWN = {
+    "gemmStridedBatched": """
+  for (int64_t b = 0; b < batchCount; b++)
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t i = 0; i < m; i++) {
+        T sum = 0, *at = C + b * strideC + i + j * ldc;
+        for (int64_t l = 0; l < k; l++)
+          sum += OP(A + b * strideA, transa, i, l, lda) * OP(B + b * strideB, transb, l, j, ldb);
+        *at = *alpha * sum + TIMES(*beta, *at);
+      }
+""",
+    "gemvStridedBatched": """
+  const int64_t rows = trans ? n : m, columns = trans ? m : n;
+  for (int64_t b = 0; b < batchCount; b++)
+    for (int64_t i = 0; i < rows; i++) {
+      T sum = 0, *at = y + b * stridey + PLACE(i, rows, incy);
+      for (int64_t j = 0; j < columns; j++)
+        sum += OP(A + b * strideA, trans, i, j, lda) * x[b * stridex + PLACE(j, columns, incx)];
+      *at = *alpha * sum + TIMES(*beta, *at);
+    }
+""",
+    "symv": """
+  for (int64_t i = 0; i < n; i++) {
+    T sum = 0, *at = y + PLACE(i, n, incy);
+    for (int64_t j = 0; j < n; j++) sum += (IN(i, j) ? A[i + j * lda] : A[j + i * lda]) * x[PLACE(j, n, incx)];
+    *at = *alpha * sum + TIMES(*beta, *at);
+  }
+""",
+    "syr": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++)
+      if (IN(i, j)) A[i + j * lda] += *alpha * x[PLACE(i, n, incx)] * x[PLACE(j, n, incx)];
+""",
+    "syr2": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++)
+      if (IN(i, j))
+        A[i + j * lda] += *alpha * (x[PLACE(i, n, incx)] * y[PLACE(j, n, incy)] +
+                                    y[PLACE(i, n, incy)] * x[PLACE(j, n, incx)]);
+""",
+    "syrkx": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++) {
+      T sum = 0, *at = C + i + j * ldc;
+      for (int64_t l = 0; l < k; l++)
+        sum += trans ? A[l + i * lda] * B[l + j * ldb] : A[i + l * lda] * B[j + l * ldb];
+      if (IN(i, j)) *at = *alpha * sum + TIMES(*beta, *at);
+    }
+""",
+    "herkx": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++) {
+      T sum = 0, *at = C + i + j * ldc;
+      for (int64_t l = 0; l < k; l++)
+        sum += trans ? CONJ(A[l + i * lda]) * B[l + j * ldb] : A[i + l * lda] * CONJ(B[j + l * ldb]);
+      if (IN(i, j)) *at = *alpha * sum + TIMES(*beta, *at);
+      if (i == j) *at = creal(*at);
+    }
+""",
+    "rot": """
+  for (int64_t i = 0; i < n; i++) {
+    T *a = x + PLACE(i, n, incx), *b = y + PLACE(i, n, incy), old = *a;
+    *a = *c * old + *s * *b;
+    *b = *c * *b - CONJ(*s) * old;
+  }
+""",
+    "geam": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < m; i++)
+      C[i + j * ldc] = (*alpha == 0 ? 0 : *alpha * OP(A, transa, i, j, lda)) +
+                       (*beta == 0 ? 0 : *beta * OP(B, transb, i, j, ldb));
+""",
+    "dgmm": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < m; i++)
+      C[i + j * ldc] = A[i + j * lda] * x[mode ? PLACE(j, n, incx) : PLACE(i, m, incx)];
+""",
+    "tpttr": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++)
+      if (IN(i, j)) A[i + j * lda] = *AP++;
+""",
+    "trttp": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++)
+      if (IN(i, j)) *AP++ = A[i + j * lda];
+""",
+}
+OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
+
+TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf"), "Z": ("double _Complex", "conj")}
+
+
+def own(name: str, function: dict) -> str | None:
+    """Return the C text of a function that CBLAS lacks; None if the double has no loops for it either."""
+    base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
+    if base[1:] not in OWN or base[0] not in TYPES:
+        return None
+    element, conjugate = TYPES[base[0]]
+    parameters = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
+    return (
+        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
+        f"cublasStatus_t {name}({parameters}) {{\n"
+        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;"
+        f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 
 
@@ -130,8 +248,10 @@ def main() -> None:
     sys.stdout.write(PRELUDE)
     for name, function in cublas.items():
         there = partner(name, cblas)
-        if there is not None and function["parameters"] and function["parameters"][0][0] == "handle":
-            sys.stdout.write("\n" + double(name, function, there, cblas[there]))
+        if not function["parameters"] or function["parameters"][0][0] != "handle":
+            continue
+        text = double(name, function, there, cblas[there]) if there is not None else own(name, function)
+        sys.stdout.write(f"\n{text}" if text else "")
 
 
 if __name__ == "__main__":
