@@ -1,9 +1,9 @@
 """Checks the prose of the repository: phrases that docs/internals/terms.md rules out, and lines of at most 120 columns.
 
-    python scripts/check_words.py [--all] [FILE ...]
+    python scripts/check_words.py [FILE ...]
 
-Without files it reads all that git tracks; --all reads the paths of ALLOWED too. It looks for phrases in comments and
-strings of sources, and in Markdown outside of code. It prints one line a fault and exits with 1, or prints nothing.
+Without files it reads all that git tracks. It looks for phrases in comments and strings of sources, and in Markdown
+outside of code. It prints one line a fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ NAMES = {"Makefile", "CODEOWNERS", "run", "gpu-check", "sanitize", ".clang-forma
 EXEMPT = ("benchmarks/results/", "bindings/report.md")
 # These rule the phrases out, and so have to name them.
 SPEAKS_OF_THEM = {"docs/internals/terms.md", "scripts/check_words.py", "tests/scripts/test_checks.py"}
-# TODO: paths that may have faults still. To be empty.
-ALLOWED: tuple[str, ...] = ("CHANGELOG.md", "README.md")
 
 
 def blank(text: str) -> str:
@@ -118,7 +116,6 @@ def tracked() -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all", action="store_true", help="read the folders that are allowed to have faults, too")
     parser.add_argument("files", nargs="*", type=Path)
     arguments = parser.parse_args()
     given = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or tracked()
@@ -126,7 +123,7 @@ def main() -> int:
     for path in given:
         if not (Path(path).suffix in SUFFIXES or Path(path).name in NAMES) or path.startswith(EXEMPT):
             continue
-        if (arguments.all or not path.startswith(ALLOWED)) and (ROOT / path).is_file():
+        if (ROOT / path).is_file():
             faults += faults_of(path, (ROOT / path).read_text())
     print("\n".join(faults), end="\n" if faults else "")
     return bool(faults)
