@@ -6,6 +6,10 @@ order is passed to the column-major library as its transpose. A layout that no c
 ArgumentError that names the remedy. The functions of the device's own BLAS run; `_blas_vendors.py` has one adapter per
 library.
 
+A band matrix is LAPACK's and SciPy's `ab`, one diagonal a row: ab[ku + i - j, j] is A[i, j]. It lies in Fortran order;
+no call takes C order, in which a line is a whole diagonal. A packed triangle is `ap`, a contiguous vector of its
+columns one behind the other. docs/blas.md lists the layouts that each function takes.
+
 Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
 one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d
 DevicePtrs of that dtype; with a host zero for `beta` the output is not read. As in BLAS, a routine with nothing to sum
@@ -22,6 +26,7 @@ Source: the reference BLAS, https://netlib.org/blas/.
 from __future__ import annotations
 
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from ._blas_vendors import Enums, vendor_of
@@ -30,6 +35,8 @@ from .errors import ArgumentError, DTypeError, HostPointerError
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     Pointer: TypeAlias = DevicePtr[Any]
@@ -42,23 +49,44 @@ __all__ = [
     "dot",
     "dotc",
     "dotu",
+    "gbmv",
     "gemm",
     "gemv",
     "ger",
     "gerc",
+    "hbmv",
     "hemm",
     "hemv",
+    "her",
+    "her2",
     "her2k",
     "herk",
+    "hpmv",
+    "hpr",
+    "hpr2",
     "iamax",
+    "iamin",
     "nrm2",
     "rot",
+    "rotg",
+    "rotm",
+    "rotmg",
+    "sbmv",
     "scal",
+    "spmv",
+    "spr",
+    "spr2",
     "swap",
     "symm",
     "symv",
+    "syr",
+    "syr2",
     "syr2k",
     "syrk",
+    "tbmv",
+    "tbsv",
+    "tpmv",
+    "tpsv",
     "trmm",
     "trmv",
     "trsm",
@@ -88,7 +116,8 @@ def _is_complex(code: int) -> bool:
 
 # The parts of a call: (itemsize, the vendor's function in column-major order, enums).
 _Entry: TypeAlias = "tuple[int, Any, Enums]"
-_Operands: TypeAlias = "dict[str, tuple[Pointer, int]]"  # name: (operand, its number of dimensions)
+# name: (operand, its number of dimensions, 0 for one element)
+_Operands: TypeAlias = "dict[str, tuple[Pointer, int]]"
 
 
 class _Routine(dict[tuple[int, int], _Entry]):
@@ -138,13 +167,34 @@ _DOTC = _Routine("dotc", "sdot ddot cdotc zdotc", ordered=False)
 _NRM2 = _Routine("nrm2", "snrm2 dnrm2 scnrm2 dznrm2", ordered=False)
 _ASUM = _Routine("asum", "sasum dasum scasum dzasum", ordered=False)
 _IAMAX = _Routine("iamax", "isamax idamax icamax izamax", ordered=False)
+_IAMIN = _Routine("iamin", "isamin idamin icamin izamin", ordered=False)
 _ROT = _Routine("rot", "srot drot csrot zdrot", ordered=False)
+_ROTG = _Routine("rotg", "srotg drotg crotg zrotg", ordered=False)
+_ROTM = _Routine("rotm", "srotm drotm - -", ordered=False)
+_ROTMG = _Routine("rotmg", "srotmg drotmg - -", ordered=False)
 _GEMV = _Routine("gemv", "sgemv dgemv cgemv zgemv")
 _GEMV_PARTS = _Parts()
 _GER = _Routine("ger", "sger dger cgeru zgeru")
 _GERC = _Routine("gerc", "sger dger cgerc zgerc")
 _SYMV = _Routine("symv", "ssymv dsymv csymv zsymv")
 _HEMV = _Routine("hemv", "ssymv dsymv chemv zhemv")
+_SYR = _Routine("syr", "ssyr dsyr csyr zsyr")
+_HER = _Routine("her", "ssyr dsyr cher zher")
+_SYR2 = _Routine("syr2", "ssyr2 dsyr2 csyr2 zsyr2")
+_HER2 = _Routine("her2", "ssyr2 dsyr2 cher2 zher2")
+_GBMV = _Routine("gbmv", "sgbmv dgbmv cgbmv zgbmv")
+_SBMV = _Routine("sbmv", "ssbmv dsbmv - -")
+_HBMV = _Routine("hbmv", "ssbmv dsbmv chbmv zhbmv")
+_TBMV = _Routine("tbmv", "stbmv dtbmv ctbmv ztbmv")
+_TBSV = _Routine("tbsv", "stbsv dtbsv ctbsv ztbsv")
+_SPMV = _Routine("spmv", "sspmv dspmv - -")
+_HPMV = _Routine("hpmv", "sspmv dspmv chpmv zhpmv")
+_SPR = _Routine("spr", "sspr dspr - -")
+_HPR = _Routine("hpr", "sspr dspr chpr zhpr")
+_SPR2 = _Routine("spr2", "sspr2 dspr2 - -")
+_HPR2 = _Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2")
+_TPMV = _Routine("tpmv", "stpmv dtpmv ctpmv ztpmv")
+_TPSV = _Routine("tpsv", "stpsv dtpsv ctpsv ztpsv")
 _TRMV = _Routine("trmv", "strmv dtrmv ctrmv ztrmv")
 _TRSV = _Routine("trsv", "strsv dtrsv ctrsv ztrsv")
 _GEMM = _Routine("gemm", "sgemm dgemm cgemm zgemm")
@@ -157,8 +207,22 @@ _HER2K = _Routine("her2k", "ssyr2k dsyr2k cher2k zher2k")
 _TRMM = _Routine("trmm", "strmm dtrmm ctrmm ztrmm")
 _TRSM = _Routine("trsm", "strsm dtrsm ctrsm ztrsm")
 
+# The routines that take the complex dtypes instead of one that takes real ones.
+_COMPLEX_FORMS: Final = {
+    "dot": "dotu and dotc take",
+    "sbmv": "hbmv takes",
+    "spmv": "hpmv takes",
+    "spr": "hpr takes",
+    "spr2": "hpr2 takes",
+}
+
 
 # -- what does not fit ------------------------------------------------------------------------------------------------
+def _fits(pointer: Pointer, ndim: int) -> bool:
+    """Return whether a pointer has so many dimensions, or for 0 of them one element."""
+    return len(pointer._shape) == ndim or (not ndim and set(pointer._shape) == {1})
+
+
 def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
     """Raise the error of the first argument that the routine can't take; return if there is none."""
     name = f"blas.{routine.name}"
@@ -176,9 +240,8 @@ def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
                 f"lend it first: with offload_args({operand}) as (d{operand},)"
             ) from None
         if routine.functions.get(pointer._dtype_code, "-") == "-":
-            hint = (
-                "; dotu and dotc take complex operands" if routine is _DOT and _is_complex(pointer._dtype_code) else ""
-            )
+            other = _COMPLEX_FORMS.get(routine.name) if _is_complex(pointer._dtype_code) else None
+            hint = f"; {other} complex operands" if other else ""
             raise DTypeError(f"{name}: {operand} needs {' or '.join(takes)}, got {pointer.dtype}{hint}") from None
         first = first or operand
         if pointer._dtype_code != operands[first][0]._dtype_code:
@@ -186,7 +249,12 @@ def _explain(routine: _Routine, operands: _Operands, **options: str) -> None:
                 f"{name}: {operand} is {pointer.dtype}, needs {first}'s {operands[first][0].dtype}; "
                 f"cast one of them on the host"
             ) from None
-        if len(pointer._shape) != ndim:
+        if not _fits(pointer, ndim):
+            if not ndim:
+                raise ArgumentError(
+                    f"{name}: {operand} has shape {pointer._shape}, needs one element; pass a part, such as "
+                    f"{operand}[{', '.join(['0:1'] * len(pointer._shape))}]"
+                ) from None
             remedy = f"; pass a row or column, such as {operand}[0]" if ndim == 1 else f"; pass {operand}[:, None]"
             if len(pointer._shape) > 2:
                 remedy = f"; pass a part of it, such as {operand}[{'0, ' * (len(pointer._shape) - ndim - 1)}0]"
@@ -224,7 +292,7 @@ def _inexpressible(name: str, rule: str, **operands: Pointer) -> ArgumentError:
 def _forward(name: str, operand: str, inc: int) -> int:
     """Return a vector's increment as the leading dimension of a matrix of one row."""
     if inc < 1:
-        if name == "symv":
+        if name in ("symv", "syr", "syr2"):
             reason = f"for a complex A on this device; copy it on the host: numpy.ascontiguousarray({operand})"
         else:
             reason = 'for a complex A in C order; lend A in Fortran order: numpy.asfortranarray(A), order="F"'
@@ -236,6 +304,44 @@ def _stored(A: Pointer) -> tuple[int, int]:
     """Return the leading dimensions of A stored by columns and by rows; 0 where it is not. A vector can be both."""
     _, _, _, by_columns, by_rows = A._geometry
     return by_columns, by_rows
+
+
+def _entry(routine: _Routine, operands: _Operands, **options: str) -> tuple[Any, Enums]:
+    """Return the vendor's function and its enums for operands of one dtype and the right dimensions, and options."""
+    try:
+        first = next(iter(operands.values()))[0]
+        code = first._dtype_code
+        _, call, enums = routine[first._device, code]
+        if any(pointer._dtype_code != code or not _fits(pointer, ndim) for pointer, ndim in operands.values()):
+            raise KeyError
+        if any(value not in _OPTIONS[option] for option, value in options.items()):
+            raise KeyError
+    except _WRONG:
+        _explain(routine, operands, **options)
+        raise
+    return call, enums
+
+
+def _increments(name: str, reason: str, **vectors: tuple[Pointer, int]) -> list[int]:
+    """Return the increments of vectors; each must have the size beside it, for that reason."""
+    for operand, (pointer, size) in vectors.items():
+        if pointer._shape != (size,):
+            raise _misfit(name, operand, pointer, (size,), reason)
+    found = [pointer._geometry[2] for pointer, _ in vectors.values()]
+    if None in found:
+        raise _unaligned(name, **{operand: pointer for operand, (pointer, _) in vectors.items()})
+    return found
+
+
+def _contiguous(name: str, operand: str, pointer: Pointer, size: int, reason: str) -> None:
+    """Raise ArgumentError for a vector of another size, or with gaps, for which no function has an increment."""
+    if pointer._shape != (size,):
+        raise _misfit(name, operand, pointer, (size,), reason)
+    if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
+        raise ArgumentError(
+            f"blas.{name}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
+            f"one behind the other; copy it on the host: numpy.ascontiguousarray({operand})"
+        )
 
 
 # -- level 1 ----------------------------------------------------------------------------------------------------------
@@ -345,23 +451,70 @@ def asum(x: Pointer, *, result: Pointer | None = None) -> float | None:
     return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
 
 
+def _extreme(routine: _Routine, x: Pointer) -> int:
+    call, enums, n, inc = _one(routine, x)
+    if not n:
+        raise ArgumentError(f"blas.{routine.name}: x has shape (0,), needs at least one element")
+    if inc < 1:
+        raise ArgumentError(
+            f"blas.{routine.name}: x has a stride of {inc} elements, needs a positive one; pass x[::-1]"
+        )
+    return call(n, x, inc) - enums.base  # type: ignore[no-any-return]
+
+
 def iamax(x: Pointer) -> int:
     """Return the index, from 0 as in NumPy on every device, of the first greatest abs(x.real) + abs(x.imag).
 
     x has shape (n,), n at least 1, and a positive stride. There is no `result=`: vendors count from 0 or from 1.
     """
-    call, enums, n, inc = _one(_IAMAX, x)
-    if not n:
-        raise ArgumentError("blas.iamax: x has shape (0,), needs at least one element")
-    if inc < 1:
-        raise ArgumentError(f"blas.iamax: x has a stride of {inc} elements, needs a positive one; pass x[::-1]")
-    return call(n, x, inc) - enums.base  # type: ignore[no-any-return]
+    return _extreme(_IAMAX, x)
+
+
+def iamin(x: Pointer) -> int:
+    """Return the index, from 0 as in NumPy on every device, of the first smallest abs(x.real) + abs(x.imag).
+
+    x has shape (n,), n at least 1, and a positive stride. There is no `result=`: vendors count from 0 or from 1.
+    """
+    return _extreme(_IAMIN, x)
 
 
 def rot(x: Pointer, y: Pointer, c: Scalar, s: Scalar) -> None:
     """Rotate the plane of x and y: x, y become c x + s y, c y - s x; both of shape (n,), c and s real."""
     call, n, incx, incy = _two(_ROT, x, y)
     call(n, x, incx, y, incy, c, s)
+
+
+def rotg(a: Pointer, b: Pointer, c: Pointer, s: Pointer) -> None:
+    """Write the rotation that makes (a, b) to (r, 0): c a + s b becomes r, c b - conj(s) a becomes 0.
+
+    All are DevicePtrs of one element. c is real and s has the dtype of a and b; both are only written. a becomes r, and
+    for real dtypes b becomes z, from which c and s can be computed again. `rot` takes a c and s that are real.
+    """
+    call, _ = _entry(_ROTG, {"a": (a, 0), "b": (b, 0), "s": (s, 0)})
+    call(a, b, c, s)
+
+
+def rotm(x: Pointer, y: Pointer, param: Sequence[float] | Pointer) -> None:
+    """Multiply H by the rows x and y, of shape (n,) and real; H is made from `param` as in the reference BLAS.
+
+    param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it.
+    """
+    call, n, incx, incy = _two(_ROTM, x, y)
+    if isinstance(param, DevicePtr):
+        _contiguous("rotm", "param", param, 5, "for a flag and H")
+    call(n, x, incx, y, incy, param)
+
+
+def rotmg(d1: Pointer, d2: Pointer, x1: Pointer, y1: Pointer, param: Pointer) -> None:
+    """Write the modified rotation H that makes (sqrt(d1) x1, sqrt(d2) y1) to (r, 0), for real dtypes, to `param`.
+
+    d1, d2 and x1 are read and updated, y1 is read; all are DevicePtrs of one element. param is a contiguous DevicePtr
+    of shape (5,). An element of H that the flag implies may be left as it was: see the reference BLAS.
+    """
+    operands = {"d1": (d1, 0), "d2": (d2, 0), "x1": (x1, 0), "y1": (y1, 0), "param": (param, 1)}
+    call, _ = _entry(_ROTMG, operands)
+    _contiguous("rotmg", "param", param, 5, "for a flag and H")
+    call(d1, d2, x1, y1, param)
 
 
 # -- level 2 ----------------------------------------------------------------------------------------------------------
@@ -540,6 +693,255 @@ def trsv(A: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str
     if diag is "U". x has shape (n,). Nothing checks that A can be inverted.
     """
     _triangular_vector(_TRSV, _TRSM, A, x, uplo, trans, diag)
+
+
+def _triangle_update(routine: _Routine, alpha: Scalar, A: Pointer, uplo: str, **vectors: Pointer) -> None:
+    """Add alpha x x^T, or alpha (x y^T + y x^T), or what is so for a Hermitian A."""
+    call, enums = _entry(routine, {**{name: (v, 1) for name, v in vectors.items()}, "A": (A, 2)}, uplo=uplo)
+    n, columns = A._shape
+    if columns != n:
+        raise _misfit(routine.name, "A", A, (n, n), "as a square matrix")
+    reason = f"for A of shape ({n}, {n})"
+    incs = _increments(routine.name, reason, **{name: (v, n) for name, v in vectors.items()})
+    ld, ld_rows = _stored(A)
+    if not ld and not ld_rows:
+        raise _inexpressible(routine.name, "", A=A)
+    fill = enums.uplo[not ld][uplo]
+    hermitian = enums.conjugates and (routine is _HER or routine is _HER2)
+    if call is not None and (ld or not hermitian):
+        given = [part for pair in zip(vectors.values(), incs, strict=True) for part in pair]
+        call(fill, n, alpha, *given, A, ld or ld_rows)
+        return
+    # as a product of matrices of one row: A += alpha x x^T, and A^T += alpha conj(x) x^T for a Hermitian A in C order
+    rows = [(v, _forward(routine.name, name, inc)) for (name, v), inc in zip(vectors.items(), incs, strict=True)]
+    given = [part for pair in (reversed(rows) if hermitian and not ld else rows) for part in pair]
+    family = (_HERK, _HER2K) if hermitian else (_SYRK, _SYR2K)
+    product = family[len(vectors) - 1][A._device, A._dtype_code][1]
+    product(fill, enums.op[0]["C" if hermitian else "T"], n, 1, alpha, *given, 1.0, A, ld or ld_rows)
+
+
+def syr(alpha: Scalar, x: Pointer, A: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x x^T to the upper ("U") or lower ("L") triangle of A.
+
+    x has shape (n,) and A (n, n).
+    """
+    _triangle_update(_SYR, alpha, A, uplo, x=x)
+
+
+def her(alpha: Scalar, x: Pointer, A: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x x^H, alpha real, to the upper ("U") or lower ("L") triangle of A.
+
+    x has shape (n,) and A (n, n); the diagonal counts as real. For real dtypes it is syr.
+    """
+    _triangle_update(_HER, alpha, A, uplo, x=x)
+
+
+def syr2(alpha: Scalar, x: Pointer, y: Pointer, A: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha (x y^T + y x^T) to the upper ("U") or lower ("L") triangle of A.
+
+    x and y have shape (n,) and A (n, n).
+    """
+    _triangle_update(_SYR2, alpha, A, uplo, x=x, y=y)
+
+
+def her2(alpha: Scalar, x: Pointer, y: Pointer, A: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x y^H + conj(alpha) y x^H to the upper ("U") or lower ("L") triangle of A.
+
+    x and y have shape (n,) and A (n, n); the diagonal counts as real. For real dtypes it is syr2.
+    """
+    _triangle_update(_HER2, alpha, A, uplo, x=x, y=y)
+
+
+# -- level 2, bands and packed triangles ------------------------------------------------------------------------------
+def _band_ld(name: str, ab: Pointer) -> int:
+    """Return the leading dimension of a band, one diagonal a row, in Fortran order."""
+    ld, _ = _stored(ab)
+    if not ld:
+        raise ArgumentError(
+            f"blas.{name}: ab has shape {ab._shape} and strides {ab._strides}, needs Fortran order, unit stride within "
+            f'a column; lend a copy in it: numpy.asfortranarray(ab), order="F"'
+        )
+    return ld
+
+
+# The arguments of a triangle: its sizes, and then itself.
+_Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
+
+
+def _band(name: str, ab: Pointer, n: int) -> _Triangle:
+    rows, columns = ab._shape
+    if columns != n or not rows:
+        raise _misfit(name, "ab", ab, (max(rows, 1), n), f"for x of shape ({n},)")
+    return (n, rows - 1), (ab, _band_ld(name, ab))
+
+
+def _packed(name: str, ap: Pointer, n: int) -> _Triangle:
+    _contiguous(name, "ap", ap, n * (n + 1) // 2, f"for x of shape ({n},)")
+    return (n,), (ap,)
+
+
+def gbmv(
+    alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, kl: int, ku: int, trans: str = "N"
+) -> None:
+    """Set y to alpha op(A) x + beta y for a band matrix A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (m, n), kl diagonals below the main one and ku above. ab has shape (kl + ku + 1, n), Fortran order, and
+    ab[ku + i - j, j] is A[i, j]; the corners outside of A are not read. x has shape (n,) and y (m,); x (m,) and y (n,)
+    unless trans is "N". Rows in C order, rows[i, kl + j - i] being A[i, j], are A^T: pass rows.T with kl and ku
+    exchanged and the other trans.
+    """
+    call, enums = _entry(_GBMV, {"ab": (ab, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
+    kl, ku = index(kl), index(ku)
+    rows, n = ab._shape
+    if kl < 0 or ku < 0:
+        raise ArgumentError(f"blas.gbmv: kl and ku need to be at least 0, got {kl} and {ku}")
+    if kl + ku + 1 != rows:
+        raise _misfit("gbmv", "ab", ab, (kl + ku + 1, n), f"for kl={kl} and ku={ku}")
+    m = (y if trans == "N" else x)._shape[0]
+    reason = f'for ab of shape ({rows}, {n}) and trans="{trans}"'
+    incx, incy = _increments("gbmv", reason, x=(x, n if trans == "N" else m), y=(y, m if trans == "N" else n))
+    ld = _band_ld("gbmv", ab)
+    call(enums.op[0][trans], m, n, kl, ku, alpha, ab, ld, x, incx, beta, y, incy)
+
+
+def _stored_symmetric(
+    routine: _Routine, alpha: Scalar, x: Pointer, beta: Scalar, y: Pointer, uplo: str, **stored: Pointer
+) -> None:
+    """Multiply a symmetric or Hermitian matrix, a band `ab` or packed `ap`, by x."""
+    ((operand, A),) = stored.items()
+    arguments, ndim = (_band, 2) if operand == "ab" else (_packed, 1)
+    call, enums = _entry(routine, {operand: (A, ndim), "x": (x, 1), "y": (y, 1)}, uplo=uplo)
+    n = x._shape[0]
+    incx, incy = _increments(routine.name, "as x has", x=(x, n), y=(y, n))
+    sizes, triangle = arguments(routine.name, A, n)
+    call(enums.uplo[0][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
+
+
+def sbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a real symmetric band matrix A, of which one triangle is stored.
+
+    A has shape (n, n) and k diagonals on either side of the main one; x and y have shape (n,). ab has shape (k + 1, n)
+    and Fortran order: ab[k + i - j, j] is A[i, j] for the upper triangle ("U"), ab[i - j, j] for the lower ("L").
+    """
+    _stored_symmetric(_SBMV, alpha, x, beta, y, uplo, ab=ab)
+
+
+def hbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a Hermitian band matrix A, of which one triangle is stored.
+
+    A has shape (n, n) and k diagonals on either side of the main one; x and y have shape (n,). ab has shape (k + 1, n)
+    and Fortran order: ab[k + i - j, j] is A[i, j] for the upper triangle ("U"), ab[i - j, j] for the lower ("L"). For
+    real dtypes it is sbmv.
+    """
+    _stored_symmetric(_HBMV, alpha, x, beta, y, uplo, ab=ab)
+
+
+def spmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a real symmetric A, of which one triangle is packed.
+
+    A has shape (n, n), x and y (n,). ap has shape (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L")
+    triangle. The rows of one triangle, A[numpy.triu_indices(n)], are the columns of the other: pass the other uplo.
+    """
+    _stored_symmetric(_SPMV, alpha, x, beta, y, uplo, ap=ap)
+
+
+def hpmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
+    """Set y to alpha A x + beta y for a Hermitian A, of which one triangle is packed.
+
+    A has shape (n, n), x and y (n,). ap has shape (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L")
+    triangle. For real dtypes it is spmv.
+    """
+    _stored_symmetric(_HPMV, alpha, x, beta, y, uplo, ap=ap)
+
+
+def _stored_triangular(routine: _Routine, x: Pointer, uplo: str, trans: str, diag: str, **stored: Pointer) -> None:
+    """Multiply by x, or solve for x, a triangular matrix, a band `ab` or packed `ap`."""
+    ((operand, A),) = stored.items()
+    arguments, ndim = (_band, 2) if operand == "ab" else (_packed, 1)
+    call, enums = _entry(routine, {operand: (A, ndim), "x": (x, 1)}, uplo=uplo, trans=trans, diag=diag)
+    n = x._shape[0]
+    (inc,) = _increments(routine.name, "", x=(x, n))
+    sizes, triangle = arguments(routine.name, A, n)
+    call(enums.uplo[0][uplo], enums.op[0][trans], enums.diag[diag], *sizes, *triangle, x, inc)
+
+
+def tbmv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Set x to op(A) x for a triangular band matrix A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (n, n) and k diagonals beside the main one, which counts as ones if diag is "U"; x has shape (n,). ab
+    has shape (k + 1, n) and Fortran order: ab[k + i - j, j] is A[i, j] for an upper A (uplo "U"), ab[i - j, j] for a
+    lower one ("L").
+    """
+    _stored_triangular(_TBMV, x, uplo, trans, diag, ab=ab)
+
+
+def tbsv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Solve op(A) z = x for a triangular band matrix A and set x to z; operands and options are tbmv's.
+
+    Nothing checks that A can be inverted.
+    """
+    _stored_triangular(_TBSV, x, uplo, trans, diag, ab=ab)
+
+
+def tpmv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Set x to op(A) x for a packed triangular A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+
+    A has shape (n, n), and its diagonal counts as ones if diag is "U"; x has shape (n,). ap has shape
+    (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L") triangle. The rows of a triangle are the columns of
+    A^T: pass the other uplo and the other trans.
+    """
+    _stored_triangular(_TPMV, x, uplo, trans, diag, ap=ap)
+
+
+def tpsv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+    """Solve op(A) z = x for a packed triangular A and set x to z; operands and options are tpmv's.
+
+    Nothing checks that A can be inverted.
+    """
+    _stored_triangular(_TPSV, x, uplo, trans, diag, ap=ap)
+
+
+def _packed_update(routine: _Routine, alpha: Scalar, ap: Pointer, uplo: str, **vectors: Pointer) -> None:
+    call, enums = _entry(routine, {**{name: (v, 1) for name, v in vectors.items()}, "ap": (ap, 1)}, uplo=uplo)
+    n = vectors["x"]._shape[0]
+    incs = _increments(routine.name, "as x has", **{name: (v, n) for name, v in vectors.items()})
+    _packed(routine.name, ap, n)
+    given = [part for pair in zip(vectors.values(), incs, strict=True) for part in pair]
+    call(enums.uplo[0][uplo], n, alpha, *given, ap)
+
+
+def spr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x x^T to the packed upper ("U") or lower ("L") triangle of a real A.
+
+    x has shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle.
+    """
+    _packed_update(_SPR, alpha, ap, uplo, x=x)
+
+
+def hpr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x x^H, alpha real, to the packed upper ("U") or lower ("L") triangle of A.
+
+    x has shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle. The diagonal counts as real. For real dtypes
+    it is spr.
+    """
+    _packed_update(_HPR, alpha, ap, uplo, x=x)
+
+
+def spr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha (x y^T + y x^T) to the packed upper ("U") or lower ("L") triangle of a real A.
+
+    x and y have shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle.
+    """
+    _packed_update(_SPR2, alpha, ap, uplo, x=x, y=y)
+
+
+def hpr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
+    """Add alpha x y^H + conj(alpha) y x^H to the packed upper ("U") or lower ("L") triangle of A.
+
+    x and y have shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle. The diagonal counts as real. For real
+    dtypes it is spr2.
+    """
+    _packed_update(_HPR2, alpha, ap, uplo, x=x, y=y)
 
 
 # -- level 3 ----------------------------------------------------------------------------------------------------------

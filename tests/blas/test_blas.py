@@ -79,7 +79,7 @@ def backwards(*vectors: Operand) -> bool:
     return any(len(v.values) > 1 and v.base[v.slot].strides[0] < 0 for v in vectors)
 
 
-def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: str) -> bool:
+def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: Any) -> bool:
     """Make the call; True if it was made. Only if `refused` may it be refused, with a remedy, and nothing written."""
     try:
         assert r(*arguments, **options) is None
@@ -91,6 +91,16 @@ def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: st
                 operand.check(what)
         return False
     return True
+
+
+def real_only(r: Routine, *arguments: Any, **options: Any) -> bool:
+    """Return whether the dtype is complex; then check that it is refused."""
+    if r.complex:
+        forms = {"sbmv": "; hbmv takes", "spmv": "; hpmv takes", "spr": "; hpr takes", "spr2": "; hpr2 takes"}
+        hint = forms.get(r.name, "$")
+        with pytest.raises(DTypeError, match=rf"blas\.{r.name}: \w+ needs float32 or float64, got complex\d+{hint}"):
+            r(*arguments, **options)
+    return r.complex
 
 
 # -- level 1 ----------------------------------------------------------------------------------------------------------
@@ -158,21 +168,27 @@ def norms(r: Routine) -> None:
         ref.assert_close(result.now(), expected, n, expected, r.real, f"{n=} {kind=}")
 
 
-@CASES.of("iamax", letters="-")
-def iamax(r: Routine) -> None:
+@CASES.of("iamax", "iamin", letters="-")
+def extreme(r: Routine) -> None:
     for n, kind in r.each(SIZES, VECTORS):
         values = r.values(n)
+        size = 4 if r.name == "iamax" else 0.0625
+        if r.name == "iamin":
+            values += 2
         if n > 1:
-            values[[n // 2, n - 1]] = 4, -4  # the first is wanted
+            values[[n // 2, n - 1]] = size, -size  # the first is wanted
         x = vector(values, kind)
         if n == 0:
-            with pytest.raises(ArgumentError, match=r"blas\.iamax: x has shape \(0,\), needs at least one element"):
+            with pytest.raises(ArgumentError, match=rf"blas\.{r.name}: x has shape \(0,\), needs at least one element"):
                 r(x)
         elif backwards(x):
-            with pytest.raises(ArgumentError, match=r"blas\.iamax: x has a stride of -\d+ elements.*pass x\[::-1\]"):
+            with pytest.raises(
+                ArgumentError, match=rf"blas\.{r.name}: x has a stride of -\d+ elements.*pass x\[::-1\]"
+            ):
                 r(x)
         else:
-            assert r(x) == np.argmax(ref.size1(values)) == n // 2, f"{n=} {kind=}"
+            find = np.argmax if r.name == "iamax" else np.argmin
+            assert r(x) == find(ref.size1(values)) == n // 2, f"{n=} {kind=}"
 
 
 @CASES.of("rot", letters="-")
@@ -185,6 +201,58 @@ def rot(r: Routine) -> None:
         magnitude_x, magnitude_y = ref.rot(abs(x.wide), abs(y.wide), 0.5, 0.75, minus=1)
         r.close(x, new_x, 2, magnitude_x, what)
         r.close(y, new_y, 2, magnitude_y, what)
+
+
+@CASES.of("rotg", letters="-")
+def rotg(r: Routine) -> None:
+    phase = np.exp(0.7j) if r.complex else 1
+    for a, b in [(3, 4), (4, 3), (-1.5, 0.25), (0.25, -1.5), (2, 0), (0, 2), (0, 0)]:
+        what = f"{a=} {b=}"
+        a, b = r.dtype(a * phase), r.dtype(b)
+        given = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
+        assert r(*given) is None
+        new_a, new_b, c, s = (ref.wide(one.now()) for one in given)
+        wide_a, wide_b, size = ref.wide(a), ref.wide(b), abs(a) + abs(b)
+        ref.assert_close(c * wide_a + s * wide_b, new_a, 8, size, r.dtype, what)
+        ref.assert_close(c * wide_b - np.conj(s) * wide_a, 0, 8, size, r.dtype, what)
+        ref.assert_close(c * c + abs(s) ** 2, 1, 8, 1, r.dtype, what)
+        if not r.complex:
+            z = s if abs(a) > abs(b) or size == 0 else 1 / c if c else 1
+            ref.assert_close(new_b, z, 8, abs(z), r.dtype, what)
+
+
+@CASES.of("rotm", letters="-")
+def rotm(r: Routine) -> None:
+    if real_only(r, vector(r.values(3), "plain"), vector(r.values(3), "plain"), [0, 1, 1, 1, 1]):
+        return
+    for flag, n, kind_x, kind_y in r.each((-2, -1, 0, 1), SIZES, VECTORS, VECTORS):
+        what = f"{flag=} {n=} {kind_x=} {kind_y=}"
+        param = np.array([flag, 0.5, -0.75, 0.25, 1.5], r.dtype)
+        x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+        r(x, y, vector(param, "row") if kind_x == "row" else param.tolist())
+        H = ref.rotm_matrix(ref.wide(param))
+        new, magnitude = H @ [x.wide, y.wide], abs(H) @ [abs(x.wide), abs(y.wide)]
+        r.close(x, new[0], 2, magnitude[0], what)
+        r.close(y, new[1], 2, magnitude[1], what)
+
+
+@CASES.of("rotmg", letters="-")
+def rotmg(r: Routine) -> None:
+    if real_only(r, *(number(1, r.dtype) for _ in range(4)), vector(r.nan(5), "plain")):
+        return
+    # d1, d2, x1, y1: either weight greater, nothing to zero, sizes that need scaling
+    for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), (1e-9, 3e-9, 0.5, 1.5)]:
+        given, param = [number(one, r.dtype) for one in numbers], vector(r.nan(5), "row")
+        assert r(*given, param) is None
+        param.check(f"{numbers}", True)
+        d1, d2, x1, y1 = (one.wide for one in given)
+        new_d1, new_d2, new_x1, new_y1 = (ref.wide(one.now()) for one in given)
+        assert new_y1 == y1
+        H, before = ref.rotm_matrix(ref.wide(param.now())), np.array([x1, y1])
+        ref.assert_close(H @ before, [new_x1, 0], 12, abs(H) @ abs(before), r.dtype, f"{numbers}")
+        energy, weights = d1 * x1**2 + d2 * y1**2, np.array([[new_d1, 0], [0, new_d2]])
+        ref.assert_close(new_d1 * new_x1**2, energy, 24, energy, r.dtype, f"{numbers}")
+        ref.assert_close((H.T @ weights @ H)[0, 0], d1, 24, d1 + d2, r.dtype, f"{numbers}")
 
 
 # -- level 2 ----------------------------------------------------------------------------------------------------------
@@ -258,6 +326,150 @@ def triangular_vector(r: Routine) -> None:
                 ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
             x.check(what, True)
             A.check(what)
+
+
+@CASES.of("syr", "her", "syr2", "her2", letters="-")
+def syr(r: Routine) -> None:
+    hermitian, two = r.name.startswith("her"), r.name.endswith("2")
+    for kind, uplo, n in r.each(MATRICES, "UL", SIZES):
+        for kind_x, kind_y, t in kinds(r, 6):
+            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            alpha, given = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
+            A = matrix(r.half(n, uplo, hermitian), kind)
+            x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+            vectors = (x, y) if two else (x,)
+            by_matrix = kind[0] == "C" if hermitian else not r.vendor.is_cublas
+            refused = r.complex and by_matrix and backwards(*vectors)
+            if not attempt(r, what, refused, given, *vectors, A, uplo=uplo):
+                continue
+            expected, magnitude = updated(alpha, A.wide, x, y, two, hermitian)
+            r.close(A, expected, 3, magnitude, what, ref.in_triangle(n, uplo))
+            for v in vectors:
+                v.check(what)
+
+
+def real_alpha(r: Routine, t: Turn) -> tuple[Any, Any]:
+    """A real alpha in place of a turn's: as a number, and as it is passed."""
+    alpha = np.real(t.alpha)
+    return alpha, number(alpha, r.real) if isinstance(t.given_alpha, Operand) else float(alpha)
+
+
+def updated(alpha: Any, A: Array, x: Operand, y: Operand, two: bool, hermitian: bool) -> tuple[Array, Array]:
+    """A after an update of rank one or two, and the magnitude that errors are measured against."""
+    function: Any = ref.syr2 if two else ref.ger
+    expected = function(alpha, x.wide, (y if two else x).wide, A, hermitian)
+    return expected, function(abs(alpha), abs(x.wide), abs((y if two else x).wide), abs(A))
+
+
+# -- level 2, bands and packed triangles ------------------------------------------------------------------------------
+BANDS = ["F", "F part", "F view", "C"]
+
+
+def refuses_band(kind: str, A: Operand) -> bool:
+    """Whether a band is refused for its order: in C order, unless it is one column, or one contiguous row."""
+    return kind == "C" and A.values.shape[0] > 1 and A.values.shape[1] > 1
+
+
+@CASES.of("gbmv", letters="-")
+def gbmv(r: Routine) -> None:
+    shapes = [(5, 3), (3, 6), (1, 4), (4, 1), (9, 4), (19, 17)]
+    for kind, trans, (m, n), (kl, ku) in r.each(BANDS, "NTC", shapes, [(1, 2), (2, 0), (0, 0), (0, 1)]):
+        if kl >= m or ku >= n:
+            continue
+        for kind_x, kind_y, t in kinds(r, 2):
+            what = f"{kind} {trans=} {m=} {n=} {kl=} {ku=} {kind_x=} {kind_y=} {t}"
+            inner, outer = (n, m) if trans == "N" else (m, n)
+            dense = ref.band_of(r.values(m, n), kl, ku)
+            ab = matrix(ref.banded(dense, kl, ku, "F", np.nan), kind)
+            x, y = vector(r.values(inner), kind_x), vector(r.output(t.beta, outer), kind_y)
+            given = (t.given_alpha, ab, x, t.given_beta, y)
+            if not attempt(r, what, refuses_band(kind, ab), *given, kl=kl, ku=ku, trans=trans):
+                continue
+            wide = ref.wide(dense)
+            expected = ref.gemv(t.alpha, wide, x.wide, t.beta, y.wide, trans)
+            magnitude = ref.gemv(abs(t.alpha), abs(wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
+            r.close(y, expected, inner, magnitude, what)
+            ab.check(what)
+            x.check(what)
+
+
+def triangles(r: Routine) -> Iterator[tuple[str, str, int, int | None]]:
+    """The kinds, triangles, sizes and diagonals beside the main one (None: packed) that a routine is tried with."""
+    is_band = r.name[1] == "b"
+    for kind, uplo, n, k in r.each(BANDS if is_band else VECTORS, "UL", SIZES, (0, 1, 3) if is_band else (None,)):
+        if k is None or k < max(n, 1):
+            yield kind, uplo, n, k
+
+
+def stored(half: Array, uplo: str, k: int | None, kind: str) -> tuple[Operand, bool]:
+    """A triangle, a band or packed, and whether its layout is refused."""
+    if k is None:
+        ap = vector(ref.packed(half, uplo), kind)
+        return ap, len(ap.values) > 1 and kind not in ("plain", "row")
+    below, above = (0, k) if uplo == "U" else (k, 0)
+    ab = matrix(ref.banded(ref.band_of(half, below, above), below, above, "F", np.nan), kind)
+    return ab, refuses_band(kind, ab)
+
+
+@CASES.of("sbmv", "hbmv", "spmv", "hpmv", letters="-")
+def stored_symmetric(r: Routine) -> None:
+    hermitian = r.name.startswith("h")
+    for kind, uplo, n, k in triangles(r):
+        for kind_x, kind_y, t in kinds(r, 3):
+            what = f"{kind} {uplo=} {n=} {k=} {kind_x=} {kind_y=} {t}"
+            half = r.half(n, uplo, hermitian)
+            A, refused = stored(half, uplo, k, kind)
+            x, y = vector(r.values(n), kind_x), vector(r.output(t.beta, n), kind_y)
+            given = (t.given_alpha, A, x, t.given_beta, y)
+            if (not hermitian and real_only(r, *given)) or not attempt(r, what, refused, *given, uplo=uplo):
+                continue
+            S = ref.symmetric(ref.wide(half), uplo, hermitian)
+            S = S if k is None else ref.band_of(S, k, k)
+            expected = ref.gemv(t.alpha, S, x.wide, t.beta, y.wide)
+            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), what)
+            A.check(what)
+            x.check(what)
+
+
+@CASES.of("tbmv", "tbsv", "tpmv", "tpsv", letters="-")
+def stored_triangular(r: Routine) -> None:
+    for (kind, uplo, n, k), trans, diag in product(triangles(r), "NTC", "NU"):
+        for kind_x, _, _ in kinds(r, 1):
+            what = f"{kind} {uplo=} {trans=} {diag=} {n=} {k=} {kind_x=}"
+            half = r.triangular(n, uplo, diag)
+            A, refused = stored(half, uplo, k, kind)
+            x = vector(r.values(n), kind_x)
+            if not attempt(r, what, refused, A, x, uplo=uplo, trans=trans, diag=diag):
+                continue
+            T = ref.triangle(ref.wide(half), uplo, diag)
+            T, now = ref.op(T if k is None else ref.band_of(T, k, k), trans), ref.wide(x.now())
+            if r.name.endswith("mv"):
+                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, what)
+            else:
+                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
+            x.check(what, True)
+            A.check(what)
+
+
+@CASES.of("spr", "hpr", "spr2", "hpr2", letters="-")
+def packed_update(r: Routine) -> None:
+    hermitian, two = r.name.startswith("h"), r.name.endswith("2")
+    for kind, uplo, n, k in triangles(r):
+        for kind_x, kind_y, t in kinds(r, 6):
+            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            alpha, given = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
+            half = r.half(n, uplo, hermitian)
+            ap, refused = stored(half, uplo, k, kind)
+            x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
+            vectors = (x, y) if two else (x,)
+            if not hermitian and real_only(r, given, *vectors, ap):
+                continue
+            if not attempt(r, what, refused, given, *vectors, ap, uplo=uplo):
+                continue
+            expected, magnitude = updated(alpha, ref.wide(half), x, y, two, hermitian)
+            r.close(ap, ref.packed(expected, uplo), 3, ref.packed(magnitude, uplo), what)
+            for v in vectors:
+                v.check(what)
 
 
 # -- level 3 ----------------------------------------------------------------------------------------------------------
@@ -473,6 +685,46 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
         lambda A, x, y: blas.gemv(1, A[::-1], x, 0, y),
         r"gemv: A has shape \(3, 5\) and strides .*ascontiguousarray\(A\)",
     ),
+    (lambda A, x, y: blas.syr(1, y, A), r"syr: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
+    (lambda A, x, y: blas.her2(1, y, x, A[:, :3]), r"her2: y has shape \(5,\), needs \(3,\) for A of shape \(3, 3\)"),
+    (
+        lambda A, x, y: blas.gbmv(1, A.T, y, 0, y, kl=1, ku=1),
+        r"gbmv: ab has shape \(5, 3\), needs \(3, 3\) for kl=1 and ku=1",
+    ),
+    (lambda A, x, y: blas.gbmv(1, A.T, y, 0, y, kl=-1, ku=5), "gbmv: kl and ku need to be at least 0, got -1 and 5"),
+    (
+        lambda A, x, y: blas.gbmv(1, A, y, 0, x, kl=1, ku=1),
+        r'gbmv: x has shape \(3,\), needs \(5,\) for ab of shape \(3, 5\) and trans="N"',
+    ),
+    (
+        lambda A, x, y: blas.gbmv(1, A, x, 0, y, kl=1, ku=1),
+        r"gbmv: ab has shape \(3, 5\) and strides \(40, 8\), needs Fortran order.*numpy\.asfortranarray\(ab\)",
+    ),
+    (
+        lambda A, x, y: blas.gbmv(1, A.T[::-1], y, 0, x, kl=2, ku=2),
+        r"gbmv: ab has shape \(5, 3\) and strides .*numpy\.asfortranarray\(ab\)",
+    ),
+    (lambda A, x, y: blas.sbmv(1, A.T, x, 0, x), r"sbmv: ab has shape \(5, 3\), needs \(5, 5\) for x of shape \(5,\)"),
+    (lambda A, x, y: blas.hbmv(1, A, x, 0, y), r"hbmv: y has shape \(3,\), needs \(5,\) as x has"),
+    (lambda A, x, y: blas.tbsv(A[:, :-1], x), r"tbsv: ab has shape \(3, 4\), needs \(3, 5\) for x of shape \(5,\)"),
+    (lambda A, x, y: blas.tbmv(A[:0], x), r"tbmv: ab has shape \(0, 5\), needs \(1, 5\) for x of shape \(5,\)"),
+    (lambda A, x, y: blas.tbmv(x, x), r"tbmv: ab has shape \(5,\), needs 2 dimensions"),
+    (lambda A, x, y: blas.spmv(1, x, y, 0, y), r"spmv: ap has shape \(5,\), needs \(6,\) for x of shape \(3,\)"),
+    (lambda A, x, y: blas.tpsv(x, y), r"tpsv: ap has shape \(5,\), needs \(6,\) for x of shape \(3,\)"),
+    (lambda A, x, y: blas.hpr2(1, y, x, y), r"hpr2: y has shape \(5,\), needs \(3,\) as x has"),
+    (
+        lambda A, x, y: blas.tpmv(A[:, 0], x[:2]),
+        r"tpmv: ap has strides \(40,\), needs \(8,\), .*numpy\.ascontiguousarray\(ap\)",
+    ),
+    (lambda A, x, y: blas.tpmv(A, x), r"tpmv: ap has shape \(3, 5\), needs 1 dimension"),
+    (lambda A, x, y: blas.tbmv(A, x, trans="X"), r'tbmv: trans must be "N" or "T" or "C", got \'X\''),
+    (lambda A, x, y: blas.rotm(y, y, x[:4]), r"rotm: param has shape \(4,\), needs \(5,\) for a flag and H"),
+    (lambda A, x, y: blas.rotm(y, y, x[::-1]), r"rotm: param has strides \(-8,\), needs \(8,\)"),
+    (lambda A, x, y: blas.rotmg(x[:1], x[1:2], x[2:3], x[3:4], y), r"rotmg: param has shape \(3,\), needs \(5,\)"),
+    (
+        lambda A, x, y: blas.rotg(x[:1], x[1:3], y[:1], y[1:2]),
+        r"rotg: b has shape \(2,\), needs one element; .*b\[0:1\]",
+    ),
 ]
 
 
@@ -485,6 +737,65 @@ def test_operands_that_do_not_fit_are_named_before_the_call(device: str, index: 
         call(*pointers)
     after = Device(device).counters
     assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)
+
+
+def test_bands_and_packed_triangles_of_the_fewest_elements(device: str) -> None:
+    x, y, param = np.ones(4), np.zeros(4), np.array([-1.0, 0, 1, 1, 0])
+    ab, ap = np.ones((3, 4), order="F"), np.ones(10)
+    with offload_args(In(ab), ap, x, y, param, device=device) as (d_ab, d_ap, dx, dy, d_param):
+        calls: list[tuple[Any, Any, Any]] = [
+            (lambda ab: blas.gbmv(1, ab, dx, 0, dy, kl=1, ku=1), d_ab, d_ab[:, :-1]),
+            (lambda ab: blas.gbmv(1, ab, dx, 0, dy, kl=1, ku=1), d_ab, d_ab[:-1]),
+            (lambda ab: blas.sbmv(1, ab, dx, 0, dy), d_ab, d_ab[:, :-1]),
+            (lambda ab: blas.hbmv(1, ab, dx, 0, dy), d_ab, d_ab[:, :-1]),
+            (lambda ab: blas.tbmv(ab, dx), d_ab, d_ab[:, :-1]),
+            (lambda ab: blas.tbsv(ab, dx), d_ab, d_ab[:, :-1]),
+            (lambda ap: blas.spmv(1, ap, dx, 0, dy), d_ap, d_ap[:-1]),
+            (lambda ap: blas.hpmv(1, ap, dx, 0, dy), d_ap, d_ap[:-1]),
+            (lambda ap: blas.tpmv(ap, dx), d_ap, d_ap[:-1]),
+            (lambda ap: blas.tpsv(ap, dx), d_ap, d_ap[:-1]),
+            (lambda ap: blas.spr(1, dx, ap), d_ap, d_ap[:-1]),
+            (lambda ap: blas.hpr(1, dx, ap), d_ap, d_ap[:-1]),
+            (lambda ap: blas.spr2(1, dx, dx, ap), d_ap, d_ap[:-1]),
+            (lambda ap: blas.hpr2(1, dx, dx, ap), d_ap, d_ap[:-1]),
+            (lambda param: blas.rotm(dx, dy, param), d_param, d_param[:-1]),
+        ]
+        for call, enough, less in calls:
+            with refusing(ArgumentError, r"^blas\.\w+: (ab|ap|x|param) has shape .*, needs "):
+                call(less)
+            call(enough)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_a_band_by_rows_is_passed_as_the_transpose(device: str, dtype: Any) -> None:
+    m, n, kl, ku = 5, 4, 2, 1
+    A = ref.band_of(np.arange(1, 1 + m * n).reshape(m, n).astype(dtype), kl, ku)
+    rows, x, y = ref.banded(A, kl, ku, "C", np.nan), np.arange(1, n + 1).astype(dtype), np.zeros(m, dtype)
+    assert rows.shape == (m, kl + ku + 1)
+    with offload_args(In(np.ascontiguousarray(rows)), x, y, device=device) as (d_rows, dx, dy):
+        blas.gbmv(1, d_rows.T, dx, 0, dy, kl=ku, ku=kl, trans="T")
+    np.testing.assert_array_equal(y, A @ x)
+
+
+def test_a_triangle_packed_by_rows_is_the_other_packed_by_columns(device: str) -> None:
+    A = np.array([[2.0, 1, 3], [1, 5, 4], [3, 4, 7]])
+    x, y, z = np.array([1.0, 2, 3]), np.zeros(3), np.array([1.0, 2, 3])
+    with offload_args(A[np.triu_indices(3)], x, y, z, device=device) as (d_ap, dx, dy, dz):
+        blas.spmv(1, d_ap, dx, 0, dy, uplo="L")
+        blas.tpmv(d_ap, dz, uplo="L", trans="T")
+    np.testing.assert_array_equal(y, A @ x)
+    np.testing.assert_array_equal(z, np.triu(A) @ x)
+
+
+def test_a_rotation_is_made_and_applied_on_the_device(device: str) -> None:
+    rows, cs = np.array([[3.0, 1, 2], [4.0, 5, 6]]), np.zeros(2)
+    expected = np.array([[0.6, 0.8], [-0.8, 0.6]]) @ rows
+    ab = rows[:, 0].copy()
+    with offload_args(rows, ab, cs, device=device) as (d_rows, d_ab, d_cs):
+        blas.rotg(d_ab[:1], d_ab[1:], d_cs[:1], d_cs[1:])
+        blas.rot(d_rows[0], d_rows[1], d_cs[:1], d_cs[1:])
+    np.testing.assert_allclose(rows, expected, rtol=1e-15, atol=1e-14)
+    np.testing.assert_allclose(ab[0], 5)
 
 
 def test_a_host_array_where_a_pointer_belongs(device: str) -> None:
@@ -541,12 +852,30 @@ def square(name: str) -> tuple[Call, int]:
         "her2k": (lambda A, B, C: blas.her2k(1, A, B, 0, C), 3),
         "trmm": (lambda A, B: blas.trmm(1, A, B), 2),
         "trsm": (lambda A, B: blas.trsm(1, A, B), 2),
+        "rotg": (lambda a, b, s: blas.rotg(a, b, s, s), 3),
+        "rotm": (lambda x, y: blas.rotm(x, y, [-2, 0, 0, 0, 0]), 2),
+        "rotmg": (blas.rotmg, 5),
+        "gbmv": (lambda ab, x, y: blas.gbmv(1, ab, x, 0, y, kl=1, ku=0), 3),
     }
-    two = name in ("copy", "swap", "dot", "dotu", "dotc", "trmv", "trsv")
-    return calls.get(name, (getattr(blas, name), 2 if two else 1))
+    function = getattr(blas, name)
+    if name in ("sbmv", "hbmv", "spmv", "hpmv"):
+        return lambda A, x, y: function(1, A, x, 0, y), 3
+    if name in ("syr", "her", "spr", "hpr"):
+        return lambda x, A: function(1, x, A), 2
+    if name in ("syr2", "her2", "spr2", "hpr2"):
+        return lambda x, y, A: function(1, x, y, A), 3
+    two = name in ("copy", "swap", "dot", "dotu", "dotc", "trmv", "trsv", "tbmv", "tbsv", "tpmv", "tpsv")
+    return calls.get(name, (function, 2 if two else 1))
 
 
-MATRICES_OF = {"gemv": "A", "ger": "..A", "gerc": "..A", "symv": "A", "hemv": "A", "trmv": "A", "trsv": "A"}
+# The operands that are matrices ("A") and 0-d ("0") of the functions that have other ones than vectors.
+MATRICES_OF = {
+    **dict.fromkeys("gemv symv hemv trmv trsv gbmv sbmv hbmv tbmv tbsv".split(), "A"),
+    **dict.fromkeys("ger gerc syr2 her2".split(), "..A"),
+    **dict.fromkeys("syr her".split(), ".A"),
+    "rotg": "000",
+    "rotmg": "0000.",
+}
 LEVEL_3 = "gemm symm hemm syrk herk syr2k her2k trmm trsm".split()
 
 
@@ -556,8 +885,8 @@ def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str,
     call, count = square(name)
     wrong = [np.int32, np.int64, np.uint8, np.bool_, np.float16, np.float32]
     shapes = [
-        (size, size) if name in LEVEL_3 or MATRICES_OF.get(name, "")[i : i + 1] == "A" else (size,)
-        for i in range(count)
+        (size, size) if name in LEVEL_3 or kind == "A" else () if kind == "0" else (size,)
+        for kind in MATRICES_OF.get(name, "").ljust(count, ".")[:count]
     ]
     right = [np.ones(shape) for shape in shapes]
     for at, dtype in product(range(count), wrong):
@@ -585,6 +914,9 @@ def test_an_option_that_is_no_letter_of_blas_is_named(device: str, option: Any) 
             (lambda: blas.trsm(1, dA, dA, diag=option), "diag"),
             (lambda: blas.symm(1, dA, dA, 0, dA, side=option), "side"),
             (lambda: blas.syrk(1, dA, 0, dA, trans=option), "trans"),
+            (lambda: blas.gbmv(1, dA, dx, 0, dy, kl=1, ku=0, trans=option), "trans"),
+            (lambda: blas.her(1, dx, dA, uplo=option), "uplo"),
+            (lambda: blas.tpmv(dx, dy, diag=option), "diag"),
             (lambda: blas.gemm(1, dA, dA, 0, dA, trans_b=option), "trans_b"),
         ]:
             with refusing(ArgumentError, rf'{name} must be ".*, got '):
