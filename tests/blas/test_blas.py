@@ -372,10 +372,8 @@ def refuses_band(kind: str, A: Operand) -> bool:
 
 @CASES.of("gbmv", letters="-")
 def gbmv(r: Routine) -> None:
-    shapes = [(5, 3), (3, 6), (1, 4), (4, 1), (9, 4), (19, 17)]
-    for kind, trans, (m, n), (kl, ku) in r.each(BANDS, "NTC", shapes, [(1, 2), (2, 0), (0, 0), (0, 1)]):
-        if kl >= m or ku >= n:
-            continue
+    shapes = [(5, 3), (3, 6), (1, 4), (4, 1), (9, 4), (4, 11), (19, 17), (0, 3), (3, 0)]
+    for kind, trans, (m, n), (kl, ku) in r.each(BANDS, "NTC", shapes, [(1, 2), (2, 0), (0, 0), (0, 1), (5, 4)]):
         for kind_x, kind_y, t in kinds(r, 2):
             what = f"{kind} {trans=} {m=} {n=} {kl=} {ku=} {kind_x=} {kind_y=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
@@ -385,20 +383,20 @@ def gbmv(r: Routine) -> None:
             given = (t.given_alpha, ab, x, t.given_beta, y)
             if not attempt(r, what, refuses_band(kind, ab), *given, kl=kl, ku=ku, trans=trans):
                 continue
+            ab.check(what)
+            x.check(what)
+            if inner == 0:
+                continue
             wide = ref.wide(dense)
             expected = ref.gemv(t.alpha, wide, x.wide, t.beta, y.wide, trans)
             magnitude = ref.gemv(abs(t.alpha), abs(wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
             r.close(y, expected, inner, magnitude, what)
-            ab.check(what)
-            x.check(what)
 
 
-def triangles(r: Routine) -> Iterator[tuple[str, str, int, int | None]]:
-    """The kinds, triangles, sizes and diagonals beside the main one (None: packed) that a routine is tried with."""
+def triangles(r: Routine) -> list[tuple[str, str, int, int | None]]:
+    """Kinds, triangles, sizes and numbers of diagonals beside the main one (None: packed) to try a routine with."""
     is_band = r.name[1] == "b"
-    for kind, uplo, n, k in r.each(BANDS if is_band else VECTORS, "UL", SIZES, (0, 1, 3) if is_band else (None,)):
-        if k is None or k < max(n, 1):
-            yield kind, uplo, n, k
+    return r.each(BANDS if is_band else VECTORS, "UL", SIZES, (0, 1, 5) if is_band else (None,))
 
 
 def stored(half: Array, uplo: str, k: int | None, kind: str) -> tuple[Operand, bool]:
