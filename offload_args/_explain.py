@@ -63,6 +63,8 @@ def _describe(value: object) -> str:
         return f"a NumPy array of {value.dtype}"
     if value is None:
         return "None"
+    if isinstance(value, int) and value.bit_length() > 256:  # Python does not write the digits of just any int
+        return f"an int of {value.bit_length()} bits"
     if isinstance(value, (bool, int, float, complex, str)):
         return f"the {type(value).__name__} {value!r}"
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
@@ -100,7 +102,7 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
                     f"pass a part of it, such as {token.name}[:{token.elements}]",
                 )
         elif token.kind == "scalar" or (token.kind == "update" and not on_device):
-            _check_scalar(token, value, fail)
+            _check_scalar(function, token, value, fail)
         elif on_device:
             fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
         elif token.kind == "output" and value is not None:
@@ -126,7 +128,7 @@ def handle_address(function: str, handle: object) -> int:
     value = handle
     for attribute in ("handle", "ptr"):
         value = getattr(value, attribute, value)
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not value:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 2**64:
         raise ArgumentTypeError(
             f"{function}: handle needs a handle of {function.partition('.')[0]} as an int, or an "
             f"object with .handle or .ptr, got {_describe(handle)}"
@@ -173,20 +175,27 @@ def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
         fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
 
 
-def _check_scalar(token: _Token, value: Any, fail: _Failure) -> None:
+def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure) -> None:
     kind = "a number" if token.dtype.startswith("c") else "a real number"
     if token.elements > 1:
         needed = f"a sequence of {token.elements} numbers or a DevicePtr[{token.dtype_name}] of as many elements"
         if not isinstance(value, (tuple, list)) or len(value) != token.elements:
             fail(ArgumentTypeError, needed, "pass tuple(values)")
+        for index, one in enumerate(value):
+            _check_number(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one), kind)
         return
     needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]"
     if isinstance(value, np.ndarray):
         fail(HostPointerError, needed, f"pass {token.name}.item(), or lend it")
-    if isinstance(value, (str, bytes, bytearray)):
+    _check_number(token, value, fail, needed)
+
+
+def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> None:
+    complex_is_taken = token.dtype.startswith("c")
+    if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
         fail(ArgumentTypeError, needed)
     try:
-        complex(value) if token.dtype.startswith("c") else float(value)
+        complex(value) if complex_is_taken else float(value)
     except (TypeError, ValueError):
         fail(ArgumentTypeError, needed)
     except OverflowError:

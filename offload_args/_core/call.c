@@ -174,8 +174,6 @@ static PyMethodDef call_functions[] = {
      "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
      "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"
      "for that.\n\n"
-     "function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the\n"
-     "types that it takes.\n\n"
      "Raises the errors of the region and of the function."},
     {NULL, NULL, 0, NULL},
 };

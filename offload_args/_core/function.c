@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
   PyObject *const *positional;
   PyObject *result, *handle; /* NULL where not given, or None */
+  void *own_handle;          /* the address that handle stands for; NULL: the region's handle */
   PyObject *room[MOST_VALUES];
 } Arguments;
 
@@ -182,7 +183,9 @@ static inline int read_enum(PyObject *object, int64_t *number) {
   return read_integer(object, number) < 0 || *number != (int32_t)*number ? -1 : 0;
 }
 
+/* Reads a real number. Returns 0, or -1 with or without an exception. */
 static int read_real(PyObject *object, double *number) {
+  if (!PyFloat_CheckExact(object) && PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating)) return -1;
   *number = PyFloat_AsDouble(object);
   return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
 }
@@ -322,8 +325,20 @@ static inline enum read read_on_host(const Function *function, const Arguments *
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns 0, or -1
- * with an exception. */
+/* Has the routine run; a handle of the caller's own is in use for so long, and never while code of Python's runs.
+ * Returns a status. Without the GIL. */
+static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
+  const oa_routine *routine = function->routine;
+  if (__builtin_expect(arguments->own_handle == NULL, 1)) return routine->run(routine, values, on_device);
+  int status = oa_use_handle(function->library, arguments->own_handle);
+  if (status != OA_OK) return status;
+  status = routine->run(routine, values, on_device);
+  oa_use_handle(function->library, NULL);
+  return status;
+}
+
+/* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns a status,
+ * or -1 with an exception. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -334,8 +349,7 @@ static int stage(const void *anchor, const void *number, int dtype, oa_any **sta
     Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
     Py_END_ALLOW_THREADS
   }
-  if (status != OA_OK) fail(status);
-  return status == OA_OK ? 0 : -1;
+  return status;
 }
 
 /* Reads every argument as the form with scalars on the device has them. hosted[i]: the number of a scalar on the host,
@@ -389,21 +403,25 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   const void *hosted[MOST_VALUES];
   oa_any *staged[MOST_VALUES];
   Room room = {.used = 0};
-  int count = 0, status = OA_OK, failed = 0;
+  int count = 0, status = OA_OK;
   if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0)
     return explain(function, arguments, 1);
   const void *anchor = anchor_of(function, values, hosted);
-  for (int i = 0; i < function->count && !failed; i++) {
+  for (int i = 0; i < function->count && status == OA_OK; i++) {
     if (hosted[i] == NULL) continue;
-    failed = stage(anchor, hosted[i], function->parameters[i].dtype, &staged[count]) < 0;
-    if (!failed) values[i].pointer = staged[count++];
+    status = stage(anchor, hosted[i], function->parameters[i].dtype, &staged[count]);
+    if (status == OA_OK) values[i].pointer = staged[count++];
   }
-  if (!failed) {
-    Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 1);
-    Py_END_ALLOW_THREADS if (status != OA_OK) fail(status);
+  if (status == OA_ERROR_STALE) /* the anchor is: the routine, which refuses it, says which argument it is */
+    for (int i = 0; i < function->count; i++)
+      if (hosted[i] != NULL) values[i].pointer = (void *)anchor;
+  if (status == OA_OK || status == OA_ERROR_STALE) {
+    Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 1);
+    Py_END_ALLOW_THREADS
   }
+  if (status != OA_OK && !PyErr_Occurred()) fail(status);
   for (int i = 0; i < count; i++) oa_pointer_release(staged[i]);
-  if (failed || status != OA_OK) return NULL;
+  if (status != OA_OK) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -463,7 +481,7 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
   const enum read read = read_on_host(function, arguments, values, &room);
   if (__builtin_expect(read != ON_HOST, 0))
     return read == ON_DEVICE ? call_on_device(function, arguments) : explain(function, arguments, 0);
-  Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
+  Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 0);
   Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) return fail(status);
   if (function->has_result)
     return number_from(function->parameters[function->positional].dtype, values[function->positional].bytes);
@@ -472,23 +490,19 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
 }
 
 /* Calls with a handle of the caller's own, on whose stream the call goes. */
-static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, const Arguments *arguments) {
+static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
   PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
   if (address == NULL) return NULL;
-  void *handle = PyLong_AsVoidPtr(address);
+  arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
-  if (handle == NULL && PyErr_Occurred()) return NULL;
-  const int status = oa_use_handle(function->library, handle);
-  if (status != OA_OK) return fail(status);
-  PyObject *result = call_with(function, arguments);
-  oa_use_handle(function->library, NULL);
-  return result;
+  return PyErr_Occurred() ? NULL : call_with(function, arguments);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
   Arguments arguments;
   arguments.result = arguments.handle = NULL;
+  arguments.own_handle = NULL;
   if (__builtin_expect(count == function->positional && names == NULL, 1)) {
     arguments.positional = values;
     return call_with(function, &arguments);

@@ -100,6 +100,8 @@ static int read_module(const char *name, const Attribute *attributes) {
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
   static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
                           "load",    "default_device", "region", "device",  "read_options", NULL};
+  static const Attribute of_numpy[] = {
+      {"ndarray", &python.ndarray}, {"complexfloating", &python.complexfloating}, {NULL, NULL}};
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};
@@ -111,7 +113,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
                                    &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
                                    &python.default_device, &python.region, &python.device, &python.read_options) ||
-      read_module("numpy", (Attribute[]){{"ndarray", &python.ndarray}, {NULL, NULL}}) < 0 ||
+      read_module("numpy", of_numpy) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
       read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0)
     return NULL;

@@ -26,6 +26,7 @@ from offload_args.errors import (
     HostPointerError,
     LibraryError,
     SizeOverflowError,
+    StalePointerError,
     WrongDeviceError,
 )
 
@@ -171,6 +172,39 @@ def test_an_exception_while_an_argument_is_read_is_raised() -> None:
     np.testing.assert_array_equal(x, np.ones(4))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_integer_of_more_digits_than_python_writes_is_refused_by_name(place: int) -> None:
+    wrong = ("n", SizeOverflowError), ("alpha", SizeOverflowError), ("x", HostPointerError)
+    with offload_args(np.ones(4), device="host") as (dx,):
+        arguments: list[Any] = [4, 2.0, dx, 1]
+        arguments[place] = 10**5000
+        name, error = wrong[place]
+        with pytest.raises(error, match=f"cblas.dscal: {name} needs .*, got an int of 16610 bits"):
+            cblas.dscal(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize("alpha", [1 + 2j, np.complex64(1 + 2j), np.complex128(1 + 2j), np.clongdouble(1 + 2j)])
+def test_no_imaginary_part_is_lost(alpha: Any) -> None:
+    x, two = np.ones(2), np.array([2.0])
+    with offload_args(x, two, device="sim:0") as (dx, d2):
+        with pytest.raises(ArgumentTypeError, match="cblas.dscal: alpha needs a real number"):
+            cblas.dscal(2, alpha, dx, 1)
+        with pytest.raises(ArgumentTypeError, match="cblas.dgemv: alpha needs a real number"):
+            cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 1, 1, alpha, dx, 1, dx[:1], 1, d2, dx[1:], 1)
+        with pytest.raises(ArgumentTypeError, match=r"cblas.drotm: P\[4\] needs a real number"):
+            cblas.drotm(1, dx, 1, dx[1:], 1, [0, 0, 0, 0, alpha])
+    np.testing.assert_array_equal(x, [1, 1])
+
+
+@pytest.mark.parametrize("wrong", ["2", None, [2.0], 10**400])
+def test_the_wrong_one_of_several_numbers_is_named(wrong: Any) -> None:
+    x, y = np.ones(1), np.ones(1)
+    with offload_args(x, y, device="host") as (dx, dy):
+        with pytest.raises((ArgumentTypeError, SizeOverflowError), match=r"cblas.drotm: P\[1\] needs a real number"):
+            cblas.drotm(1, dx, 1, dy, 1, (0.0, wrong, 0.0, 0.0, 0.0))
+
+
 class Fickle:
     """A number the second time it is asked, when the error is looked for."""
 
@@ -243,7 +277,17 @@ def test_a_host_scalar_beside_one_on_the_device_is_sent_there() -> None:
     np.testing.assert_array_equal(y, np.full(3, 15))
 
 
-@pytest.mark.parametrize("handle", [1.5, "handle", 0, True, object()])
+def test_a_pointer_of_a_closed_region_is_named_beside_a_host_scalar() -> None:
+    with offload_args(np.ones(4), np.ones(1), device="sim:0") as (dead, dead_alpha):
+        pass
+    with offload_args(np.ones(4), np.ones(1), device="sim:0") as (dx, d2):
+        with pytest.raises(StalePointerError, match="cblas.dgemv: alpha is a pointer whose region has ended"):
+            cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 1, 1, dead_alpha, dx, 1, dx[1:], 1, 0.0, dx[2:], 1)
+        with pytest.raises(StalePointerError, match="cblas.dgemv: A is a pointer whose region has ended"):
+            cblas.dgemv(cblas.ColMajor, cblas.NoTrans, 1, 1, 1.0, dead, 1, dx[1:], 1, d2, dx[2:], 1)
+
+
+@pytest.mark.parametrize("handle", [1.5, "handle", 0, True, object(), -1, 2**64])
 def test_an_object_that_is_no_handle_is_refused(handle: object) -> None:
     with offload_args(np.ones(4), device="host") as (dx,):
         with pytest.raises(ArgumentTypeError, match="cublas.dscal: handle needs a handle of cublas as an int"):
