@@ -1,1 +1,1 @@
-"""The workshop: vendor headers in, C routines and Python modules out. Never imported at run time."""
+"""The generator: makes C routines and Python modules from vendors' headers and roles. Never imported at run time."""

@@ -1,4 +1,6 @@
-"""Runs the workshop: `extract` reads vendor headers, `emit` writes what the build compiles, `--check` verifies labels.
+"""Runs the generator: `extract` reads vendor headers, `emit` writes the files that the build compiles.
+
+`report` writes report.md; `--check` verifies the roles files, and that report.md is current.
 
     python -m bindings extract --library cublas --header .../cublas_v2.h -I .../include [-I the compiler's]
     python -m bindings report
@@ -44,7 +46,7 @@ def check(folder: Path = roles.HERE) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Does what the command line says; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bindings", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="verify every label and that report.md is current")
+    parser.add_argument("--check", action="store_true", help="verify every role and that report.md is current")
     commands = parser.add_subparsers(dest="command")
     extracting = commands.add_parser("extract", help="read a vendor header into api/<library>.json")
     extracting.add_argument("--library", required=True)
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.check:
         faults = check()
-        print("\n".join(faults) if faults else "bindings: every label holds, report.md is current")
+        print("\n".join(faults) if faults else "bindings: every role holds, report.md is current")
         return 1 if faults else 0
     try:
         if given.command == "extract":

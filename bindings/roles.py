@@ -47,8 +47,8 @@ How Python finds the library, and what to install if it is missing:
     version = { call = "xGetProperty", gives = "parts" }         the function that tells its version; VERSION_GIVES
     install = "install x"                                        the remedy, in messages
 
-What the types are that the header's functions take, for the signatures of <library>.raw; enums are known already, and
-a function with a type that is not known is left out there:
+The types that the header's functions take, for the signatures of <library>.raw. Enums are known already. A function
+with a type that is not known is left out there:
 
     [raw]
     cublasHandle_t = "struct cublasContext *"

@@ -1,4 +1,4 @@
-"""Pointers and functions of cffi: a DevicePtr as a pointer of cffi's, and cffi's functions on DevicePtrs."""
+"""Converts DevicePtrs to cffi pointers, and calls cffi functions on them."""
 
 from __future__ import annotations
 

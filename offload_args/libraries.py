@@ -3,14 +3,14 @@
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
    set, nothing else is tried;
-2. the library that another package is linked with, if it has every function. CBLAS is shared with NumPy in this way:
+2. the library that another package is linked with, if it has every function but optional ones. NumPy shares CBLAS so:
    both then have one pool of threads, and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold
    for both;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
    and the libraries that are already loaded), and wheels that carry the library, such as scipy-openblas32;
 4. the system, as its linker knows it.
 
-Which of these apply, and under which names, is said by the library's roles file in bindings/roles.
+The library's roles file in bindings/roles says which of these apply, and under which names.
 """
 
 from __future__ import annotations

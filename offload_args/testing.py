@@ -1,4 +1,4 @@
-"""Helpers for testing code that uses devices: strict simulated devices, failing calls, leaks, counts of copies."""
+"""Tools to test code that uses devices: strict simulated devices, failing calls, leaks, counts of copies."""
 
 from __future__ import annotations
 

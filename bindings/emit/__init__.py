@@ -1,4 +1,4 @@
-"""Writes what the build compiles and installs, each kind of output in a file of its own.
+"""Writes the files that the build compiles and installs, one module a kind of output.
 
 tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
 python_modules, stubs, raw and docs: the Python side. report: what is bound.

@@ -67,7 +67,7 @@ typedef struct oa_backend {
   int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
               size_t lines);
   int (*stream_create)(oa_device *device, void **stream);
-  /* Reports asynchronous failures. Whatever it returns, nothing of this stream touches host memory any more. */
+  /* Reports asynchronous failures. After it, nothing of this stream touches host memory any more, even if it fails. */
   int (*stream_synchronize)(oa_device *device, void *stream);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
   /* *capturing = 1 if the caller's stream is being captured into a graph. */

@@ -1,5 +1,5 @@
-/* The ways together: pinned arrays directly, small ones packed, large ones in chunks; and what became of arrays after a
- * failure. */
+/* Runs a batch: pinned arrays go directly, small ones packed, large ones in chunks. After a failure it reports which
+ * arrays are new, old and torn. */
 #include "transfer/transfer.h"
 
 #include "device/staging.h"

@@ -1,4 +1,4 @@
-"""The workshop: labels are complete and right; the code that it emits compiles and makes the right calls."""
+"""The generator: roles are complete and right; the code that it emits compiles and makes the right calls."""
 
 from __future__ import annotations
 

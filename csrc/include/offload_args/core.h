@@ -301,7 +301,7 @@ int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDEN
  * CBLAS may have the suffix "64_" or "_64", too; a test call finds out whether its integers have 64 bits (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
 /* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both have one
- * pool of threads. Loads nothing. OA_ERROR_LIBRARY if a function is missing there. */
+ * pool of threads. Loads nothing. OA_ERROR_LIBRARY if a function is missing there that is not optional. */
 int oa_library_share(const char *library, const char *module);
 const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
