@@ -20,8 +20,9 @@ static void text_of_one(const oa_extent *e, char *text, size_t size) {
       snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->ld_name, ld);
       break;
     case OA_EXTENT_BAND:
-      snprintf(text, size, "%s=%lld, %lld diagonals, %s=%lld", e->columns_name, columns,
-               (long long)(e->below + e->above + 1), e->ld_name, ld);
+      snprintf(text, size, "%s=%lld, %llu diagonals, %s=%lld", e->columns_name,
+               columns, /* of a sum that overflows, too */
+               (unsigned long long)e->below + (unsigned long long)e->above + 1, e->ld_name, ld);
       break;
     default:
       snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns, e->ld_name, ld);

@@ -12,7 +12,7 @@ import scipy.linalg
 from helpers.arrays import Array
 from helpers.vendor import Vendor
 from offload_args import InOut, Out, blas, offload_args
-from offload_args.errors import AliasError, ExtentError
+from offload_args.errors import AliasError, ExtentError, SizeOverflowError
 
 Places = dict[tuple[int, int], int]  # of a matrix's elements (i, j), counted from its pointer
 
@@ -279,6 +279,16 @@ def test_ld_serves_products_of_single_rows_and_columns(device: str, sizes: tuple
                 else:
                     vendor.module.dgemm(*first, op, op, n, m, k, 1.0, dB, dB.ld, dA, dA.ld, 0.0, dC, dC.ld)
             np.testing.assert_array_equal(C, expected)
+
+
+def test_a_band_of_more_diagonals_than_64_bits_count_is_refused(device: str) -> None:
+    vendor = Vendor(device)
+    first = next(first for order, first in vendor.orders if order == "F")
+    wide = 2**62
+    text = "dgbmv: .* (9223372036854775809 diagonals|takes at most)"  # as the library has 64-bit integers or not
+    with offload_args(np.ones(1), np.ones(1), np.ones(1), device=device) as (dA, dx, dy):
+        with pytest.raises(SizeOverflowError, match=text):
+            vendor.module.dgbmv(*first, vendor.op["N"], 1, 1, wide, wide, 1.0, dA, wide, dx, 1, 0.0, dy, 1)
 
 
 @pytest.mark.promise("T31")
