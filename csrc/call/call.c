@@ -402,22 +402,15 @@ static int use_mode(oa_call *call, int wanted) {
   return status;
 }
 
-/* Takes the stream's own handle, in the wanted pointer mode. */
-static int take_handle(oa_call *call, oa_stream *stream, int wanted) {
+/* Takes the stream's own handle that has the pointer mode of the call. */
+static int take_handle(oa_call *call, oa_stream *stream) {
   const oa_library *library = call->library;
-  oa_stream_handle *handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
-  int *mode = NULL, status = OA_OK;
+  void **handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
   call->handle = NULL;
-  if (__builtin_expect(handles != NULL, 1)) {
-    const int index = library->state->index;
-    call->handle = __atomic_load_n(&handles[index].handle, __ATOMIC_ACQUIRE);
-    mode = &handles[index].mode;
-  }
-  if (__builtin_expect(!call->handle, 0)) status = oa_library_handle(library, stream, &call->handle, &mode);
-  if (status || library->set_pointer_mode < 0 || *mode == wanted) return status;
-  status = oa_library_set_mode(library, call->handle, wanted);
-  if (!status) *mode = wanted;
-  return status;
+  if (__builtin_expect(handles != NULL, 1))
+    call->handle = __atomic_load_n(&handles[oa_library_handle_place(library, call->device_scalars)], __ATOMIC_ACQUIRE);
+  if (__builtin_expect(call->handle != NULL, 1)) return OA_OK;
+  return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
 /* Whether a library of a GPU can't be told of a stream: it is waited for before and after each call. */
@@ -433,12 +426,11 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   call->saved_mode = -1;
   call->native_stream = stream->native;
   if (library->create >= 0) {
-    const int wanted = call->device_scalars ? library->device_mode : library->host_mode;
     if (used) {
       call->handle = used;
-      status = use_mode(call, wanted);
+      status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
     } else {
-      status = take_handle(call, stream, wanted);
+      status = take_handle(call, stream);
     }
   }
   if (!status && has_no_stream(library)) status = device->backend->stream_synchronize(device, stream->native);

@@ -5,12 +5,6 @@
 
 #include "device/device.h"
 
-/* A vendor's handle that is bound to a stream, and its pointer mode; -1: not known. */
-typedef struct oa_stream_handle {
-  void *handle;
-  int mode;
-} oa_stream_handle;
-
 /* A stream counts tickets, one an operation. `seen` is its vector clock. */
 typedef struct oa_stream {
   oa_device *device;
@@ -22,7 +16,7 @@ typedef struct oa_stream {
   uint64_t covered; /* the ticket after which the event was recorded last */
   uint64_t *seen;   /* by number of the other stream: its latest ticket that this one is known to run after */
   int seen_count;
-  oa_stream_handle *handles;   /* by library, owned by handles.c; NULL until first need */
+  void **handles;              /* two by library, for either pointer mode; owned by handles.c; NULL until first need */
   struct oa_stream *next;      /* in the list of idle streams, or of a region's foreign ones */
   struct oa_stream *next_made; /* in the list of all of the device's own */
 } oa_stream;

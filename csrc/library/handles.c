@@ -62,53 +62,52 @@ static void keep_idle(const oa_library *library, oa_device *device, void *handle
 /* Gives the stream its table of handles. Under the lock. */
 static int make_table(oa_stream *stream) {
   pthread_once(&once, start);
-  oa_stream_handle *table = calloc((size_t)library_count, sizeof *table);
+  void **table = calloc((size_t)library_count * 2, sizeof *table);
   if (!table) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the handles of a stream", stream->device->name);
-  for (int i = 0; i < library_count; i++) table[i].mode = -1;
   __atomic_store_n(&stream->handles, table, __ATOMIC_RELEASE);
   return OA_OK;
 }
 
-/* Makes a handle if there is none yet, and binds it to the stream. */
-static int bind(const oa_library *library, const oa_stream *stream, void **handle) {
+/* Makes a handle if there is none yet, binds it to the stream, and sets its pointer mode. */
+static int bind(const oa_library *library, const oa_stream *stream, int on_device, void **handle) {
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
   int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
-  if (status || library->set_stream < 0) return status;
-  int (*set_stream)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
-  if (!set_stream) return OA_ERROR_LIBRARY;
-  return vendor(library, library->symbols[library->set_stream], set_stream(*handle, stream->native));
+  if (!status && library->set_stream >= 0) {
+    int (*set_stream)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
+    if (!set_stream) return OA_ERROR_LIBRARY;
+    status = vendor(library, library->symbols[library->set_stream], set_stream(*handle, stream->native));
+  }
+  if (status || library->set_pointer_mode < 0) return status;
+  return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);
 }
 
-int oa_library_handle(const oa_library *library, oa_stream *stream, void **handle, int **mode) {
+int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle) {
   *handle = NULL;
-  const int index = oa_library_state_of(library)->index;
+  oa_library_state_of(library); /* from here on its number is known */
   oa_lock();
   int status = stream->handles ? OA_OK : make_table(stream);
-  oa_stream_handle *own = status ? NULL : &stream->handles[index];
+  void **own = status ? NULL : &stream->handles[oa_library_handle_place(library, on_device)];
   void *found = NULL;
-  if (own && !own->handle) found = take_idle(library, stream->device);
+  if (own && !*own) found = take_idle(library, stream->device);
   oa_unlock();
   if (status) return status;
-  *mode = &own->mode;
-  if ((*handle = __atomic_load_n(&own->handle, __ATOMIC_ACQUIRE))) return OA_OK;
-  if ((status = bind(library, stream, &found))) return status;
+  if ((*handle = __atomic_load_n(own, __ATOMIC_ACQUIRE))) return OA_OK;
+  if ((status = bind(library, stream, on_device, &found))) return status;
   oa_lock();
   /* Two threads on one stream may both have made one: the second's goes unused until another stream wants it. */
-  if (own->handle) {
+  if (*own)
     keep_idle(library, stream->device, found);
-  } else {
-    own->mode = -1;
-    __atomic_store_n(&own->handle, found, __ATOMIC_RELEASE);
-  }
-  *handle = own->handle;
+  else
+    __atomic_store_n(own, found, __ATOMIC_RELEASE);
+  *handle = *own;
   oa_unlock();
   return OA_OK;
 }
 
 void oa_library_give_back(oa_stream *stream) {
-  for (int i = 0; stream->handles && i < library_count; i++)
-    if (stream->handles[i].handle) keep_idle(oa_libraries[i], stream->device, stream->handles[i].handle);
+  for (int i = 0; stream->handles && i < 2 * library_count; i++)
+    if (stream->handles[i]) keep_idle(oa_libraries[i / 2], stream->device, stream->handles[i]);
   free(stream->handles);
   stream->handles = NULL;
 }

@@ -36,9 +36,15 @@ static inline bool oa_library_works_on(const oa_library *library, const oa_devic
 /* Returns the library of this name; NULL with the error of `function` set if this build has none. */
 const oa_library *oa_library_named(const char *function, const char *name);
 
-/* Sets *handle to the library's handle bound to stream, made at first need; *mode to its pointer mode, -1 if not known.
- * Without the lock, with the device current. */
-int oa_library_handle(const oa_library *library, oa_stream *stream, void **handle, int **mode);
+/* Returns the place of a handle in a stream's table. Calls with scalars on the device have a handle of their own, so
+ * that no handle's pointer mode changes while another thread calls with it. */
+static inline int oa_library_handle_place(const oa_library *library, int on_device) {
+  return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
+}
+
+/* Sets *handle to the library's handle bound to stream, in its pointer mode, made at first need. Without the lock, with
+ * the device current. */
+int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
 /* Hands the handles of a foreign stream back to the pool, for other streams of its device. Under the lock. */
 void oa_library_give_back(oa_stream *stream);
 /* Returns the handle this thread asked for with oa_use_handle; NULL if none. */

@@ -4,15 +4,24 @@
 
 #include <string.h>
 
-/* A library whose handles are counted. */
-static int handles_made;
+/* A library whose handles are counted; each knows its pointer mode. */
+enum { MOST_HANDLES = 8 };
+static int handles_made, modes[MOST_HANDLES];
+static int is_handle(const void *handle) {
+  return (const int *)handle >= modes && (const int *)handle < modes + handles_made;
+}
 static int make_handle(void **handle) {
-  *handle = &handles_made;
-  handles_made++;
+  if (handles_made == MOST_HANDLES) return 1;
+  modes[handles_made] = -1;
+  *handle = &modes[handles_made++];
   return 0;
 }
-static int bind_handle(void *handle, void *stream) { return handle == &handles_made && stream ? 0 : 1; }
-static int set_mode(void *handle, int mode) { return handle == &handles_made && mode >= 0 ? 0 : 1; }
+static int bind_handle(void *handle, void *stream) { return is_handle(handle) && stream ? 0 : 1; }
+static int set_mode(void *handle, int mode) {
+  if (!is_handle(handle) || mode < 0) return 1;
+  *(int *)handle = mode;
+  return 0;
+}
 
 static const char *const symbols[] = {"create", "bind", "mode"};
 static void *addresses[] = {(void *)make_handle, (void *)bind_handle, (void *)set_mode};
@@ -28,7 +37,9 @@ static const oa_library counted = {.name = "counted",
                                    .set_stream = 1,
                                    .get_stream = -1,
                                    .set_pointer_mode = 2,
-                                   .get_pointer_mode = -1};
+                                   .get_pointer_mode = -1,
+                                   .host_mode = 3,
+                                   .device_mode = 4};
 const oa_library *const oa_libraries[] = {&counted, NULL};
 
 /* A handle that was made for a caller's stream is used again when its region has ended: handles are expensive. */
@@ -50,11 +61,38 @@ static void handles_of_callers_streams_are_used_again(void) {
                           .extent = OA_VECTOR(n, 1, "n", "incx")};
     oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 1};
     CHECK_OK(oa_begin(&call));
-    CHECK(call.handle == &handles_made);
+    CHECK(call.handle == &modes[0]);
     CHECK_OK(oa_end(&call, 0));
     leave(region);
   }
   CHECK(handles_made == 1);
+  check_empty();
+}
+
+/* A handle's pointer mode never changes while another thread calls with it: calls on one stream have one handle for
+ * scalars on the host and another for scalars on the device. */
+static void calls_with_scalars_on_host_and_device_overlap(void) {
+  float x[4] = {1, 2, 3, 4};
+  int64_t n = 4;
+  oa_array array = vector(x, &n, OA_IN);
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  oa_operand operands[2];
+  oa_call calls[2];
+  for (int i = 0; i < 2; i++) {
+    operands[i] = (oa_operand){.name = "x",
+                               .pointer = array.handle,
+                               .access = OA_READ,
+                               .dtype = OA_F32,
+                               .extent = OA_VECTOR(n, 1, "n", "incx")};
+    calls[i] = (oa_call){
+        .function = "counted.read", .library = &counted, .operands = &operands[i], .count = 1, .device_scalars = i};
+    CHECK_OK(oa_begin(&calls[i]));
+  }
+  CHECK(*(int *)calls[0].handle == counted.host_mode);
+  CHECK(*(int *)calls[1].handle == counted.device_mode);
+  for (int i = 0; i < 2; i++) CHECK_OK(oa_end(&calls[i], 0));
+  leave(region);
   check_empty();
 }
 
@@ -155,6 +193,7 @@ int main(void) {
     CHECK_OK(oa_device_open(names[i], &device));
     if (i == 2) CHECK_OK(oa_sim_configure(device, 0, 0, 200));
     if (i == 1) handles_of_callers_streams_are_used_again();
+    if (i == 1) calls_with_scalars_on_host_and_device_overlap();
     if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_its_next_user();
     if (i > 0) a_callers_stream_that_is_gone_is_left_alone();
   }
