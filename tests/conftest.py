@@ -21,10 +21,10 @@ def device(request: pytest.FixtureRequest) -> str:
     return open_or_skip(request.param)
 
 
-@pytest.fixture
-def cuda() -> str:
-    """The name of the first GPU."""
-    return open_or_skip("cuda:0")
+@pytest.fixture(params=["cuda:0"])
+def cuda(request: pytest.FixtureRequest) -> str:
+    """The name of the first GPU, also in the test's id."""
+    return open_or_skip(request.param)
 
 
 @pytest.fixture

@@ -41,6 +41,11 @@ struct copy_2d {
 #define REQUIRED(symbol, ...) int symbol(__VA_ARGS__);
 #include "../../csrc/backends/cuda.def"
 #undef REQUIRED
+/* Functions that tests call as a program of its own would. */
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuStreamDestroy_v2(cu_stream stream);
+int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags);
+int cuMemHostUnregister(void *memory);
 
 enum { DEVICES = 2, SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
 enum { HOST = 1, DEVICE = 2, UNIFIED = 4 };
@@ -59,7 +64,8 @@ struct object {
   struct object *next;
   char *memory;
   size_t nbytes;
-  int device; /* -1: pinned */
+  int device;     /* -1: pinned */
+  int registered; /* the program's own memory, pinned for a while */
 };
 static struct object *objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,7 +85,7 @@ static void *make(size_t nbytes, int device) {
   }
   memset(memory, POISON, nbytes);
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, memory, nbytes, device};
+  *one = (struct object){objects, memory, nbytes, device, 0};
   objects = one;
   pthread_mutex_unlock(&lock);
   return memory;
@@ -91,7 +97,7 @@ static int64_t drop(void *memory, int device) {
   pthread_mutex_lock(&lock);
   for (struct object **link = &objects; *link; link = &(*link)->next) {
     struct object *one = *link;
-    if (one->memory != memory || one->device != device) continue;
+    if (one->memory != memory || one->device != device || one->registered) continue;
     nbytes = (int64_t)one->nbytes;
     memset(one->memory, POISON, one->nbytes);
     *link = one->next;
@@ -115,9 +121,11 @@ static int owner_of(const void *memory, size_t nbytes) {
   return found;
 }
 
+/* NULL is the default stream, which every context has. */
 static int belongs(const void *object) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
+  if (!object) return SUCCESS;
   return owner_of(object, 1) == device->number ? SUCCESS : 400; /* invalid handle */
 }
 
@@ -152,6 +160,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 
 /* -- contexts ------------------------------------------------------------------------------------------------------ */
 int cuDevicePrimaryCtxRetain(cu_context *context, int device) { return *context = &devices[device], SUCCESS; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE; }
 int cuCtxGetCurrent(cu_context *context) { return *context = current(), SUCCESS; }
 int cuCtxPushCurrent_v2(cu_context context) {
   if (!context || depth == DEPTH) return INVALID_VALUE;
@@ -208,6 +217,30 @@ int cuMemHostAlloc(void **memory, size_t nbytes, unsigned flags) {
   return *memory ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuMemFreeHost(void *memory) { return drop(memory, -1) < 0 ? INVALID_VALUE : SUCCESS; }
+int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags) {
+  if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
+  if (owner_of(memory, nbytes) != -2) return 712; /* already registered */
+  struct object *one = malloc(sizeof *one);
+  if (!one) return OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  *one = (struct object){objects, memory, nbytes, -1, 1};
+  objects = one;
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
+}
+int cuMemHostUnregister(void *memory) {
+  struct object *found = NULL;
+  pthread_mutex_lock(&lock);
+  for (struct object **link = &objects; *link && !found; link = &(*link)->next)
+    if ((*link)->memory == memory && (*link)->registered) {
+      found = *link;
+      *link = found->next;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  free(found);
+  return found ? SUCCESS : 713; /* not registered */
+}
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_address address) {
   if (count != 1 || *attributes != 2) return INVALID_VALUE;
   const int owner = owner_of((void *)(uintptr_t)address, 1);
@@ -286,6 +319,7 @@ int cuStreamCreate(cu_stream *stream, unsigned flags) {
   *stream = make(8, current()->number);
   return *stream ? SUCCESS : OUT_OF_MEMORY;
 }
+int cuStreamDestroy_v2(cu_stream stream) { return current() && drop(stream, current()->number) == 8 ? SUCCESS : 400; }
 int cuStreamSynchronize(cu_stream stream) { return belongs(stream); }
 int cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
   const int code = belongs(stream);
