@@ -19,7 +19,6 @@ from offload_args import (
 from offload_args.errors import (
     BackendError,
     InvalidDataError,
-    PerformanceWarning,
     RegionError,
     UnwrittenWarning,
 )
@@ -129,7 +128,7 @@ def test_a_region_closed_while_the_k_th_backend_call_fails_is_closed() -> None:
         (dx,) = region.open()
         blas.scal(2.0, dx)
         testing.fail_call(sim, k)
-        with contextlib.suppress(BackendError, PerformanceWarning):  # the latter if a pinned block could not be made
+        with contextlib.suppress(BackendError):
             region.close()
         testing.fail_call(sim, 0)
         assert not dx.live and "not open" in repr(region)
