@@ -28,6 +28,7 @@ __all__ = [
     "HostPointerError",
     "InvalidDataError",
     "LibraryError",
+    "LibraryVersionError",
     "OffloadError",
     "OffloadWarning",
     "PerformanceWarning",
@@ -117,6 +118,10 @@ class LibraryError(OffloadError, RuntimeError):
     """A vendor library that is missing, lacks a function, or failed."""
 
 
+class LibraryVersionError(LibraryError, NotImplementedError):
+    """A function that the loaded version of a vendor library does not have."""
+
+
 class DeviceUnavailableError(OffloadError, RuntimeError):
     """A device that this machine does not have."""
 
@@ -169,6 +174,7 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
     _core.OA_ERROR_CAPTURE: CaptureError,
     _core.OA_ERROR_FORKED: ForkedError,
     _core.OA_ERROR_TORN: TornArrayError,
+    _core.OA_ERROR_VERSION: LibraryVersionError,
 }
 
 
@@ -177,6 +183,7 @@ _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
     "oa_keep": "Device.keep",
+    "oa_library_double": "testing",
     "oa_export": "DevicePtr",
     "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import copy
 import importlib
 import inspect
-import json
 import re
 import shutil
 import subprocess
@@ -38,8 +36,8 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def given(name: str) -> tuple[Api, Api]:
-    api = json.loads((roles.HERE / "api" / f"{name}.json").read_text())
-    return api, copy.deepcopy(roles.read_roles(name))
+    labels = roles.read_roles(name)
+    return roles.read_api(name, labels), labels
 
 
 def faults_of(name: str, api: Api, labels: Api) -> str:
@@ -334,11 +332,13 @@ def abi(c_type: str, blasint: str = "int") -> str:
     """Returns how a C type is passed: pointers are alike, and so are enums and int."""
     if "*" in c_type or c_type.endswith("Handle_t"):
         return "pointer"
-    if c_type.startswith(("cublas", "enum ")):
+    if c_type == "rocblas_handle":
+        return "pointer"
+    if c_type in ("rocblas_stride", "long long"):
+        return "int64_t"
+    if c_type.startswith(("cublas", "rocblas", "enum ")):
         return "int"
-    if c_type == "blasint":
-        return blasint
-    return "int64_t" if c_type == "long long" else c_type
+    return blasint if c_type == "blasint" else c_type
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -349,7 +349,7 @@ def test_vendor_functions_are_called_with_the_headers_types(
     api = given(name)[0]["functions"]
     for function in libraries[name].functions:
         row = text.split(f'{{.function = "{name}.{function.name}", ')[1].split(".function =")[0]
-        if name == "cublas":
+        if name != "cblas":
             caller = re.findall(r"\.run = (\w+),", row)[0]
             called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
         else:  # one call with 64-bit integers and one with 32-bit ones
@@ -388,8 +388,8 @@ def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library
     for name, library in libraries.items():
         text = (emitted / "libraries" / f"{name}.c").read_text()
         bodies = len(re.findall(r"^static int run_\w+\(", text, re.MULTILINE))
-        families = len({one.family for one in library.functions})
-        assert families <= bodies <= families + 5
+        families = len({(one.family, one.form) for one in library.functions})
+        assert families <= bodies <= families + 7
 
 
 @pytest.mark.promise("T30", "T32")
@@ -445,7 +445,7 @@ def test_records_name_the_c_parameters_in_order(emitted: Path, libraries: dict[s
 def test_no_line_of_a_vendors_header_is_in_the_api_files() -> None:
     for name in NAMES:
         api = given(name)[0]
-        assert set(api) == {"header", "version", "functions", "enums"}
+        assert set(api) - {"older"} == {"header", "version", "functions", "enums"}
         assert all(set(one) == {"returns", "parameters"} for one in api["functions"].values())
 
 
