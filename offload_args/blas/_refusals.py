@@ -1,4 +1,4 @@
-"""What a function of BLAS can't take: each refusal names the argument, what it needs and the remedy."""
+"""Refuses what a function of BLAS can't take: each refusal names the argument, what it needs and the remedy."""
 
 from __future__ import annotations
 
