@@ -7,7 +7,7 @@ It has every function of bindings/api/<library>.json, with that prototype. Each 
 argument, in order, and returns what the test wants. It looks behind a pointer only as far as the test says, so never
 behind one of a device. tests/recording/recorder.py reads the notes.
 
-    python tests/doubles/recording.py cublas --headers FOLDER
+    python tests/doubles/recording.py cublas --headers > cublas.c
 
 writes the same functions without types of its own: they include the vendor's header, so that a wrong prototype does
 not compile.
@@ -37,7 +37,7 @@ PRELUDE = f"""
 enum {{ MOST_ARGUMENTS = {MOST_ARGUMENTS}, MOST_RECORDS = {MOST_RECORDS}, MOST_BYTES = {MOST_BYTES} }};
 """
 
-# What the recorder's functions use, and the test by ctypes.
+# The recorder's functions use it, and the test by ctypes.
 MACHINE = """
 /* An argument as it came: so many bytes, its value, and the bytes behind it if it is a pointer into the host. */
 struct argument {
@@ -49,7 +49,7 @@ struct record {
   int32_t function, count;
   struct argument arguments[MOST_ARGUMENTS];
 };
-/* What the test wants of an argument: how many bytes behind it are noted, then how many are written there. */
+/* The test's wishes for an argument: how many bytes behind it are noted, then how many are written there. */
 struct wish {
   int32_t peek, poke;
   unsigned char bytes[MOST_BYTES];

@@ -5,7 +5,7 @@
     call.integers                   # {"trans": 1, "m": 3, "n": 5, "lda": 4, ...}
     call.touched["A"]               # the places of the elements behind A that the call touches, as NumPy integers
 
-What each extent means is stated here once more, element by element, so that the core's arithmetic has something to
+The meaning of each extent is stated here again, element by element, so that the core's arithmetic has something to
 agree with. A role that is not known here raises NotImplementedError.
 """
 

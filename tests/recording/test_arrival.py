@@ -13,12 +13,14 @@ import pytest
 from helpers.vendor import bound
 from recording import legal
 from recording.recorder import build
-from recording.workers import VARIANTS, Workers, every_family
+from recording.workers import VARIANTS, Workers, every_family, turned
 
 
-@every_family(short=2, long=40)
+@pytest.mark.promise("T30")
+@every_family(*VARIANTS)
+@turned(short=2, long=40)
 def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: int) -> None:
-    workers[variant].ask("check_arrival", family, turns)
+    workers[variant].ask("arrival", family, turns)
 
 
 @pytest.mark.parametrize("library", legal.libraries())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,14 @@ sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args
 
 import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
-from recording import legal  # noqa: E402
-from recording.bench import Bench  # noqa: E402
+from recording import arrival, legal, tight  # noqa: E402
+from recording.bench import DoubleBench  # noqa: E402
 from recording.recorder import Typed  # noqa: E402
+
+CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
+    "arrival": arrival.check,
+    "tight": tight.check,
+}
 
 
 def main() -> None:
@@ -30,7 +36,7 @@ def main() -> None:
     if not (package / "include").exists():  # an editable install has what was compiled elsewhere
         package = Path(offload_args._core.__file__).parent
     typed = Typed(package, library.name, Path(settings["typed"]))
-    bench = Bench(library, settings["device"], Path(settings["double"]), typed, settings["wide"])
+    bench = DoubleBench(library, settings["device"], Path(settings["double"]), typed, settings["integer_bits"])
     for line in sys.stdin:
         request = json.loads(line)
         failures = []
@@ -38,7 +44,7 @@ def main() -> None:
             if function.family != request["family"]:
                 continue
             try:
-                getattr(bench, request["check"])(function, *request["arguments"])
+                CHECKS[request["check"]](bench, function, request["turns"])
                 testing.no_mappings_left()
             except Exception:
                 failures.append(f"{function.symbol}\n{traceback.format_exc()}")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +34,21 @@ class Worker:
             run("gcc", *OPTIONS, "-o", folder / "libcuda.so.1", DOUBLES / "cuda.c")
             environment["LD_LIBRARY_PATH"] = str(folder)
         settings = {"library": library, "device": "cuda:0" if backend else "sim:0", "double": str(self._double)}
-        settings |= {"typed": str(folder / f"{variant}-typed.so"), "wide": wide}
+        settings |= {"typed": str(folder / f"{variant}-typed.so"), "integer_bits": 64 if wide else 32}
         self._command = [sys.executable, "-W", "error", str(HERE / "worker.py"), json.dumps(settings)]
         self._environment = os.environ | environment
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, check: str, family: str, *arguments: Any) -> None:
+    def ask(self, check: str, family: str, turns: int) -> None:
         """Have the process check each function of a family; fail as it fails, or if it dies."""
         if self._process is None:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            self._process = subprocess.Popen(self._command, env=self._environment, text=True, **pipes)  # type: ignore[call-overload]
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
         process = self._process
         assert process.stdin and process.stdout
         try:
-            process.stdin.write(json.dumps({"check": check, "family": family, "arguments": arguments}) + "\n")
+            process.stdin.write(json.dumps({"check": check, "family": family, "turns": turns}) + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
@@ -77,19 +77,22 @@ class Workers(dict[str, Worker]):
         return self[variant]
 
 
-# Each family of each variant, and the arguments of the checks in their short and their long form.
-FAMILIES = {
-    variant: sorted({one.family for one in legal.functions(library).values()})
-    for variant, (library, _) in VARIANTS.items()
-}
+# The device of each kind of backend, for tests of the vendor's own library.
+DEVICES = {"cuda": "cuda:0"}
 
 
-def every_family(short: int, long: int) -> Callable[[Any], Any]:
-    """Parametrize a test over (variant, family), every family of bound functions of every library, and over turns."""
-    pairs = [(variant, family) for variant, families in FAMILIES.items() for family in families]
+def families(library: str) -> list[str]:
+    """Return the families of a library's bound functions."""
+    return sorted({one.family for one in legal.functions(library).values()})
+
+
+def every_family(*variants: str) -> Any:
+    """Parametrize a test over (variant, family): every family of bound functions of these variants."""
+    pairs = [(variant, family) for variant in variants for family in families(VARIANTS[variant][0])]
+    return pytest.mark.parametrize(("variant", "family"), pairs)
+
+
+def turned(short: int, long: int) -> Any:
+    """Parametrize a test over its number of turns, in the short and the long form."""
     turns = [pytest.param(short, id="short"), pytest.param(long, id="long", marks=pytest.mark.slow)]
-
-    def parametrized(test: Any) -> Any:
-        return pytest.mark.parametrize(("variant", "family"), pairs)(pytest.mark.parametrize("turns", turns)(test))
-
-    return parametrized
+    return pytest.mark.parametrize("turns", turns)
