@@ -32,7 +32,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
 
 
 def answer(one: Number) -> Any:
-    """Return the number that the double gives back: another one for each dtype and count."""
+    """Return the number that the double writes or returns: another one for each dtype and count."""
     if one.dtype == "i32":
         return 19
     numbers: list[Any] = [4.5 + at for at in range(one.count)]
@@ -155,7 +155,7 @@ def check_number(made: Arrived, where: str, one: Number, argument: Argument) -> 
 def check_results(
     bench: DoubleBench, function: roles.Function, form: Form, result: Any, arrays: dict[str, Any]
 ) -> None:
-    """Fail unless the caller has what the double gave back."""
+    """Fail unless the caller has what the double wrote or returned."""
     written = [one for one in function.numbers if not one.is_read_only]
     if not written or form.on_device:
         assert result is None

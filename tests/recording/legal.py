@@ -290,7 +290,7 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
         repeats = all(array.repeats for array in arrays_with(function, inc.name, "inc"))
         incs[inc.name] = (2 + at, 0) if repeats else (2 + at,)
     axes = sizes | incs | enums
-    key = (library.name, function.family, name, *enums.values())
+    key = (library.name, function.family, name, *axes, *enums.values())
     for values in [_found_before[key]] if key in _found_before else product(*axes.values()):
         integers = dict(zip(axes, values, strict=True)) | {name: large}
         try:

@@ -1,7 +1,9 @@
-"""A process of its own for one library on its double, as a library is loaded once: it reads requests, writes answers.
+"""A process of its own for one library on its double, because a library is loaded once.
 
-{"check": "arrival", "family": "gemv", "arguments": [2]}        a method of Bench, for each function of the family
-{"failures": []}                                                or the traceback of each function that failed
+It reads requests, a line each, and writes the failures that it found:
+
+    {"check": "arrival", "family": "gemv", "turns": 2}
+    {"failures": []}                                         or the traceback of each function that failed
 """
 
 from __future__ import annotations
