@@ -10,7 +10,7 @@ from typing import Any
 
 from .parameters import Array, Extent, Number, Parameter, Result, Scalar, Size
 
-# What {form} stands for in the name of a function, and what is said of it after the function's summary.
+# {form} in the name of a function stands for one of these; the text is added to the function's summary.
 FORMS = {"": "", "_strided_batched": " For each of a batch, whose operands start strides apart."}
 _TABLES = ("bind", "parameters", "also", "types")
 
