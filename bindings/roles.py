@@ -75,8 +75,8 @@ Where an older version of the library differs, both headers are read, and the lo
     [family.trmm.older]
     "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
 
-Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. What the
-loaded version lacks raises LibraryVersionError.
+Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
+of a function that the loaded version lacks raises LibraryVersionError.
 
 The header's own names for C's integers, in parameters and [raw]:
 

@@ -58,7 +58,7 @@ def label_in_form(form: str, name: str) -> str:
 def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], list[str]]:
     """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
 
-    Results become device arrays, and so do scalars that have a stride.
+    A result becomes a device array, results, and so does a scalar that has a stride.
     """
     if not form:
         return parameters, []
@@ -75,7 +75,7 @@ def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], li
                 lacking.append(one.name)
             one = replace(one, extent=replace(one.extent, batch=(ast.Name(stride), ast.Name(count))))
         elif isinstance(one, Result):
-            one = _array(one, "out", Extent("elements", (ast.Name(count),)))
+            one = replace(_array(one, "out", Extent("elements", (ast.Name(count),))), name="results")
         elif isinstance(one, Scalar) and stride:
             elements = (ast.Constant(one.count),)
             one = _array(one, "in", Extent("elements", elements, (ast.Name(stride), ast.Name(count))))

@@ -176,7 +176,8 @@ class Raw:
         version = _core.library_loaded(self.library)[1]
         if _numbers_of(version) < _numbers_of(before):
             raise LibraryVersionError(
-                f"{title}: before version {before} it takes other arguments, and {version} is loaded; call {instead[name]}"
+                f"{title}: before version {before} it takes other arguments, and {version} is loaded; "
+                f"call {instead[name]}"
             )
 
     def __getattr__(self, name: str) -> Any:
