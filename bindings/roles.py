@@ -31,12 +31,36 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
+Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
+
+    handle = "object tensor"                                     an object that the library made: [object.tensor]
+    handle = "new tensor"                                        the function makes one, and returns it in Python
+    handle = "ended tensor"                                      the function destroys it; its only parameter
+    count = "integer"                                            an integer that means what the manual says
+    name = "text"                                                a string; "text or none"
+    streamId = "sets stream"                                     a stream of the caller's, for the object before it
+    mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
+                                                                 integer", "gives text", "gives stream"
+    version = "returned integer"                                 the function's value; "returned text"
+
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
 `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
 library that lacks it is whole: so it is with extensions of one vendor.
+
+Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
+(and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
+is not read, `values = { NAME = 1 }` instead.
+
+The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
+handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+
+    [object.tensor]
+    type = "xTensorDescriptor_t"
+    class = "TensorDescriptor"                                   its name in Python
+    destroy = "xDestroyTensorDescriptor"
 
 How Python finds the library, and what to install if it is missing:
 

@@ -1,4 +1,4 @@
-"""The roles of functions that work on no array: objects, integers, texts, streams, and what such functions give back.
+"""The roles of functions that work on no array: objects, integers, texts, streams, outputs.
 
 A *service* is a function that has no array and no number of BLAS: it makes, sets, asks, names or destroys. Its
 parameters are of the classes here, enums and sizes.
@@ -179,7 +179,7 @@ class SetStream(ServiceParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Given(ServiceParameter):
-    """What a function gives back through a pointer, or returns: an integer, an enum, a text, a stream, an object."""
+    """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
     what: str  # integer, enum, text, stream or new
     in_python: ClassVar[bool] = False
@@ -203,7 +203,7 @@ class Given(ServiceParameter):
 
     @property
     def c_value(self) -> str:
-        """Returns the type that the typed C function gives back."""
+        """Returns the type of the output in the typed C function."""
         if self.object_kind:
             return "oa_object *"
         if self.what == "text":

@@ -192,7 +192,7 @@ def _check_text(token: _Token, value: object, fail: _Failure) -> None:
     if isinstance(value, str) and "\0" in value:
         fail(ArgumentError, f"{needed} without null characters")
     try:
-        (value or "").encode()  # type: ignore[attr-defined]
+        (value or "").encode()
     except UnicodeEncodeError:
         fail(ArgumentError, f"{needed} that UTF-8 has bytes for")
 

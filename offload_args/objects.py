@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 from . import _core
 from .devices import Device, as_device, by_number, default_number
 from .errors import OffloadError
-from .streams import SupportsStream, stream_handle as _handle_of_stream
+from .streams import SupportsStream
+from .streams import stream_handle as _handle_of_stream
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +29,7 @@ class LibraryObject(_core.Object):
         raise TypeError(f"{_name(cls)}: objects of this class are made by functions of its library, such as create()")
 
     def __enter__(self) -> Self:
-        self.address  # raises if it is destroyed
+        _core.object_query(self)  # raises if it is destroyed
         return self
 
     def __exit__(
@@ -82,18 +83,18 @@ class Stream:
 
     __slots__ = ("_owner", "handle")
 
-    handle: Final[int]  # type: ignore[misc]  #: the stream itself, a cudaStream_t
+    handle: Final[int]  #: the stream itself, a cudaStream_t
 
     def __init__(self, owner: LibraryObject, handle: int) -> None:
         self._owner = owner  # the stream lives as long
-        self.handle = handle  # type: ignore[misc]
+        self.handle = handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return the protocol's version, 0, and the stream.
 
         Raises StalePointerError once the object is destroyed.
         """
-        self._owner.address
+        _core.object_query(self._owner)
         return 0, self.handle
 
     def __repr__(self) -> str:

@@ -113,7 +113,8 @@ int oa_object_check_device(const oa_call *call, const oa_device *device) {
 
 /* -- making and destroying -- */
 
-int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native) {
+int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind,
+                             void *native) {
   char text[128];
   int (*destroy)(void *) = (int (*)(void *))oa_library_symbol(library, kind->destroy);
   if (!destroy) return OA_ERROR_LIBRARY;

@@ -48,11 +48,10 @@ static int note(oa_service *service, const oa_token *read, oa_value *values, int
   if (oa_token_is(read, "object")) {
     if (service->use_count == OA_MOST_OBJECTS)
       return oa_fail(OA_ERROR_ARGUMENT, "%s: has more objects than %d", routine->function, OA_MOST_OBJECTS);
-    service->uses[service->use_count++] =
-        (oa_object_use){.name = read->name,
-                        .name_length = read->name_length,
-                        .kind = kind_named(routine->library, read),
-                        .handle = values[at].pointer};
+    service->uses[service->use_count++] = (oa_object_use){.name = read->name,
+                                                          .name_length = read->name_length,
+                                                          .kind = kind_named(routine->library, read),
+                                                          .handle = values[at].pointer};
   } else if (oa_token_is(read, "new")) {
     service->makes = kind_named(routine->library, read);
     service->makes_at = at;

@@ -19,8 +19,8 @@ typedef struct oa_service {
   oa_stream *stream;
 } oa_service;
 
-/* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets what
- * the vendor's function gives back to zeros. */
+/* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets the
+ * outputs to zeros. */
 int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values);
 /* Ends that with the vendor's status, and makes the object of a new one. */
 int oa_service_end(oa_service *service, oa_value *values, int vendor_status);

@@ -1,5 +1,5 @@
-/* Slots: the records of pointers, regions, exports and objects, which handles name. All of this is read and written under the
- * core's lock, but where it says otherwise. */
+/* Slots: the records of pointers, regions, exports and objects, which handles name. All of this is read and written
+ * under the core's lock, but where it says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -25,11 +25,11 @@ struct oa_slot {
   bool irregular; /* its elements are not lines: only some of the bytes of its hull are its own */
   bool zero;      /* oa_stage made it of a host scalar that is 0 */
   int32_t view;
-  int32_t calls;          /* operands of calls that hold it, from oa_begin to oa_end */
-  uint32_t root;          /* the slot that it is a slice of; its own number if it is not a slice */
+  int32_t calls; /* operands of calls that hold it, from oa_begin to oa_end */
+  uint32_t root; /* the slot that it is a slice of; its own number if it is not a slice */
   union {
-    oa_mapping *mapping;             /* NULL: it has no bytes */
-    struct oa_object_state *object;  /* of OA_SLOT_OBJECT */
+    oa_mapping *mapping;            /* NULL: it has no bytes */
+    struct oa_object_state *object; /* of OA_SLOT_OBJECT */
   };
   int64_t offset, nbytes; /* the offset counts from the mapping's address; nbytes reach to the last byte */
   oa_lines inside; /* the bytes that are its own, from the mapping's address; of an irregular one, those of its array */

@@ -25,7 +25,7 @@ enum kind {
   TEXT,       /* more: "none" if None will do */
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
-  GIVEN, /* by the function; more: "text" or "stream" if it is no integer */
+  GIVEN, /* an output: an integer, or of more: "text" or "stream" */
   NEW    /* an object that the function makes */
 };
 
@@ -34,7 +34,7 @@ typedef struct {
   int dtype;      /* oa_dtype; OA_ANY of integers, and of what has no dtype */
   int elements;   /* 1, or the count of the record */
   PyObject *name; /* interned */
-  char more[32];  /* of services: the third field of the record, if it is no dtype */
+  char more[32];  /* of services: the third field of the record, unless that is a dtype */
 } Parameter;
 
 /* One builtin's data. It lives as long as the module object that is the builtin's self. */

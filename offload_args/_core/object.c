@@ -13,9 +13,7 @@ PyObject *object_ask(const char *name, PyObject *arguments) {
   return answer;
 }
 
-Object *object_from(PyObject *object) {
-  return PyObject_TypeCheck(object, object_type) ? (Object *)object : NULL;
-}
+Object *object_from(PyObject *object) { return PyObject_TypeCheck(object, object_type) ? (Object *)object : NULL; }
 
 Object *object_new(const char *library, const char *kind) {
   PyObject *type = object_ask("class_of", Py_BuildValue("(ss)", library, kind));
@@ -115,12 +113,9 @@ static PyObject *object_kinds(PyObject *Py_UNUSED(module), PyObject *argument) {
 }
 
 static PyMethodDef object_functions[] = {
-    {"object_kinds", object_kinds, METH_O, NULL},
-    {"object_query", object_query, METH_O, NULL},
-    {"object_handle", object_handle, METH_O, NULL},
-    {"object_destroy", object_destroy, METH_O, NULL},
-    {"object_stream", object_stream, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
+    {"object_kinds", object_kinds, METH_O, NULL},   {"object_query", object_query, METH_O, NULL},
+    {"object_handle", object_handle, METH_O, NULL}, {"object_destroy", object_destroy, METH_O, NULL},
+    {"object_stream", object_stream, METH_O, NULL}, {NULL, NULL, 0, NULL},
 };
 
 int add_object(PyObject *module) {

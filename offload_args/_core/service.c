@@ -94,8 +94,7 @@ static PyObject *given_from(const Function *function, const Arguments *arguments
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
-    PyObject *one =
-        parameter->kind == NEW ? Py_NewRef((PyObject *)made) : given_one(parameter, &values[i], first);
+    PyObject *one = parameter->kind == NEW ? Py_NewRef((PyObject *)made) : given_one(parameter, &values[i], first);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }

@@ -113,13 +113,13 @@ cublasStatus_t cublasLoggerConfigure(int on, int out, int err, const char *name)
 }
 #define SETTING(name, field, right)                                     \\
   cublasStatus_t cublasSet##name(cublasHandle_t handle, int value) {    \\
-    if (!is_good(handle)) return NOT_INITIALIZED;                       \\
+    if (!handle || handle->magic != MAGIC) return NOT_INITIALIZED;      \\
     if (!(right)) return INVALID_VALUE;                                 \\
     handle->field = value;                                              \\
     return SUCCESS;                                                     \\
   }                                                                     \\
   cublasStatus_t cublasGet##name(cublasHandle_t handle, int *value) {   \\
-    if (!is_good(handle)) return NOT_INITIALIZED;                       \\
+    if (!handle || handle->magic != MAGIC) return NOT_INITIALIZED;      \\
     *value = handle->field;                                             \\
     return SUCCESS;                                                     \\
   }

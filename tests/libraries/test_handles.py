@@ -6,7 +6,9 @@ import copy
 import gc
 import importlib
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
+from inspect import isroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
+from helpers.vendor import bound
 from offload_args import Device, cublas, libraries, offload_args
 from offload_args.errors import (
     ArgumentError,
@@ -106,7 +109,7 @@ def test_a_setting_that_no_library_knows_is_refused(cuda: str) -> None:
             cublas.set_math_mode(handle, "fast")  # type: ignore[arg-type]
         with pytest.raises(SizeOverflowError, match="smCountTarget needs an integer of at most 31 bits, got .* 16610"):
             cublas.set_sm_count_target(handle, 10**5000)
-        with pytest.raises(LibraryError, match=r"set_sm_count_target: the library returned CUBLAS_STATUS_INVALID_VALUE"):
+        with pytest.raises(LibraryError, match="set_sm_count_target: the library returned CUBLAS_STATUS_INV"):
             cublas.set_sm_count_target(handle, -1)
         assert cublas.get_math_mode(handle) == cublas.DEFAULT_MATH
 
@@ -254,3 +257,26 @@ def test_classes_of_objects_are_names_of_the_module() -> None:
         cublas.create("cuda:0", 1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"get_math_mode\(\) missing 1 required positional argument: 'handle'"):
         cublas.get_math_mode()  # type: ignore[call-arg]
+
+
+def test_raw_functions_take_a_handle(cuda: str) -> None:
+    raw = cublas.raw
+    x = np.ones(4)
+    mode = raw.ffi.new("cublasMath_t *")
+    with cublas.create(cuda) as handle, offload_args(x, device=cuda) as (dx,):
+        cublas.set_math_mode(handle, cublas.PEDANTIC_MATH)
+        assert raw.cublasGetMathMode(handle, mode) == 0
+        raw.cublasDscal(handle, 4, raw.ffi.new("double *", 2.0), dx, 1)
+        with pytest.raises(ArgumentTypeError, match="cublas.raw.cublasGetMathMode"):
+            cublas.raw.cublasGetMathMode()
+    assert mode[0] == cublas.PEDANTIC_MATH
+    np.testing.assert_array_equal(x, np.full(4, 2.0))
+    with pytest.raises(StalePointerError):
+        raw.cublasGetMathMode(handle, mode)
+
+
+def test_every_service_has_a_test() -> None:
+    services = {name for name in cublas.__all__ if isroutine(getattr(cublas, name))} - {*bound(cublas)}
+    assert len(services) > 25
+    tested = set(re.findall(r"\w+", Path(__file__).read_text()))
+    assert {name for name in services if not {name, re.sub(r"^[gs]et_", "", name)} & tested} == set()
