@@ -17,7 +17,6 @@ from .display import html_table, size_text, text_table
 from .errors import ArgumentError, ArgumentTypeError, HostAttributeError
 from .memory import empty
 from .pointers import DevicePtr
-from .streams import stream_handle
 from .tracing import trace
 
 if TYPE_CHECKING:
@@ -212,7 +211,13 @@ def _read_options(device: Device | str | None, stream: object, on_error: str) ->
     if on_error not in ("discard", "keep"):
         raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {on_error!r}')
     number = -1 if device is None else as_device(device).number
-    return number, None if stream is None else stream_handle("offload_args: stream", stream), on_error == "keep"
+    return number, None if stream is None else _stream_handle(stream), on_error == "keep"
+
+
+def _stream_handle(stream: object) -> int:
+    from .streams import stream_handle  # few regions have a stream of the caller's
+
+    return stream_handle("offload_args: stream", stream)
 
 
 def _load(library: str) -> str:
