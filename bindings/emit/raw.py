@@ -69,6 +69,7 @@ def raw_file(library: Library, path: Path) -> None:
     for function in library.functions:
         routines |= dict.fromkeys(filter(None, (function.symbol, function.wide_symbol)), function.name)
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
-    facts["OLDER"] = (library.older.before, library.older.instead) if library.older else ("", {})
+    older = (library.older.before, library.older.instead) if library.older else ("", {})
+    facts["OLDER: tuple[str, dict[str, str]]"] = older
     lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
     path.write_text("\n".join(lines))
