@@ -61,7 +61,7 @@ class Module:
 
     @property
     def kernels(self) -> dict[str, KernelFacts]:
-        """What the module says of its kernels, by name."""
+        """Return the facts that the module states about its kernels, by name."""
         return dict(self._loaded.image.kernels)
 
     def kernel(self, name: str, /, *signature: Any) -> Kernel:

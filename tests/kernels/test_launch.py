@@ -1,4 +1,4 @@
-"""What a launch computes, moves and records."""
+"""Results, copies and events of launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a module without loading it, and which signatures it takes."""
+"""Facts that are read of a module without loading it, and the signatures that it takes."""
 
 from __future__ import annotations
 

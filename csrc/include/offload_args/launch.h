@@ -3,8 +3,8 @@
  *   oa_kernel_get(module, "vadd", parameters, 4, &kernel);
  *   const void *arguments[] = {da, db, dc, &n};
  *   oa_kernel_launch(kernel, &OA_SIZED(oa_launch, .grid = {blocks, 1, 1}, .block = {256, 1, 1}), arguments, 4);
- * A launch is a call like any other: its pointers are checked, what is missing goes up, streams are ordered, and what
- * it wrote comes down when the region is left. Modules and kernels are handles, as regions are: a stale one is known. */
+ * A launch is a call like any other: its pointers are checked, missing bytes go up, streams are ordered, and written
+ * arrays come down when the region is left. Modules and kernels are handles, as regions are: a stale one is known. */
 #ifndef OFFLOAD_ARGS_LAUNCH_H
 #define OFFLOAD_ARGS_LAUNCH_H
 
@@ -56,11 +56,11 @@ typedef struct oa_launch {
 } oa_launch;
 
 /* Loads a module (PTX, cubin or fatbin on cuda; a shared object on host and sim) from nbytes of memory, which are not
- * needed afterwards. name: for messages. Fails with OA_ERROR_MODULE if it is none, or if the driver refuses it: the text
- * has the driver's log. */
+ * needed afterwards. name: for messages. Fails with OA_ERROR_MODULE if it is none, or if the driver refuses it, with
+ * the driver's log in the text. */
 int oa_module_load(int device, const char *name, const void *image, size_t nbytes, oa_module **module);
-/* Waits for the device, and unloads the module. Its kernels are stale then. A module of which a launch was captured into
- * a graph stays in memory, as the graph may run at any time. */
+/* Waits for the device, and unloads the module. Its kernels are stale then. If a launch of it was captured into a
+ * graph, it stays in memory, as the graph may run at any time. */
 int oa_module_unload(oa_module *module);
 /* Finds a kernel of the module. parameters: count of them, in the kernel's order. OA_ERROR_SIGNATURE if the module says
  * otherwise of their count, offsets or sizes. The kernel lives as long as its module. */
