@@ -13,6 +13,11 @@ _WITH_LD = ("matrix", "triangle", "band", "band_triangle")
 MOST = 2**63 - 1
 
 
+def names_in(expression: ast.expr) -> set[str]:
+    """Returns every name of an expression."""
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+
+
 class Names:
     """The names that the expressions of one function may have."""
 
@@ -26,7 +31,7 @@ class Names:
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
         """Yields a fault for each name that there is not."""
-        for name in sorted({node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - self.known):
+        for name in sorted(names_in(expression) - self.known):
             yield f"{name} is neither a parameter nor a constant"
 
     def size(self, expression: ast.expr) -> Iterator[str]:
