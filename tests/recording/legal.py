@@ -183,7 +183,7 @@ LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 def arrays_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     """Return the arrays whose leading dimension, increment or stride is the parameter of that name, and the extents."""
     found = []
-    for one, extent in [(one, extent) for one in function.arrays for extent in one.extents]:
+    for one, extent in ((array, extent) for array in function.arrays for extent in array.extents):
         place = None
         if label == "ld" and extent.kind in LD_AT:
             place = extent.arguments[LD_AT[extent.kind]]
