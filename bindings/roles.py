@@ -17,6 +17,7 @@ The roles file says, for families of functions, what a header can't:
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
+"optional", beside arrays of pointers: there may be no such array.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched. Rows and columns are those of the matrix: for functions with an order the generator turns them
@@ -30,8 +31,12 @@ into those stored.
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
+    pointers(matrix(...), count)                                 count of any of these, behind an array of pointers
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
+Behind an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
+of handles. The addresses go to the device as an array.
+
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b` and
 `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
@@ -83,6 +88,7 @@ from .parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -198,12 +204,19 @@ def _parse(text: str) -> ast.expr:
 
 def names_in(expression: ast.expr) -> set[str]:
     """Returns every name of an expression."""
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 def _pointee(c_type: str) -> tuple[str, bool]:
     """Returns what a pointer type points to, and whether that is const; ("", False) for any other type."""
     found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
+    return (found.group(2), found.group(1) is not None) if found else ("", False)
+
+
+def _listed(c_type: str) -> tuple[str, bool]:
+    """Returns what the pointers of an array point to, and whether that is const; ("", False) for any other type."""
+    found = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
 
@@ -244,36 +257,42 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             self.faults.append(f"{where}: {extent_text!r} is not an extent")
             return None
-        batch = None
-        if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+        batch, pointers = None, None
+        if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
+            pointers = call.args[1]
+            call = call.args[0]
+        elif call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {extent_text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        overwrites, in_place, despite_const, repeats = None, "", False, False
+        overwrites, in_place, despite_const, repeats, optional = None, "", False, False, False
         for clause in clauses:
             if clause.startswith("overwrites if "):
                 overwrites = _parse(clause.removeprefix("overwrites if "))
-            elif clause.startswith("may be "):
+            elif clause.startswith("may be ") and not pointers:
                 in_place = clause.removeprefix("may be ")
             elif clause == "despite const":
                 despite_const = True
             elif clause == "may repeat" and kind == "vector":
                 repeats = True
+            elif clause == "optional" and not pointers:
+                optional = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
-        pointee, const = _pointee(c_type)
+        pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         dtype = self.dtype(pointee, letter)
         if not pointee or not dtype:
-            self.faults.append(f"{where}: labelled an array, but its type is {c_type}")
+            kind_of = "pointers" if pointers else "an array"
+            self.faults.append(f"{where}: labelled {kind_of}, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        extent = Extent(kind, tuple(call.args), batch)
-        return Array(
+        extent = Extent(kind, tuple(call.args), batch, pointers)
+        return (PointerArray if pointers else Array)(
             name=name,
             c_type=c_type,
             dtype=dtype,
@@ -282,6 +301,7 @@ class _Reader:
             overwrites=overwrites,
             in_place=in_place,
             repeats=repeats,
+            optional=optional,
         )
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:

@@ -33,7 +33,7 @@ _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 class _Token(NamedTuple):
     """A parameter as records describe it: "scalar:alpha:f32"."""
 
-    kind: str  # enum, size, in, out, inout, scalar, result, update or output
+    kind: str  # enum, size, in, out, inout (or with ? or * behind it), scalar, result, update or output
     name: str
     dtype: str  # abbreviated, "" for enum and size
     elements: int
@@ -91,8 +91,13 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
         fail = _Failure(f"{function}: {token.name} needs", value)
         if token.kind in ("enum", "size"):
             _check_integer(token, value, fail)
+        elif token.kind.endswith("*"):
+            _check_pointers(function, token, value, fail)
         elif token.kind in ("in", "out", "inout"):
             _check_pointer(token, value, fail)
+        elif token.kind.endswith("?"):
+            if value is not None:
+                _check_pointer(token, value, fail, " or None")
         elif isinstance(value, DevicePtr):
             _check_pointer(token, value, fail)
             if value.size != token.elements:
@@ -160,8 +165,25 @@ def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
         fail(SizeOverflowError, f"an integer of at most {bits} bits")
 
 
-def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
-    needed = f"a DevicePtr[{token.dtype_name}]"
+def _check_pointers(function: str, token: _Token, value: object, fail: _Failure) -> None:
+    needed = f"a list of DevicePtr[{token.dtype_name}], or one whose first axis counts the arrays"
+    if isinstance(value, DevicePtr):
+        _check_pointer(token, value, fail)
+        if value.ndim < 2:
+            fail(ArgumentTypeError, needed, f"it has {value.ndim} dimension{'s' * (value.ndim != 1)}")
+        if value.shape[0] > 1 and (value.strides[0] < 0 or value.strides[0] % value.dtype.itemsize):
+            fail(ArgumentTypeError, needed, "its first axis goes backwards; pass a list of its parts")
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            _check_pointer(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one))
+    elif isinstance(value, np.ndarray):
+        fail(HostPointerError, needed, f"lend it first: with offload_args({token.name}) as (d{token.name},)")
+    else:
+        fail(ArgumentTypeError, needed)
+
+
+def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
+    needed = f"a DevicePtr[{token.dtype_name}]{otherwise}"
     if not isinstance(value, DevicePtr):
         remedy = "lend a NumPy array first"
         if isinstance(value, np.ndarray):

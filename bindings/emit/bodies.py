@@ -23,6 +23,7 @@ from ..parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -200,9 +201,14 @@ class Body:
 
     def extent(self, one: Array) -> str:
         """Writes the extent of an array."""
+        constants = self.library.constants
+        if one.extent.pointers:
+            count, name = to_c(one.extent.pointers, constants), to_name(one.extent.pointers, constants)
+            return f"oa_listed({self.extent_of_one(one)}, {count}, {name})"
+        if one.optional:
+            return f"oa_optional({self.extent_of_one(one)})"
         if not one.extent.batch:
             return self.extent_of_one(one)
-        constants = self.library.constants
         stride, count = (to_c(expression, constants) for expression in one.extent.batch)
         stride_name, count_name = (to_name(expression, constants) for expression in one.extent.batch)
         return f"oa_strided({self.extent_of_one(one)}, {count}, {stride}, {count_name}, {stride_name})"
@@ -284,6 +290,12 @@ class Body:
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        if any(isinstance(one, PointerArray) for one in arrays):
+            self.add("  const int failed = oa_begin_lists(&call);")
+            self.add("  if (failed || !call.open) return failed;")
+            return
+        if any(one.optional for one in arrays):
+            raise ValueError("an array is optional beside arrays of pointers only")
         self.add("  const int failed = oa_begin(&call);")
         self.add("  if (failed) return failed;")
 

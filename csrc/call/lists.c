@@ -59,8 +59,11 @@ static int count_all(const oa_call *call, int64_t *operands, int64_t *addresses)
   int64_t needed;
   int status;
   *operands = *addresses = 0;
+  if (call->count < 1)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
+    if (!o->name) return oa_fail_operand(call, o);
     if (!is_listed(o)) {
       *operands += o->pointer || !(o->extent.part & OA_OPTIONAL);
       continue;
@@ -138,7 +141,8 @@ static void write_addresses(const oa_call *given, const oa_operand *expanded, vo
     if (!is_listed(o)) {
       expanded += o->pointer || !(o->extent.part & OA_OPTIONAL);
     } else if (list->first) {
-      const int64_t step = list->stride * oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
+      const int64_t itemsize = oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
+      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* it may have no memory */
       for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (char *)expanded->address + k * step;
       expanded++;
     } else {
@@ -167,12 +171,11 @@ static int send(const oa_call *call, oa_lists *lists) {
   oa_device *device = call->device;
   void *stream = ((const oa_stream *)call->stream)->native;
   const int64_t nbytes = (int64_t)lists->nbytes;
-  oa_move move = {.host = lists->addresses,
-                  .lines = {0, nbytes, nbytes, 1},
-                  .name = "the addresses of its arrays",
-                  .trace = {.why = "addresses for",
-                            .region = ((const oa_region_state *)call->region)->serial,
-                            .is_copy = true}};
+  oa_move move = {
+      .host = lists->addresses,
+      .lines = {0, nbytes, nbytes, 1},
+      .name = "the addresses of its arrays",
+      .trace = {.why = "addresses for", .region = ((const oa_region_state *)call->region)->serial, .is_copy = true}};
   int status = oa_device_allocate(device, stream, lists->nbytes, &move.address);
   if (status) return status;
   lists->address = move.address; /* which the call frees, whatever happens */
@@ -222,8 +225,7 @@ int oa_begin_lists(oa_call *call) {
     return oa_fail_null("oa_begin_lists", call->function ? "operands" : "function");
   if ((status = count_all(call, &count, &addresses)) || !count) return status;
   oa_lists *lists = malloc(sizeof *lists + (size_t)count * sizeof *lists->operands);
-  if (!lists)
-    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld operands", call->function, (long long)count);
+  if (!lists) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld operands", call->function, (long long)count);
   const oa_call given = *call;
   *lists = (oa_lists){.given = call->operands, .given_count = call->count};
   expand(&given, lists->operands, NULL, 0);

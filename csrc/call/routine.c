@@ -1,5 +1,6 @@
 #include "call/routine.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A token of a record: its kind and name, as pieces of the record. */
@@ -56,15 +57,27 @@ static int check_place(const oa_routine *routine, const char *name, const void *
                  routine->function, name, device->name, needed, needed);
 }
 
-/* Returns the place of the first device array. If there is none and numbers are on the device, returns the place of the
- * first number; -1 if there is neither. */
-static int first_operand(const oa_routine *routine, int device) {
-  int number = -1;
+/* Returns the pointer of an argument's first array, or NULL. */
+static const void *first_of(const token *read, const oa_value *value) {
+  if (is_kind(read, "in") || is_kind(read, "inout") || is_kind(read, "out")) return value->pointer;
+  if (!is_kind(read, "in*") && !is_kind(read, "inout*") && !is_kind(read, "out*")) return NULL;
+  const oa_pointer_list *list = value->pointer;
+  return list->at && list->count ? list->at[0] : list->first;
+}
+
+/* Sets *found to the token of the first device array, or, if there is none and numbers are on the device, to that of
+ * the first number. Returns its pointer, NULL if there is neither. */
+static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, token *found) {
+  const void *number = NULL;
   token read;
   const char *next = routine->record;
   for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (is_kind(&read, "in") || is_kind(&read, "inout") || is_kind(&read, "out")) return i;
-    if (device && number < 0 && !is_kind(&read, "size") && !is_kind(&read, "enum")) number = i;
+    const void *pointer = first_of(&read, &values[i]);
+    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !is_kind(&read, "size") &&
+                           !is_kind(&read, "enum");
+    if (pointer || is_number) *found = read;
+    if (pointer) return pointer;
+    if (is_number) number = values[i].pointer;
   }
   return number;
 }
@@ -73,14 +86,12 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   if (wide && oa_routine_symbol(routine, 0)) return fail_too_large(routine, values);
   oa_saved_error saved;
   oa_error_save(&saved);
-  const int first = first_operand(routine, device);
-  if (first >= 0) {
-    token read;
-    const char *next = routine->record;
-    for (int i = 0; i <= first; i++) next = read_token(next, &read);
+  token read;
+  const void *first = first_operand(routine, values, device, &read);
+  if (first) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
-    const int status = check_place(routine, name, values[first].pointer);
+    const int status = check_place(routine, name, first);
     if (status) return status;
   }
   oa_error_restore(&saved);

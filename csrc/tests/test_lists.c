@@ -216,6 +216,19 @@ static void groups_are_parts_of_one_list(void) {
     for (int j = 0; j < LENGTH; j++) CHECK(y[i][j] == (j < 2 ? (float)(2 * (i + j)) : -1));
 }
 
+/* A call that fails leaves each array that it writes undefined. */
+static void a_failed_call_leaves_its_arrays_undefined(void) {
+  enter(3);
+  const oa_pointer_list from = {.at = xs, .count = 3}, to = {.at = ys, .count = 3};
+  oa_operand operands[] = {listed("x", &from, OA_READ, LENGTH, 3), listed("y", &to, OA_OVERWRITE, LENGTH, 3)};
+  oa_call call = {.function = "test.failing", .operands = operands, .count = 2};
+  if (CHECK_OK(oa_begin_lists(&call))) CHECK_OK(oa_end(&call, 7));
+  CHECK_FAILS(doubling(&to, &from, LENGTH, 3, NULL), OA_ERROR_INVALID, "x[0] was left undefined");
+  CHECK_OK(oa_region_finish(region, OA_DISCARD, NULL));
+  CHECK_OK(oa_region_wait(region));
+  CHECK(y[0][0] == -1);
+}
+
 static void lists_without_arrays_touch_no_device(void) {
   const oa_counters before = counters();
   CHECK_OK(doubling_of(0));
@@ -235,6 +248,7 @@ int main(void) {
     the_array_that_is_wrong_is_named();
     what_may_overlap_is_allowed();
     groups_are_parts_of_one_list();
+    a_failed_call_leaves_its_arrays_undefined();
     lists_without_arrays_touch_no_device();
     check_empty();
   }

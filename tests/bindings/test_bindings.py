@@ -120,6 +120,34 @@ def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str
 
 
 @pytest.mark.parametrize(
+    ("parameter", "label", "fault"),
+    [
+        ("A", "in matrix(m, k, lda)", "A: labelled an array, but its type is const float *const[]"),
+        ("A", "out pointers(matrix(m, k, lda), batchCount)", "A: labelled out, but its type is const float *const[]"),
+        ("C", "in pointers(matrix(m, n, ldc), batchCount)", "C: labelled in, but its type is float *const[]"),
+        ("alpha", "in pointers(elements(1), batchCount)", "alpha: labelled pointers, but its type is const float *"),
+        ("A", "in pointers(matrix(m, k, lda))", "'pointers(matrix(m, k, lda))' is not an extent"),
+        ("A", "in pointers(matrix(m, k, lda), batches)", "A: batches is neither a parameter nor a constant"),
+        ("C", "inout pointers(matrix(m, n, ldc), batchCount); may be A", "'may be A' is not understood"),
+        ("C", "inout pointers(matrix(m, n, ldc), batchCount); optional", "'optional' is not understood"),
+    ],
+)
+def test_label_of_an_array_of_pointers_that_contradicts_the_header_is_refused(
+    parameter: str, label: str, fault: str
+) -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemm_batched"]["parameters"][parameter] = label
+    assert fault.replace(f"{parameter}: ", "", 1) in faults_of("cublas", api, labels)
+
+
+def test_an_optional_array_needs_arrays_of_pointers_beside_it() -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemv"]["parameters"]["x"] = "in vector(n, incx); optional"
+    faults = emit.faults(roles.join("cublas", api, labels))
+    assert any("cublasSgemv_v2: an array is optional beside arrays of pointers only" in one for one in faults)
+
+
+@pytest.mark.parametrize(
     ("key", "value", "fault"),
     [
         ("place", "here", "cublas.toml: [find] place is not understood"),

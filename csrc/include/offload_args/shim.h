@@ -28,11 +28,11 @@ enum oa_extent_kind {
   OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
 };
 enum oa_extent_part {
-  OA_UPPER = 1,   /* of triangles and triangular bands: the upper one; else the lower */
-  OA_UNIT = 2,    /* of the same: all but the diagonal */
-  OA_REPEATS = 4, /* of vectors: ld may be 0, and all are one element */
-  OA_BATCHED = 8, /* there are `batch` of them, `stride` elements from the start of one to that of the next */
-  OA_LISTED = 16, /* there are `batch` of them, each behind a pointer of its own: for oa_begin_lists */
+  OA_UPPER = 1,    /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,     /* of the same: all but the diagonal */
+  OA_REPEATS = 4,  /* of vectors: ld may be 0, and all are one element */
+  OA_BATCHED = 8,  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
+  OA_LISTED = 16,  /* there are `batch` of them, each behind a pointer of its own: for oa_begin_lists */
   OA_OPTIONAL = 32 /* the pointer may be NULL, and then there is no such operand: for oa_begin_lists */
 };
 
@@ -129,8 +129,8 @@ typedef struct oa_call {
   void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
-  int64_t begun;     /* of the trace; 0: it is off */
+  int vendor_status;      /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
+  int64_t begun;          /* of the trace; 0: it is off */
   struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
 } oa_call;
 
