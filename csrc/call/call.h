@@ -14,7 +14,7 @@ enum { OA_ADDRESS_ONLY = 1 << 16 };
 /* oa_call.open: the call has begun; it has begun, and its stream has nothing to note at its end. */
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED };
 
-/* What a call with lists of pointers has until it ends. One block of memory. */
+/* The state of a call with lists of pointers, until it ends. */
 typedef struct oa_lists {
   oa_operand *given; /* the caller's operands, which the call has again at its end */
   int given_count;

@@ -92,7 +92,7 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 int add_pointer(PyObject *module);
 
 /* -- lists.c ------------------------------------------------------------------------------------------------------- */
-/* What one argument of a call was read into, until the call ends. */
+/* The pointers that one argument of a call was read into, until the call ends. */
 typedef struct List {
   struct List *next;
   PyObject *objects;        /* a tuple of the pointers, which keeps them alive; NULL: the caller's argument does */
