@@ -33,7 +33,7 @@ into those stored.
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
     pointers(matrix(...), count)                                 count of any of these, behind an array of pointers
 
-Behind an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
+Of an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
 of handles. The addresses go to the device as an array.
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b` and
@@ -59,6 +59,17 @@ with a type that is not known is left out there:
     cublasHandle_t = "struct cublasContext *"
     cuComplex = "struct { float x, y; }"
 
+Families that several libraries have stand in a file of their own, such as roles/blas.toml, and a library takes over
+those that its header has:
+
+    extends = ["blas"]                                           at the top; the library's own families come first
+    [words]
+    UPPER = "CUBLAS_FILL_MODE_UPPER"                             its constant for a word of the shared tests
+
+A family of the library with the name of a shared one states only what differs: a label, a name under `also`, a bound
+template. {form} in a name stands for "" and for the batched forms that the header has ("_batched" with arrays of
+pointers, and "_strided_batched"). Those have the family's parameters and extents, each once for every one of a batch.
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -69,13 +80,14 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .lines import with_line
+from . import shared
+from .lines import located
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -228,6 +240,8 @@ class _Reader:
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
+        self.form = ""  # likewise
+        self.words: dict[str, str] = {}
         self.faults: list[str] = []
         self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
         self.faults += [
@@ -238,6 +252,10 @@ class _Reader:
         used = {key for one in self.enums.values() for key in one["constants"]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        for word, key in roles.get("words", {}).items():
+            self.words[word] = key.removeprefix(strip)
+            if key not in used:
+                self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
     def enum(self, key: str, letter: str) -> Enum:
@@ -253,7 +271,7 @@ class _Reader:
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
-        call = _parse(extent_text)
+        call = shared.in_words(_parse(extent_text), self.words)
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             self.faults.append(f"{where}: {extent_text!r} is not an extent")
             return None
@@ -261,6 +279,8 @@ class _Reader:
         if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
             pointers = call.args[1]
             call = call.args[0]
+        elif shared.is_listed(self.form):
+            pointers = ast.Name("batch count")  # in_form says which
         elif call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]
@@ -271,8 +291,8 @@ class _Reader:
         overwrites, in_place, despite_const, repeats, optional = None, "", False, False, False
         for clause in clauses:
             if clause.startswith("overwrites if "):
-                overwrites = _parse(clause.removeprefix("overwrites if "))
-            elif clause.startswith("may be ") and not pointers:
+                overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
+            elif clause.startswith("may be "):
                 in_place = clause.removeprefix("may be ")
             elif clause == "despite const":
                 despite_const = True
@@ -337,10 +357,10 @@ class _Reader:
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
-    def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
+    def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
         family = self.roles["family"][key]
-        self.own_types = family.get("types", {})
-        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional"}
+        self.own_types, self.form = family.get("types", {}), form
+        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional", "shared"}
         if unknown:
             self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
@@ -356,6 +376,12 @@ class _Reader:
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
             if looked_up not in labels:
+                looked_up = shared.plain_name(form, looked_up)
+            if looked_up not in labels:
+                labelled = shared.label_in_form(form, given)
+                if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):
+                    parameters.append(made)
+                    continue
                 self.faults.append(f"{where}: {given} ({c_type}) has no role")
                 continue
             ours, label = labels[looked_up]
@@ -370,6 +396,8 @@ class _Reader:
                     parameters.append(made)
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
+        parameters, lacking = shared.in_form(form, parameters)
+        self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
             wrong = name_fault(one.name) if one.in_record else ""
@@ -414,26 +442,38 @@ class _Reader:
             self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
+    def named(self) -> Iterator[tuple[str, str, str, str, bool, str]]:
+        """Yields family, name, letter, summary, whether the header may lack it, and form of each function to be bound.
+
+        A library's own families come first.
+        """
+        families = self.roles.get("family", {})
+        templates = [
+            (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
+        ]
+        for key, template, is_shared in sorted(templates, key=lambda one: one[2]):
+            bound = families[key]["bind"][template]
+            # Without letters: one function, whose types say all.
+            letters, summary = ([""], bound) if isinstance(bound, str) else bound
+            for letter in letters:
+                for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
+                    name = template.format(t=letter, r=REAL.get(letter, ""), form=form)
+                    yield key, name, letter, summary + text, is_shared or form != "", form
+
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, family in self.roles.get("family", {}).items():
-            for template, bound in family["bind"].items():
-                # Without letters: one function, whose types say all.
-                letters, summary = ([""], bound) if isinstance(bound, str) else bound
-                for letter in letters:
-                    name = template.format(t=letter, r=REAL.get(letter, ""))
-                    camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-                    spelled = {"name": name, "Name": camel}
-                    candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
-                    symbol = next((one for one in candidates if one in self.api["functions"]), None)
-                    if symbol is None:
-                        self.faults.append(
-                            f"{self.name}.toml: [family.{key}] {name}: the header has none of {', '.join(candidates)}"
-                        )
-                    elif name in found:
-                        self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
-                    else:
-                        found[name] = self.function(name, symbol, letter, key, summary)
+        for key, name, letter, summary, may_lack, form in self.named():
+            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+            spelled = {"name": name, "Name": camel}
+            candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
+            symbol = next((one for one in candidates if one in self.api["functions"]), None)
+            if symbol is not None and name not in found:
+                found[name] = self.function(name, symbol, letter, key, summary, form)
+            elif symbol is None and not may_lack:
+                listed = ", ".join(candidates)
+                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: the header has none of {listed}")
+            elif symbol is not None and not may_lack:
+                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
         return [found[name] for name in sorted(found)]
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
@@ -552,9 +592,15 @@ class _Reader:
 
 
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Reads roles/<name>.toml."""
+    """Reads roles/<name>.toml, with the families that it shares with other libraries."""
     with open(folder / "roles" / f"{name}.toml", "rb") as file:
-        return tomllib.load(file)
+        return shared.extended(tomllib.load(file), folder)
+
+
+def names(folder: Path = HERE) -> list[str]:
+    """Returns the libraries: those of roles/*.toml that have [library]; other files have families to share."""
+    paths = sorted((folder / "roles").glob("*.toml"))
+    return [path.stem for path in paths if "[library]" in path.read_text().splitlines()]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
@@ -566,17 +612,17 @@ def load(folder: Path = HERE) -> list[Library]:
     """Reads every library that has both an api file and a roles file; raises RolesError with every fault found."""
     libraries: list[Library] = []
     faults: list[str] = []
-    for path in sorted((folder / "roles").glob("*.toml")):
-        source = folder / "api" / f"{path.stem}.json"
+    for name in names(folder):
+        source = folder / "api" / f"{name}.json"
         if not source.exists():
-            faults.append(f"{path.name}: there is no api/{source.name}; run python -m bindings extract")
+            faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
             continue
         try:
-            libraries.append(join(path.stem, json.loads(source.read_text()), read_roles(path.stem, folder)))
+            libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
         except RolesError as error:
-            faults += [with_line(fault, path.read_text()) for fault in error.faults]
+            faults += [located(fault, folder) for fault in error.faults]
         except tomllib.TOMLDecodeError as error:
-            faults.append(f"{path.name}: {error}")
+            faults.append(f"{name}.toml: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

@@ -179,7 +179,8 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
   if ((a->part | b->part) & OA_BATCHED)
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
            a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
-  return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+  /* Arrays of lists have their places there, other operands 0. */
+  return a->kind == b->kind && a->batch == b->batch && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
 /* Checks two operands whose intervals overlap, one of which is written. */

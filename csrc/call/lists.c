@@ -105,6 +105,7 @@ static void expand(const oa_call *call, oa_operand *to, char *names, size_t name
       *to = *o;
       to->pointer = list->at[at];
       to->extent.part &= ~OA_LISTED;
+      to->extent.batch = at; /* only those of one place may be each other's memory */
       if (!names) continue;
       snprintf(names, name_size, "%s[%lld]", o->name, (long long)at);
       to->name = names;

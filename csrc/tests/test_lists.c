@@ -216,6 +216,20 @@ static void groups_are_parts_of_one_list(void) {
     for (int j = 0; j < LENGTH; j++) CHECK(y[i][j] == (j < 2 ? (float)(2 * (i + j)) : -1));
 }
 
+/* An operand in place may be the array at its own place of the other list, and no other. */
+static void arrays_in_place_have_the_same_place(void) {
+  enter(20);
+  const oa_pointer_list from = {.at = xs, .count = 20}, to = {.at = ys, .count = 20};
+  oa_operand operands[] = {listed("x", &from, OA_READ | OA_IN_PLACE, LENGTH, 20),
+                           listed("y", &to, OA_READ_WRITE | OA_IN_PLACE, LENGTH, 20)};
+  oa_call call = {.function = "test.in_place", .operands = operands, .count = 2};
+  ys[4] = xs[4];
+  if (CHECK_OK(oa_begin_lists(&call))) CHECK_OK(oa_end(&call, 0));
+  ys[4] = xs[5];
+  CHECK_FAILS(oa_begin_lists(&call), OA_ERROR_ALIAS, "y[4] is written and overlaps x[5]");
+  leave(region);
+}
+
 /* A call that fails leaves each array that it writes undefined. */
 static void a_failed_call_leaves_its_arrays_undefined(void) {
   enter(3);
@@ -248,6 +262,7 @@ int main(void) {
     the_array_that_is_wrong_is_named();
     what_may_overlap_is_allowed();
     groups_are_parts_of_one_list();
+    arrays_in_place_have_the_same_place();
     a_failed_call_leaves_its_arrays_undefined();
     lists_without_arrays_touch_no_device();
     check_empty();

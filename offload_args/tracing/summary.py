@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..display import html_table, plural, rate_text, size_text, time_text
@@ -14,7 +15,6 @@ from .source import Loop, Place, loops_around
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders, wherever they are
 
 
 class Event(NamedTuple):
@@ -263,7 +263,17 @@ def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
 
 def _is_of_a_library(file: str) -> bool:
     """Tell whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
-    return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(file.split(os.sep))
+    on_path = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
+    return file.startswith(_LIBRARIES) or any(file.startswith(one) and _holds_packages(one) for one in on_path)
+
+
+@cache
+def _holds_packages(folder: str) -> bool:
+    """Tell whether packages were installed into a folder: site-packages, or any other that pip was given."""
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:

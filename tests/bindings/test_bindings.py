@@ -28,7 +28,7 @@ from bindings import emit, roles  # noqa: E402
 from bindings.declarations import entries  # noqa: E402
 from bindings.emit.bodies import Body  # noqa: E402
 
-NAMES = sorted(path.stem for path in (roles.HERE / "roles").glob("*.toml"))
+NAMES = roles.names()
 Api = dict[str, Any]
 
 
@@ -122,13 +122,12 @@ def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str
 @pytest.mark.parametrize(
     ("parameter", "label", "fault"),
     [
-        ("A", "in matrix(m, k, lda)", "A: labelled an array, but its type is const float *const[]"),
-        ("A", "out pointers(matrix(m, k, lda), batchCount)", "A: labelled out, but its type is const float *const[]"),
-        ("C", "in pointers(matrix(m, n, ldc), batchCount)", "C: labelled in, but its type is float *const[]"),
-        ("alpha", "in pointers(elements(1), batchCount)", "alpha: labelled pointers, but its type is const float *"),
-        ("A", "in pointers(matrix(m, k, lda))", "'pointers(matrix(m, k, lda))' is not an extent"),
-        ("A", "in pointers(matrix(m, k, lda), batches)", "A: batches is neither a parameter nor a constant"),
-        ("C", "inout pointers(matrix(m, n, ldc), batchCount); may be A", "'may be A' is not understood"),
+        ("A", "in matrix(m, n, lda)", "labelled an array, but its type is const float *const[]"),
+        ("A", "out pointers(matrix(m, n, lda), batchCount)", "labelled out, but its type is const float *const[]"),
+        ("C", "in pointers(matrix(m, n, ldc), batchCount)", "labelled in, but its type is float *const[], not const"),
+        ("alpha", "in pointers(elements(1), batchCount)", "labelled pointers, but its type is const float *"),
+        ("A", "in pointers(matrix(m, n, lda))", "'pointers(matrix(m, n, lda))' is not an extent"),
+        ("A", "in pointers(matrix(m, n, lda), batches)", "batches is neither a parameter nor a constant"),
         ("C", "inout pointers(matrix(m, n, ldc), batchCount); optional", "'optional' is not understood"),
     ],
 )
@@ -136,15 +135,32 @@ def test_label_of_an_array_of_pointers_that_contradicts_the_header_is_refused(
     parameter: str, label: str, fault: str
 ) -> None:
     api, labels = given("cublas")
-    labels["family"]["gemm_batched"]["parameters"][parameter] = label
-    assert fault.replace(f"{parameter}: ", "", 1) in faults_of("cublas", api, labels)
+    types = {"m": "int", "n": "int", "A": "const float *const[]", "lda": "int", "alpha": "const float *"}
+    types |= {"C": "float *const[]", "ldc": "int", "batchCount": "int"}
+    api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": list(types.items())}
+    labels["family"]["new"] = {
+        "bind": {"{t}new": ["s", "Does something."]},
+        "parameters": {
+            "m": "size",
+            "n": "size",
+            "A": "in pointers(matrix(m, n, lda), batchCount)",
+            "lda": "ld",
+            "alpha": "scalar",
+            "C": "inout pointers(matrix(m, n, ldc), batchCount)",
+            "ldc": "ld",
+            "batchCount": "size",
+        },
+    }
+    assert [one.name for one in roles.join("cublas", api, labels).functions if one.family == "new"] == ["snew"]
+    labels["family"]["new"]["parameters"][parameter] = label
+    assert f"[family.new] cublasSnew: {parameter}: {fault}" in faults_of("cublas", api, labels)
 
 
 def test_an_optional_array_needs_arrays_of_pointers_beside_it() -> None:
     api, labels = given("cublas")
-    labels["family"]["gemv"]["parameters"]["x"] = "in vector(n, incx); optional"
+    labels["family"]["tpttr"]["parameters"]["AP"] = "in packed(uplo == FILL_MODE_UPPER, n); optional"
     faults = emit.faults(roles.join("cublas", api, labels))
-    assert any("cublasSgemv_v2: an array is optional beside arrays of pointers only" in one for one in faults)
+    assert any("cublasStpttr: an array is optional beside arrays of pointers only" in one for one in faults)
 
 
 @pytest.mark.parametrize(
@@ -177,14 +193,97 @@ def test_check_refuses_what_cannot_be_written_and_names_its_line(
 ) -> None:
     for folder in ("api", "roles"):
         shutil.copytree(roles.HERE / folder, tmp_path / folder)
-    path = tmp_path / "roles" / "cublas.toml"
+    path = tmp_path / "roles" / "blas.toml"
     lines = path.read_text().splitlines()
     start = lines.index("[family.gemv.parameters]")
     number = next(at for at in range(start, len(lines)) if lines[at].startswith(f"{parameter} ="))
     lines[number] = f'{parameter} = "{label}"'
     path.write_text("\n".join(lines))
-    found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2" in one]
-    assert len(found) == 1 and fault in found[0] and found[0].endswith(f"(line {number + 1})"), found
+    found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2:" in one]
+    assert len(found) == 1 and fault in found[0] and found[0].endswith(f"(line {number + 1} of blas.toml)"), found
+
+
+def shared_and_own(folder: Path, own: str, *functions: str) -> Any:
+    """Returns a library that extends a file of shared families, with what it says itself."""
+    (folder / "roles").mkdir()
+    (folder / "roles" / "shared.toml").write_text(
+        """
+[family.fill.bind]
+"{t}fill{form}" = ["sd", "Fills a vector."]
+"{t}wipe{form}" = ["sd", "Wipes a vector."]
+[family.fill.parameters]
+n = "size"
+part = "fill"
+x = "inout vector(n if part == UPPER else 1, incx); overwrites if part == UPPER"
+incx = "inc"
+"""
+    )
+    (folder / "roles" / "mine.toml").write_text(
+        f"""
+extends = ["shared"]
+[library]
+name = "mine"
+title = "Mine"
+[types]
+float = "f32"
+double = "f64"
+[words]
+UPPER = "MINE_TOP"
+[enums.fill]
+type = "int"
+constants = ["MINE_TOP"]
+{own}
+"""
+    )
+    plain = [["n", "int"], ["part", "int"], ["x", "float *"], ["incx", "int"]]
+    strided = [*plain, ["stride_x", "int64_t"], ["batch_count", "int"]]
+    listed = {one: {"returns": "void", "parameters": strided if "strided" in one else plain} for one in functions}
+    api = {"header": "mine.h", "version": "1", "functions": listed, "enums": {"parts": {"MINE_TOP": 7}}}
+    return api, roles.read_roles("mine", folder)
+
+
+def test_shared_families_bind_what_the_header_has_in_all_its_forms(tmp_path: Path) -> None:
+    library = roles.join("mine", *shared_and_own(tmp_path, "", "sfill", "sfill_strided_batched"))
+    plain, strided = library.functions
+    assert [plain.name, strided.name] == ["sfill", "sfill_strided_batched"]
+    assert emit.record(plain) == "size:n enum:part inout:x:f32 size:incx"
+    assert emit.record(strided) == "size:n enum:part inout:x:f32 size:incx size:stride_x size:batch_count"
+    x = next(one for one in strided.arrays)
+    assert [ast.unparse(one) for one in x.extent.expressions] == [
+        "n if part == MINE_TOP else 1",
+        "incx",
+        "stride_x",
+        "batch_count",
+    ]
+    assert ast.unparse(x.overwrites) == "part == MINE_TOP" and plain.arrays[0].extent.batch is None
+
+
+def test_a_library_says_of_a_shared_family_only_what_differs(tmp_path: Path) -> None:
+    own = """
+[family.fill.parameters]
+x = "inout elements(n)"
+[family.mine]
+bind.swipe = "Its own."
+parameters = { n = "size", part = "fill", x = "inout elements(1)", incx = "inc" }
+"""
+    library = roles.join("mine", *shared_and_own(tmp_path, own, "sfill", "swipe"))
+    assert {one.name: ast.unparse(one.arrays[0].extent.arguments[0]) for one in library.functions} == {
+        "sfill": "n",
+        "swipe": "1",  # its own family is before the shared one
+    }
+
+
+def test_a_batched_array_without_stride_is_refused(tmp_path: Path) -> None:
+    api, labels = shared_and_own(tmp_path, "", "sfill_strided_batched")
+    parameters = api["functions"]["sfill_strided_batched"]["parameters"]
+    parameters[4][0] = "stride_q"
+    assert "sfill_strided_batched: x has no stride, or no batch count" in faults_of("mine", api, labels)
+
+
+def test_a_word_that_is_no_constant_of_an_enum_is_refused() -> None:
+    api, labels = given("cublas")
+    labels["words"]["UPPER"] = "CUBLAS_TOP"
+    assert "[words] UPPER: none of [enums] has a constant CUBLAS_TOP" in faults_of("cublas", api, labels)
 
 
 def test_a_number_of_a_dtype_that_c_has_no_type_for_is_refused() -> None:
@@ -333,7 +432,8 @@ def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library
     for name, library in libraries.items():
         text = (emitted / "libraries" / f"{name}.c").read_text()
         bodies = len(re.findall(r"^static int run_\w+\(", text, re.MULTILINE))
-        families = len({one.family for one in library.functions})
+        forms = {(one.family, re.search("(_strided)?_batched|$", one.name)[0]) for one in library.functions}
+        families = len(forms)
         assert families <= bodies <= families + 5
 
 

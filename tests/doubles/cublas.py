@@ -163,6 +163,7 @@ OWN = {
 """,
     "gemvStridedBatched": """
   const int64_t rows = trans ? n : m, columns = trans ? m : n;
+  if (columns == 0) return SUCCESS;
   for (int64_t b = 0; b < batchCount; b++)
     for (int64_t i = 0; i < rows; i++) {
       T sum = 0, *at = y + b * stridey + PLACE(i, rows, incy);

@@ -9,7 +9,7 @@ import pytest
 
 # Modules of Python and of other packages that may come with an import, beside NumPy and all that NumPy imports itself.
 # importlib's and pathlib's come from the finders of editable installs.
-CHEAP = {"atexit", "collections", "contextlib", "enum", "functools", "gc", "math", "operator", "types"}
+CHEAP = {"__future__", "atexit", "collections", "contextlib", "enum", "functools", "gc", "math", "operator", "types"}
 
 # Own modules that are needed to lend an array; all others are imported when first used.
 AT_START = {

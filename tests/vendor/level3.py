@@ -146,7 +146,10 @@ def gemv_strided(r: Routine) -> None:
             y, _, stride_y = batch(r.output(t.beta, count, written, 1), "F", (t.layout + 2) % 3, t.incy)
             given = (t.given_alpha, A, lda, stride_a, x, t.incx, stride_x, t.given_beta, y, t.incy, stride_y, count)
             r(*first, r.vendor.op[trans], m, n, *given)
-            close_batch(r, t, A, x, y, trans, "N", what)
+            if m and n:
+                close_batch(r, t, A, x, y, trans, "N", what)
+            else:  # cuBLAS leaves y as it is: it is not multiplied by beta
+                y.check(what)
 
 
 @CASES.of("{t}symm")

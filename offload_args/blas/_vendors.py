@@ -6,8 +6,8 @@ import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from . import _core
-from .errors import LibraryError
+from .. import _core
+from ..errors import LibraryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Enums(NamedTuple):
 class _Vendor:
     """One library. Its functions are called in column-major order, with arguments in the reference's order."""
 
-    module: ClassVar[str]  # in this package
+    module: ClassVar[str]  # in offload_args
     backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
     base: ClassVar[int]
     op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T", "C"
@@ -38,7 +38,7 @@ class _Vendor:
     diag: ClassVar[Sequence[str]]  # for "N", "U"
 
     def __init__(self) -> None:
-        self.functions: Any = importlib.import_module(f".{self.module}", __package__)
+        self.functions: Any = importlib.import_module(f"..{self.module}", __package__)
 
     def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
         """Return the function of that name for a routine, None if the library lacks it.

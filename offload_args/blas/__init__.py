@@ -1,0 +1,82 @@
+"""Portable BLAS on device pointers: it works out shapes, orders and dtypes, and calls the device's own library.
+
+Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
+from shapes and strides. C order, Fortran order and parts of either are accepted, and nothing is repacked: a matrix in C
+order is passed to the column-major library as its transpose. A layout that no call of the library can express raises an
+ArgumentError that names the remedy. The functions of the device's own BLAS run; `_vendors.py` has one adapter per
+library.
+
+A band matrix is LAPACK's and SciPy's `ab`, one diagonal a row: ab[ku + i - j, j] is A[i, j]. It lies in Fortran order;
+no call takes C order, in which a line is a whole diagonal. A packed triangle is `ap`, a contiguous vector of its
+columns one behind the other. docs/blas.md lists the layouts that each function takes.
+
+Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
+one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d
+DevicePtrs of that dtype; with a host zero for `beta` the output is not read. As in BLAS, a routine with nothing to sum
+over leaves a vector as it is, and scales a matrix by `beta`.
+
+Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that the routine
+does not take, or for several in one call; ArgumentError, a ValueError, for dimensions, shapes, strides and options that
+do not fit; and the errors of the vendor's function (StalePointerError, WrongDeviceError, DirectionError, AliasError and
+others).
+
+Source: the reference BLAS, https://netlib.org/blas/.
+"""
+
+from __future__ import annotations
+
+from .level1 import asum, axpy, copy, dot, dotc, dotu, iamax, iamin, nrm2, rot, rotg, rotm, rotmg, scal, swap
+from .level2 import gemv, ger, gerc, hemv, her, her2, symv, syr, syr2, trmv, trsv
+from .level3 import gemm, hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
+from .stored import gbmv, hbmv, hpmv, hpr, hpr2, sbmv, spmv, spr, spr2, tbmv, tbsv, tpmv, tpsv
+
+__all__ = [
+    "asum",
+    "axpy",
+    "copy",
+    "dot",
+    "dotc",
+    "dotu",
+    "gbmv",
+    "gemm",
+    "gemv",
+    "ger",
+    "gerc",
+    "hbmv",
+    "hemm",
+    "hemv",
+    "her",
+    "her2",
+    "her2k",
+    "herk",
+    "hpmv",
+    "hpr",
+    "hpr2",
+    "iamax",
+    "iamin",
+    "nrm2",
+    "rot",
+    "rotg",
+    "rotm",
+    "rotmg",
+    "sbmv",
+    "scal",
+    "spmv",
+    "spr",
+    "spr2",
+    "swap",
+    "symm",
+    "symv",
+    "syr",
+    "syr2",
+    "syr2k",
+    "syrk",
+    "tbmv",
+    "tbsv",
+    "tpmv",
+    "tpsv",
+    "trmm",
+    "trmv",
+    "trsm",
+    "trsv",
+]
