@@ -135,8 +135,9 @@ def test_scalars_on_the_device_serve_a_batch(cuda: str) -> None:
     check(A, [2 * one for one in B], C)
 
 
-def test_a_batch_of_nothing_needs_no_region() -> None:
+def test_a_batch_of_nothing_needs_no_region(cuda: str) -> None:
     multiply([], [], [], 0)
+    assert Device(cuda).counters.mappings == 0
 
 
 @pytest.mark.parametrize(
