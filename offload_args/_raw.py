@@ -64,6 +64,10 @@ def _numbers_of(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
+def _is_on_device(value: object) -> bool:
+    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, DevicePtr)
+
+
 class _Function:
     """One function of a vendor's library."""
 
@@ -86,7 +90,7 @@ class _Function:
                 f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
             )
         arguments = tuple(map(self._plain, arguments, self._type.args))
-        if not any(isinstance(value, DevicePtr) for value in arguments):
+        if not any(map(_is_on_device, arguments)):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)
