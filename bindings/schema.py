@@ -10,7 +10,7 @@ from .parameters import NUMPY
 
 # Those that libraries may ask for, of this build or not.
 BACKENDS = ("cuda", "hip", "sim")
-TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
+TEXT, TEXTS, FLAG, NUMBER, ANY = "a text", "a list of texts", "true or false", "a whole number", "a text or a list"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ FIND = Table(
     }
 )
 HEADER = Table({"version": TEXTS, "functions": TEXT, "constants": TEXT, "prefix": TEXT}, ("version", "functions"))
-ENUM = Table({"type": TEXT, "constants": TEXTS, "complex": TEXTS}, ("type", "constants"))
+ENUM = Table(
+    {"type": TEXT, **dict.fromkeys(("constants", "complex", "flags"), TEXTS), "values": Table(others=NUMBER)}, ("type",)
+)
+OBJECT = Table(dict.fromkeys(("type", "class", "destroy"), TEXT), ("type", "class", "destroy"))
 FAMILY = Table(
     {
         "bind": Table(others=ANY),
@@ -73,6 +76,7 @@ FILE = Table(
         "types": _NAMED,
         "words": _NAMED,
         "enums": Table(others=ENUM),
+        "object": Table(others=OBJECT),
         "family": Table(others=FAMILY),
         "not_bound": Tables(Table({"names": TEXT, "reason": TEXT}, ("names", "reason"))),
     }
@@ -80,8 +84,8 @@ FILE = Table(
 
 
 def _is(value: Any, kind: str) -> bool:
-    if kind == FLAG:
-        return isinstance(value, bool)
+    if kind in (FLAG, NUMBER):
+        return isinstance(value, int) and isinstance(value, bool) == (kind == FLAG)
     if kind == TEXTS:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
     return isinstance(value, str) or (kind == ANY and isinstance(value, list))
@@ -136,6 +140,9 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for one in roles.get("library", {}).get("symbols", []):
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
+    for key, enum in roles.get("enums", {}).items():
+        if ("constants" in enum) == ("values" in enum):
+            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
     for rule in roles.get("not_bound", []):
         try:
             re.compile(rule["names"])
