@@ -28,12 +28,16 @@ extern "C" __global__ void line(double *y, Line l, long long n) { I; if (i < n) 
 OPENCL = """\
 typedef struct { float slope; double start; } Line;
 #define I long i = (long)__builtin_amdgcn_workgroup_id_x() * 256 + __builtin_amdgcn_workitem_id_x()
-kernel void vadd(global const float *a, global const float *b, global float *c, int n) { I; if (i < n) c[i] = a[i] + b[i]; }
+kernel void vadd(global const float *a, global const float *b, global float *c, int n) {
+  I;
+  if (i < n) c[i] = a[i] + b[i];
+}
 kernel void relu(global float *x, int n) { I; if (i < n) x[i] = x[i] > 0 ? x[i] : 0; }
 kernel void line(global double *y, Line l, long n) { I; if (i < n) y[i] = l.slope * i + l.start; }
-"""  # noqa: E501
+"""
 # (offset, bytes, whether it is a pointer) of each parameter
-KERNELS = {
+Kernels = dict[str, tuple[tuple[int, int, bool], ...]]
+KERNELS: Kernels = {
     "vadd": ((0, 8, True), (8, 8, True), (16, 8, True), (24, 4, False)),
     "relu": ((0, 8, True), (8, 4, False)),
     "line": ((0, 8, True), (8, 16, False), (24, 8, False)),
@@ -75,9 +79,9 @@ def made_fatbin() -> bytes:
     return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
 
 
-def made_hsaco(target: str = "gfx90a") -> bytes:
+def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS) -> bytes:
     kernels = []
-    for name, parameters in KERNELS.items():
+    for name, parameters in described.items():
         arguments = [
             {".offset": offset, ".size": nbytes, ".value_kind": "global_buffer" if pointer else "by_value"}
             for offset, nbytes, pointer in parameters

@@ -12,7 +12,7 @@ import pytest
 from kernels.images import FORMATS, bundle, made_hsaco
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
-from offload_args import In, InOut, Module, Out, Scratch, errors
+from offload_args import In, InOut, Module, Out, Scratch, errors, offload
 
 
 @pytest.fixture(params=FORMATS)
@@ -145,3 +145,41 @@ def test_a_kernel_of_no_pointers_is_refused() -> None:
     source = C.split("OA_HOST_KERNEL")[0] + "OA_HOST_KERNEL(empty, OA_VALUE(int)) { (void)call; }\n"
     with pytest.raises(errors.SignatureError, match="needs a pointer"):
         Module.load(shared_object(source)).kernel("empty", np.int32)
+
+
+RECORD_C = """\
+#include <offload_args/kernel.h>
+struct line {
+  float slope;
+  double start;
+};
+OA_HOST_KERNEL(record, OA_POINTER, OA_VALUE(char), OA_VALUE(double), OA_VALUE(short), OA_VALUE(struct line),
+               OA_VALUE(float)) {
+  unsigned char *bytes = OA_ARGUMENT(call, 0, unsigned char *);
+  const unsigned char *arguments = call->arguments[0];
+  for (int i = 0; i < 52; i++) bytes[i] = arguments[i];
+}
+"""
+
+
+def test_arguments_are_packed_where_the_metadata_of_an_hsaco_has_them(tmp_path: Path) -> None:
+    places = ((0, 8, True), (8, 1, False), (16, 8, False), (24, 2, False), (32, 16, False), (48, 4, False))
+    signature = (Out[np.uint8], np.int8, np.float64, np.int16, LINE, np.float32)
+    for_amd = Module.load(made_hsaco(described={"record": places})).kernel("record", *signature)
+    record = Module.load(shared_object(RECORD_C)).kernel("record", *signature)
+    assert [row[2:] for row in for_amd._parameters] == [row[2:] for row in record._parameters]
+    assert [(offset, nbytes) for _, _, offset, nbytes in record._parameters] == [place[:2] for place in places]
+    found = np.zeros(52, np.uint8)
+    values = (np.int8(-3), 0.1, np.int16(-300), (0.5, 1e-9), np.float32(1.5))
+    offload(record, found, *values, grid=1, block=1, device="host")
+    for (offset, nbytes, _), kind, value in zip(places[1:], signature[1:], values, strict=True):
+        assert found[offset : offset + nbytes].tobytes()[:4] == np.array(value, kind).tobytes()[:4]
+        if kind is not LINE:
+            assert found[offset : offset + nbytes].tobytes() == np.array(value, kind).tobytes()
+    assert found[40:48].tobytes() == np.float64(1e-9).tobytes()
+
+
+def test_an_hsaco_that_has_an_argument_elsewhere_is_refused() -> None:
+    module = Module.load(made_hsaco(described={"odd": ((0, 8, True), (12, 4, False))}))
+    with pytest.raises(errors.SignatureError, match="at offset 8 .* at offset 12"):
+        module.kernel("odd", InOut[np.float32], np.int32)
