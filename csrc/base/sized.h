@@ -14,6 +14,7 @@ enum { /* sizes of the first versions */
        OA_FIRST_BACKEND_INFO = sizeof(oa_backend_info),
        OA_FIRST_COUNTERS = sizeof(oa_counters),
        OA_FIRST_DEVICE_INFO = sizeof(oa_device_info),
+       OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
        OA_FIRST_KERNEL_INFO = sizeof(oa_kernel_info),
        OA_FIRST_LAUNCH = sizeof(oa_launch),
        OA_FIRST_POINTER_INFO = sizeof(oa_pointer_info),
@@ -27,6 +28,7 @@ enum { /* sizes of the first versions */
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
 OA_ENDS_WITH(oa_counters, pinned_bytes);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
+OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
 OA_ENDS_WITH(oa_launch, has_stream);
 OA_ENDS_WITH(oa_pointer_info, reserved);

@@ -3,7 +3,7 @@
 #include "base/trace.h"
 #include "call/call.h"
 #include "call/module.h"
-#include "call/object.h"
+#include "call/shared_object.h"
 #include "device/device.h"
 #include "device/stream.h"
 #include "region/region.h"
@@ -83,7 +83,7 @@ static void pack(const oa_kernel_state *kernel, const void *const *arguments, co
 
 /* Has the CPU run the kernel, in stream order, and ends the call. */
 static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
-                       oa_call *call, oa_object_launch *launch) {
+                       oa_call *call, oa_shared_object_launch *launch) {
   launch->function = *(oa_kernel_function *const *)&kernel->function;
   memcpy(launch->grid, shape->grid, sizeof launch->grid);
   memcpy(launch->block, shape->block, sizeof launch->block);
@@ -91,7 +91,7 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
   launch->count = kernel->count;
   for (int i = 0; i < kernel->count; i++) launch->offsets[i] = kernel->parameters[i].offset;
   pack(kernel, arguments, call->operands, launch->bytes);
-  return oa_submit(call, oa_object_run, launch, sizeof *launch + kernel->nbytes);
+  return oa_submit(call, oa_shared_object_run, launch, sizeof *launch + kernel->nbytes);
 }
 
 /* Hands the kernel to the driver, and ends the call. */
@@ -147,7 +147,7 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
   enum { FEW = 16, FEW_BYTES = 256 };
   oa_launch shape;
   oa_operand few[FEW], *operands = few;
-  _Alignas(16) unsigned char bytes[sizeof(oa_object_launch) + FEW_BYTES];
+  _Alignas(16) unsigned char bytes[sizeof(oa_shared_object_launch) + FEW_BYTES];
   void *room = bytes;
   bool captured = false;
   if (!launch || !arguments) return oa_fail_null(function, launch ? "arguments" : "launch");
@@ -160,7 +160,7 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
   if (!status) status = check_shape(state, &shape);
   if (!status && (state->pointers > FEW || state->nbytes > FEW_BYTES)) {
     const size_t before = ((size_t)state->pointers * sizeof *operands + 15) / 16 * 16;
-    operands = malloc(before + sizeof(oa_object_launch) + state->nbytes);
+    operands = malloc(before + sizeof(oa_shared_object_launch) + state->nbytes);
     room = operands ? (unsigned char *)operands + before : NULL;
     if (!operands) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for its arguments", state->name);
   }

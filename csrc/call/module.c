@@ -2,7 +2,7 @@
 #include "call/module.h"
 #include "base/sized.h"
 #include "call/image.h"
-#include "call/object.h"
+#include "call/shared_object.h"
 #include "device/device.h"
 #include "region/slot.h"
 
@@ -19,13 +19,13 @@ static int load(oa_device *device, const char *name, const void *image, size_t n
     return oa_fail(OA_ERROR_UNAVAILABLE, "%s: %s devices have no kernels", name, device->backend->name);
   int status = oa_image_check(name, image, nbytes, on_host);
   if (status) return status;
-  return on_host ? oa_object_load(name, image, nbytes, native)
+  return on_host ? oa_shared_object_load(name, image, nbytes, native)
                  : device->backend->module_load(device, name, image, nbytes, native);
 }
 
 static int unload(oa_device *device, void *native) {
   if (!is_on_host(device)) return device->backend->module_unload(device, native);
-  oa_object_unload(native);
+  oa_shared_object_unload(native);
   return OA_OK;
 }
 
@@ -46,7 +46,7 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
   state->native = native;
   oa_lock();
   oa_slot *slot = oa_slot_take(NULL, OA_SLOT_MODULE);
-  if (slot) slot->object = state;
+  if (slot) slot->state = state;
   *module = slot ? oa_slot_handle(slot) : NULL;
   oa_unlock();
   if (slot) return OA_OK;
@@ -78,11 +78,11 @@ int oa_module_unload(oa_module *module) {
   if (status) return status;
   oa_lock();
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
-  while (slot && ((oa_module_state *)slot->object)->launches) {
+  while (slot && ((oa_module_state *)slot->state)->launches) {
     oa_wait_change();
     slot = module_slot("oa_module_unload", module, &status);
   }
-  oa_module_state *state = slot ? slot->object : NULL;
+  oa_module_state *state = slot ? slot->state : NULL;
   if (slot) oa_slot_free(slot);
   for (oa_kernel_state *k = state ? state->kernels : NULL; k; k = k->next)
     oa_slot_free(oa_slot_of(k->handle, OA_SLOT_KERNEL, &status));
@@ -201,10 +201,10 @@ static int find_function(oa_kernel_state *kernel) {
   if (is_on_host(device)) {
     oa_kernel_function *function;
     const unsigned *table;
-    const int status = oa_object_function(module->native, kernel->name, &function, &table);
+    const int status = oa_shared_object_function(module->native, kernel->name, &function, &table);
     if (status) return status;
     kernel->function = *(void **)&function;
-    oa_object_info(&kernel->info);
+    oa_shared_object_info(&kernel->info);
     return compare_table(kernel, table);
   }
   const int status =
@@ -223,7 +223,7 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
   if (status) return status;
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
-  oa_module_state *state = slot ? slot->object : NULL;
+  oa_module_state *state = slot ? slot->state : NULL;
   if (state) state->launches++;
   oa_unlock();
   if (!state) return status;
@@ -232,7 +232,7 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
   oa_lock();
   oa_slot *own = status ? NULL : oa_slot_take(NULL, OA_SLOT_KERNEL);
   if (own) {
-    own->object = made;
+    own->state = made;
     *kernel = made->handle = oa_slot_handle(own);
     made->next = state->kernels;
     state->kernels = made;
@@ -250,7 +250,7 @@ oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, i
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
   const oa_slot *slot = oa_slot_of(kernel, OA_SLOT_KERNEL, status);
-  oa_kernel_state *state = slot ? slot->object : NULL;
+  oa_kernel_state *state = slot ? slot->state : NULL;
   if (state) state->module->launches++;
   oa_unlock();
   if (!state)

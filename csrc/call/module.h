@@ -10,7 +10,7 @@ typedef struct oa_kernel_state oa_kernel_state;
 
 typedef struct oa_module_state {
   oa_device *device;
-  void *native; /* the backend's; on devices whose calls run on the CPU that of oa_object_load */
+  void *native; /* the backend's; on devices whose calls run on the CPU that of oa_shared_object_load */
   /* Under the core's lock: */
   oa_kernel_state *kernels;
   int launches;  /* under way: the module can't be unloaded */

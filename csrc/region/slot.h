@@ -1,5 +1,5 @@
-/* Slots: the records of pointers, regions, exports, modules and kernels, which handles name. All of this is read
- * and written under the core's lock, but where it says otherwise. */
+/* Slots: the records of pointers, regions, exports, objects, modules and kernels, which handles name. All of this is
+ * read and written under the core's lock, but where it says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -10,6 +10,7 @@ enum oa_slot_kind {
   OA_SLOT_POINTER,
   OA_SLOT_REGION,
   OA_SLOT_EXPORT, /* a share of a mapping's memory that outlives its region */
+  OA_SLOT_OBJECT, /* an object that a library made for the caller */
   OA_SLOT_MODULE, /* of a device's kernels */
   OA_SLOT_KERNEL,
   OA_SLOT_DESTROYED /* a slice that a call still holds: its handle is stale, and its slot is freed when the call ends */
@@ -29,8 +30,9 @@ struct oa_slot {
   int32_t calls; /* operands of calls that hold it, from oa_begin to oa_end */
   uint32_t root; /* the slot that it is a slice of; its own number if it is not a slice */
   union {
-    oa_mapping *mapping; /* NULL: it has no bytes */
-    void *object;        /* of a module or kernel: its state */
+    oa_mapping *mapping;            /* NULL: it has no bytes */
+    struct oa_object_state *object; /* of OA_SLOT_OBJECT */
+    void *state;                    /* of a module or kernel */
   };
   int64_t offset, nbytes; /* the offset counts from the mapping's address; nbytes reach to the last byte */
   oa_lines inside; /* the bytes that are its own, from the mapping's address; of an irregular one, those of its array */
