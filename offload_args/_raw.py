@@ -60,12 +60,12 @@ def _store(place: Any, dtype: str, value: Any) -> None:
         place[0] = value  # an index, of as many bits as the caller's pointer says
 
 
-def _numbers_of(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)[:3]]
-
-
 def _is_on_device(value: object) -> bool:
     return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, DevicePtr)
+
+
+def _numbers_of(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 class _Function:

@@ -218,4 +218,6 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                 else:
                     check_too_large(bench, call, size)
     counts = {name for one in function.arrays if one.extent.pointers for name in names_in(one.extent.pointers)}
-    assert tried or {one.name for one in function.sizes} <= counts, f"{function.name}: no call with a size beyond 32 bits was found"
+    assert tried or {one.name for one in function.sizes} <= counts, (
+        f"{function.name}: no call with a size beyond 32 bits was found"
+    )

@@ -359,6 +359,8 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
             named = others.get(named, label).casefold()
         named = named if named in ours else named.removesuffix("array")
         if named not in ours:
+            named = named.removesuffix("array")
+        if named not in ours:
             named = "result" if "result" in ours else "results"
         found.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
