@@ -284,7 +284,8 @@ class Body:
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
-        self.add("  const int failed = oa_begin(&call);")
+        begin = "oa_late_begin" if self.is_late else "oa_begin"
+        self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
 
     def position(self, one: Parameter) -> int:

@@ -99,7 +99,13 @@ static void run(void *data) {
   }
   oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
   void *result = own ? (void *)own->pointer : NULL;
-  const int status = routine->call(late->symbol, late->values, late->ilp64);
+  int status = 0;
+  for (int64_t time = 0; time < late->times; time++) {
+    status = routine->call(late->symbol, late->values, late->ilp64);
+    for (int i = 0; i < late->repeated; i++)
+      late->values[late->moves[i].place].pointer =
+          (const char *)late->values[late->moves[i].place].pointer + late->moves[i].step;
+  }
   if (late->has_status) *late->vendor_status = status;
   if (!own) return;
   const int dtype = routine->dtypes[late->returned - 1];
@@ -111,7 +117,66 @@ static void run(void *data) {
     memcpy(result, own, (size_t)oa_itemsize(dtype));
 }
 
+static int is_array(const token *read) { return is_kind(read, "in") || is_kind(read, "inout") || is_kind(read, "out"); }
+
+/* -- calls that are made several times ----------------------------------------------------------------------------- */
+
+int oa_repeat_begin(oa_call *call) {
+  const oa_repeat *repeat = call->library->repeat;
+  token read;
+  const char *next = repeat->routine->record;
+  for (int i = 0; (next = read_token(next, &read));) {
+    if (!is_array(&read)) continue;
+    const int64_t stride = repeat->strides[i];
+    oa_extent *extent = &call->operands[i++].extent;
+    *extent = oa_strided(*extent, repeat->times, stride < 0 ? -stride : stride, "times", "stride");
+  }
+  return oa_begin(call);
+}
+
+/* Fills the call's moves from the strides. A pointer with a stride below 0 starts at the last of its arrays. */
+static void repeat(oa_late *late, const oa_repeat *repeat) {
+  token read;
+  const char *next = repeat->routine->record;
+  late->routine = repeat->routine;
+  late->times = repeat->times;
+  for (int at = 0; (next = read_token(next, &read)); at++) {
+    if (!is_array(&read)) continue;
+    const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
+    if (step < 0 && late->times > 0)
+      late->values[at].pointer = (const char *)late->values[at].pointer - step * (late->times - 1);
+    late->moves[late->repeated].place = at;
+    late->moves[late->repeated++].step = step;
+  }
+}
+
+int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides) {
+  token read;
+  int arrays = 0, others = 0;
+  if (!routine || !values || !strides)
+    return oa_fail_null("oa_routine_repeat", !routine ? "routine" : !values ? "values" : "strides");
+  for (const char *next = routine->record; (next = read_token(next, &read));) {
+    arrays += is_array(&read);
+    others += is_kind(&read, "result") || is_kind(&read, "update") || is_kind(&read, "output");
+  }
+  if (!routine->call || others || !arrays || arrays > OA_MOST_REPEATED)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_routine_repeat: %s can't be repeated: that is for routines of the CPU with "
+                   "arrays and no results",
+                   routine->function);
+  if (times < 0) return oa_fail_negative(routine, "times", times);
+  const oa_repeat asked = {routine, times, strides};
+  oa_library library = *routine->library;
+  oa_routine repeated = *routine;
+  library.repeat = &asked;
+  repeated.library = &library;
+  return repeated.run(&repeated, values, device);
+}
+
+/* -- making the call ----------------------------------------------------------------------------------------------- */
+
 int oa_late_submit(oa_late *late, oa_call *call) {
+  if (__builtin_expect(call->library->repeat != NULL, 0)) repeat(late, call->library->repeat);
   late->vendor_status = &call->vendor_status;
   return oa_submit(call, run, late, offsetof(oa_late, values) + (size_t)late->count * sizeof *late->values);
 }

@@ -56,15 +56,21 @@ static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, in
 }
 
 /* Returns (key, rows, columns, ld by columns, ld by rows); a leading dimension is 0 if the matrix does not have that
- * order. */
-static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
+ * order. Of `batch` matrices, an array of three dimensions, the tuple goes on with their number and the elements from
+ * one to the next, None if these are no whole number of elements. */
+static PyObject *geometry_of_matrix(PyObject *key, const int64_t *shape, const int64_t *strides, int64_t itemsize,
+                                    const int64_t *batch) {
   const int64_t m = shape[0], n = shape[1];
   int64_t by_columns = m != 0 ? m : 1, by_rows = n != 0 ? n : 1;
   if (m != 0 && n != 0) {
     by_columns = leading_dimension(m, n, strides[0], strides[1], itemsize);
     by_rows = leading_dimension(n, m, strides[1], strides[0], itemsize);
   }
-  return Py_BuildValue("(Onnnn)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
+  if (batch == NULL)
+    return Py_BuildValue("(Onnnn)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
+  PyObject *apart = batch[1] % itemsize ? Py_NewRef(Py_None) : PyLong_FromLongLong(batch[1] / itemsize);
+  return Py_BuildValue("(OnnnnnN)", key, (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows,
+                       (Py_ssize_t)batch[0], apart);
 }
 
 /* Returns (key, size, increment); the increment is None if it is not a whole number of elements. */
@@ -74,21 +80,24 @@ static PyObject *geometry_of_vector(PyObject *key, int64_t size, int64_t stride,
 }
 
 /* Returns the attribute that portable BLAS reads of an operand: the key of key_of(), with a vector's size and
- * increment, or a matrix's sizes and leading dimensions. */
+ * increment, or the sizes and leading dimensions of a matrix or of a batch of them. */
 static PyObject *pointer_geometry(PyObject *object, void *Py_UNUSED(closure)) {
   Pointer *self = (Pointer *)object;
   PyObject *geometry = atomic_load(&self->geometry), *none = NULL;
   if (geometry != NULL) return Py_NewRef(geometry);
   const Py_ssize_t ndim = PyTuple_Size(self->shape);
   const int64_t itemsize = oa_itemsize(self->dtype);
-  int64_t shape[2], strides[2];
+  int64_t shape[3], strides[3];
   PyObject *key = key_of(self);
   if (key == NULL) return NULL;
-  if (ndim != 1 && ndim != 2)
+  if (ndim < 1 || ndim > 3) {
     geometry = PyTuple_Pack(1, key);
-  else if (read_integers(self->shape, shape) == 0 && read_integers(self->strides, strides) == 0)
-    geometry = ndim == 2 ? geometry_of_matrix(key, shape, strides, itemsize)
-                         : geometry_of_vector(key, shape[0], strides[0], itemsize);
+  } else if (read_integers(self->shape, shape) == 0 && read_integers(self->strides, strides) == 0) {
+    const int64_t batch[] = {shape[0], strides[0]};
+    geometry = ndim == 1   ? geometry_of_vector(key, shape[0], strides[0], itemsize)
+               : ndim == 2 ? geometry_of_matrix(key, shape, strides, itemsize, NULL)
+                           : geometry_of_matrix(key, shape + 1, strides + 1, itemsize, batch);
+  }
   Py_DECREF(key);
   if (geometry == NULL || atomic_compare_exchange_strong(&self->geometry, &none, geometry)) return Py_XNewRef(geometry);
   Py_DECREF(geometry);
