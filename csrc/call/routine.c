@@ -1,5 +1,6 @@
 #include "call/routine.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A token of a record: its kind and name, as pieces of the record. */
@@ -87,6 +88,19 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   return OA_ERROR_LIBRARY;
 }
 
+/* Makes the call `times` times, and moves its arrays on after each. */
+static __attribute__((noinline)) int call_times(oa_late *late) {
+  int status = 0;
+  for (int64_t time = 0; time < late->times; time++) {
+    status = late->routine->call(late->symbol, late->values, late->ilp64);
+    for (int i = 0; i < late->repeated; i++) {
+      oa_value *value = &late->values[late->moves[i].place];
+      value->pointer = (const char *)value->pointer + late->moves[i].step;
+    }
+  }
+  return status;
+}
+
 static void run(void *data) {
   oa_late *late = data;
   const oa_routine *routine = late->routine;
@@ -99,13 +113,8 @@ static void run(void *data) {
   }
   oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
   void *result = own ? (void *)own->pointer : NULL;
-  int status = 0;
-  for (int64_t time = 0; time < late->times; time++) {
-    status = routine->call(late->symbol, late->values, late->ilp64);
-    for (int i = 0; i < late->repeated; i++)
-      late->values[late->moves[i].place].pointer =
-          (const char *)late->values[late->moves[i].place].pointer + late->moves[i].step;
-  }
+  const int status =
+      __builtin_expect(late->times == 1, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
   if (late->has_status) *late->vendor_status = status;
   if (!own) return;
   const int dtype = routine->dtypes[late->returned - 1];
@@ -121,6 +130,15 @@ static int is_array(const token *read) { return is_kind(read, "in") || is_kind(r
 
 /* -- calls that are made several times ----------------------------------------------------------------------------- */
 
+/* Returns the extent of all times. Vectors that lie side by side, the diagonal of a band too, are rows of a matrix. */
+static oa_extent repeated(oa_extent one, int64_t times, int64_t stride) {
+  const bool is_diagonal = one.kind == OA_EXTENT_BAND && !one.below && !one.above;
+  const int64_t n = is_diagonal && one.columns < one.rows ? one.columns : one.rows, inc = one.ld < 0 ? -one.ld : one.ld;
+  if ((is_diagonal || one.kind == OA_EXTENT_VECTOR) && stride == 1 && times <= inc)
+    return OA_MATRIX(times, n, inc, "times", "n", one.ld_name);
+  return oa_strided(one, times, stride, "times", "stride");
+}
+
 int oa_repeat_begin(oa_call *call) {
   const oa_repeat *repeat = call->library->repeat;
   token read;
@@ -128,8 +146,10 @@ int oa_repeat_begin(oa_call *call) {
   for (int i = 0; (next = read_token(next, &read));) {
     if (!is_array(&read)) continue;
     const int64_t stride = repeat->strides[i];
-    oa_extent *extent = &call->operands[i++].extent;
-    *extent = oa_strided(*extent, repeat->times, stride < 0 ? -stride : stride, "times", "stride");
+    oa_operand *o = &call->operands[i];
+    o->extent = repeated(o->extent, repeat->times, stride < 0 ? -stride : stride);
+    if (*repeat->names[i]) o->name = repeat->names[i];
+    i++;
   }
   return oa_begin(call);
 }
@@ -140,6 +160,7 @@ static void repeat(oa_late *late, const oa_repeat *repeat) {
   const char *next = repeat->routine->record;
   late->routine = repeat->routine;
   late->times = repeat->times;
+  late->repeated = 0;
   for (int at = 0; (next = read_token(next, &read)); at++) {
     if (!is_array(&read)) continue;
     const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
@@ -150,11 +171,15 @@ static void repeat(oa_late *late, const oa_repeat *repeat) {
   }
 }
 
-int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides) {
+int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
+                      const char *names) {
   token read;
   int arrays = 0, others = 0;
-  if (!routine || !values || !strides)
-    return oa_fail_null("oa_routine_repeat", !routine ? "routine" : !values ? "values" : "strides");
+  if (!routine || !values || !strides || !names)
+    return oa_fail_null("oa_routine_repeat", !routine   ? "routine"
+                                             : !values  ? "values"
+                                             : !strides ? "strides"
+                                                        : "names");
   for (const char *next = routine->record; (next = read_token(next, &read));) {
     arrays += is_array(&read);
     others += is_kind(&read, "result") || is_kind(&read, "update") || is_kind(&read, "output");
@@ -165,7 +190,8 @@ int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, i
                    "arrays and no results",
                    routine->function);
   if (times < 0) return oa_fail_negative(routine, "times", times);
-  const oa_repeat asked = {routine, times, strides};
+  oa_repeat asked = {.routine = routine, .times = times, .strides = strides};
+  for (int i = 0; i < arrays && *names; i++) asked.names[i][0] = *names++;
   oa_library library = *routine->library;
   oa_routine repeated = *routine;
   library.repeat = &asked;

@@ -85,7 +85,7 @@ typedef struct oa_late {
   int has_status;     /* the vendor's function returns one; the call is waited for */
   int *vendor_status; /* where it goes */
   int64_t times;      /* that the call is made; */
-  int repeated;       /* so many of its arrays move on after each, */
+  int repeated;       /* so many of its arrays move on after each, if it is not once: */
   struct {
     int place;    /* of the value, */
     int64_t step; /* and so many bytes */
@@ -105,7 +105,6 @@ static inline void oa_late_start(oa_late *late, const oa_routine *routine, void 
   late->loads = "";
   late->has_status = 0;
   late->times = 1;
-  late->repeated = 0;
   memcpy(late->values, values, routine->count * sizeof *values);
 }
 
@@ -114,6 +113,7 @@ typedef struct oa_repeat {
   const oa_routine *routine; /* the row itself: the call may run later */
   int64_t times;
   const int64_t *strides;
+  char names[OA_MOST_REPEATED][2]; /* of the arrays; "" of those that keep theirs */
 } oa_repeat;
 
 /* Begins the call with every array's extent `times` times. */
