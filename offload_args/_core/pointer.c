@@ -70,7 +70,7 @@ static PyObject *geometry_of(Py_ssize_t ndim, const int64_t *shape, const int64_
   if (ndim == 1) return Py_BuildValue("(nN)", (Py_ssize_t)shape[0], elements(shape[0], strides[0], itemsize, 1));
   const int64_t m = shape[ndim - 2], n = shape[ndim - 1], down = strides[ndim - 2], across = strides[ndim - 1];
   int64_t by_columns = m != 0 ? m : 1, by_rows = n != 0 ? n : 1;
-  if (m != 0 && n != 0) {
+  if (m != 0 && n != 0 && shape[0] != 0) { /* else NumPy's strides may be 0 */
     by_columns = leading_dimension(m, n, down, across, itemsize);
     by_rows = leading_dimension(n, m, across, down, itemsize);
   }
