@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from . import emit, roles
-from .lines import with_line
+from .lines import located
 
 
 def _extract(library: str, header: Path, include: list[Path]) -> None:
@@ -35,8 +35,7 @@ def check(folder: Path = roles.HERE) -> list[str]:
         return error.faults
     faults: list[str] = []
     for library in libraries:
-        text = (folder / "roles" / f"{library.name}.toml").read_text()
-        faults += [with_line(fault, text) for fault in emit.faults(library)]
+        faults += [located(fault, folder) for fault in emit.faults(library)]
     path = folder / "report.md"
     if not faults and (not path.exists() or path.read_text() != emit.report(libraries)):
         faults.append("report.md is not current; run python -m bindings report")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _FAULT = re.compile(r"\w+\.toml: \[(?P<table>[\w.]+)\](?P<rest>.*)")
 _TABLE = re.compile(r"\[+([\w.\"{}-]+)\]+")
@@ -32,7 +33,13 @@ def line_of(fault: str, text: str) -> int:
     return next(named, start)
 
 
-def with_line(fault: str, text: str) -> str:
-    """Returns a fault with its line, if that is known."""
-    number = line_of(fault, text)
-    return f"{fault} (line {number})" if number else fault
+def located(fault: str, folder: Path) -> str:
+    """Returns a fault with its line, if that is known: in the library's roles file, or in one that it extends."""
+    path = folder / "roles" / fault.partition(":")[0]
+    text = path.read_text()
+    shared = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
+    texts = {"": text}
+    for name in re.findall(r"\w+", shared[1] if shared else ""):
+        texts[f" of {name}.toml"] = path.with_name(f"{name}.toml").read_text()
+    found = {of: number for of, one in texts.items() if (number := line_of(fault, one))}
+    return f"{fault} (line {' or '.join(f'{number}{of}' for of, number in found.items())})" if found else fault

@@ -36,16 +36,23 @@ class Enum:
 
     type: str
     values: tuple[tuple[str, int], ...]
+    flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
 
     @property
     def names(self) -> str:
         """Returns "OP_N, OP_T or OP_C"."""
-        return _listed([name for name, _ in self.values])
+        return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
 
     @property
     def names_and_values(self) -> str:
         """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
-        return _listed([f"{name} ({value})" for name, value in self.values])
+        listed = _listed([f"{name} ({value})" for name, value in self.values])
+        return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
+
+    @property
+    def mask(self) -> int:
+        """Returns the bits of all flags."""
+        return sum(value for _, value in self.flags)
 
 
 def _listed(words: list[str]) -> str:
@@ -82,6 +89,8 @@ class Parameter:
 
     role: ClassVar[str] = ""
     in_record: ClassVar[bool] = True  # the caller passes it
+    last: ClassVar[bool] = False  # it is the last one of the record
+    in_python: ClassVar[bool] = True  # the Python function takes it, by place or, a result, by name
     name: str
     c_type: str
     dtype: str = ""
@@ -178,6 +187,7 @@ class Array(Parameter):
     extent: Extent
     overwrites: ast.expr | None = None
     in_place: str = ""  # the operand whose memory this may be
+    becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
 
     @property
@@ -187,6 +197,17 @@ class Array(Parameter):
     @property
     def is_read_only(self) -> bool:
         return self.direction == "in"
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Returns its extent, and that which it becomes."""
+        return [self.extent, *([self.becomes] if self.becomes else [])]
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns every expression of its label."""
+        inside = [expression for extent in self.extents for expression in extent.expressions]
+        return [*inside, *([self.overwrites] if self.overwrites else [])]
 
     def declaration(self, device: bool) -> str:
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
@@ -247,6 +268,7 @@ class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
     returned: bool = False
+    last: ClassVar[bool] = True
 
     @property
     def role(self) -> str:  # type: ignore[override]

@@ -16,6 +16,7 @@ The roles file says, for families of functions, what a header can't:
     a = "update"                                                 a scalar that is read and written; "output": written
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
+"becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
@@ -31,12 +32,36 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
-`a if test else b`.
+Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
+
+    handle = "object tensor"                                     an object that the library made: [object.tensor]
+    handle = "new tensor"                                        the function makes one, and returns it in Python
+    handle = "ended tensor"                                      the function destroys it; its only parameter
+    count = "integer"                                            an integer that means what the manual says
+    name = "text"                                                a string; "text or none"
+    streamId = "sets stream"                                     a stream of the caller's, for the object before it
+    mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
+                                                                 integer", "gives text", "gives stream"
+    version = "returned integer"                                 the function's value; "returned text"
+
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
+and `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
 library that lacks it is whole: so it is with extensions of one vendor.
+
+Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
+(and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
+is not read, `values = { NAME = 1 }` instead.
+
+The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
+handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+
+    [object.tensor]
+    type = "xTensorDescriptor_t"
+    class = "TensorDescriptor"                                   its name in Python
+    destroy = "xDestroyTensorDescriptor"
 
 How Python finds the library, and what to install if it is missing:
 
@@ -54,6 +79,17 @@ with a type that is not known is left out there:
     cublasHandle_t = "struct cublasContext *"
     cuComplex = "struct { float x, y; }"
 
+Families that several libraries have stand in a file of their own, such as roles/blas.toml, and a library takes over
+those that its header has:
+
+    extends = ["blas"]                                           at the top; the library's own families come first
+    [words]
+    UPPER = "CUBLAS_FILL_MODE_UPPER"                             its constant for a word of the shared tests
+
+A family of the library with the name of a shared one states only what differs: a label, a name under `also`, a bound
+template. {form} in a name stands for "" and for the batched forms that the header has ("_strided_batched"). Those have
+the family's parameters and extents, each once for every one of a batch.
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -64,13 +100,14 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .lines import with_line
+from . import shared
+from .lines import located
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -88,6 +125,8 @@ from .parameters import (
     Stream,
     name_fault,
 )
+from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
+from .services import read as read_service
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -134,7 +173,7 @@ class Function:
     def parameters(self) -> tuple[Parameter, ...]:
         """Returns those that the caller passes: without the handle and the stream, and with the result last."""
         passed = [one for one in self.arguments if one.in_record]
-        return tuple(sorted(passed, key=lambda one: isinstance(one, Result)))
+        return tuple(sorted(passed, key=lambda one: one.last))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Returns the parameters that have one of these roles."""
@@ -151,6 +190,11 @@ class Function:
     @property
     def numbers(self) -> list[Number]:
         return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def is_service(self) -> bool:
+        """Returns whether it works on no array and no number of BLAS."""
+        return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
@@ -184,6 +228,7 @@ class Library:
     api: dict[str, Any]
     status: str = ""  # the type that its functions return; "" if they return none
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -207,6 +252,11 @@ def _pointee(c_type: str) -> tuple[str, bool]:
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
 
+def _constants(enum: dict[str, Any]) -> list[str]:
+    """Returns the names of the constants of an [enums] table: of the header, or with values of its own."""
+    return list(enum.get("constants", enum.get("values", [])))
+
+
 class _Reader:
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -215,34 +265,58 @@ class _Reader:
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
+        self.words: dict[str, str] = {}
         self.faults: list[str] = []
+        self.object_kinds = self.read_object_kinds()
         self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
         self.faults += [
             f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
         ]
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in self.enums.values() for key in one["constants"]}
+        for one in self.enums.values():  # an enum of a header that is not read
+            self.all_constants |= one.get("values", {})
+        used = {key for one in self.enums.values() for key in [*_constants(one), *one.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        for word, key in roles.get("words", {}).items():
+            self.words[word] = key.removeprefix(strip)
+            if key not in used:
+                self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
+
+    def read_object_kinds(self) -> dict[str, ObjectKind]:
+        """Returns the [object] tables."""
+        found: dict[str, ObjectKind] = {}
+        handle = self.roles.get("handle", {}).get("type")
+        for key, table in self.roles.get("object", {}).items():
+            where = f"{self.name}.toml: [object.{key}]"
+            self.faults += [f"{where} has no {one}" for one in ("type", "class", "destroy") if one not in table]
+            self.faults += [f"{where} {one} is not understood" for one in table.keys() - {"type", "class", "destroy"}]
+            destroy = table.get("destroy", "")
+            if destroy not in self.api["functions"]:
+                self.faults.append(f"{where} destroy: the header has no {destroy}")
+            c_type = table.get("type", "")
+            found[key] = ObjectKind(key, c_type, table.get("class", ""), destroy, c_type == handle)
+        return found
 
     def enum(self, key: str, letter: str) -> Enum:
         entry = self.enums[key]
-        names = entry.get("complex", entry["constants"]) if letter in ("c", "z") else entry["constants"]
-        strip = self.settings.get("strip", "")
-        return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
+        names = entry.get("complex", _constants(entry)) if letter in ("c", "z") else _constants(entry)
+        values, flags = (
+            tuple((one.removeprefix(self.settings.get("strip", "")), self.all_constants.get(one, 0)) for one in listed)
+            for listed in (names, entry.get("flags", []))
+        )
+        return Enum(entry["type"], values, flags)
 
     def dtype(self, pointee: str, letter: str) -> str:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
-    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
-        head, *clauses = (part.strip() for part in label.split(";"))
-        direction, _, extent_text = head.partition(" ")
-        call = _parse(extent_text)
+    def extent(self, text: str, where: str) -> Extent | None:
+        call = shared.in_words(_parse(text), self.words)
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            self.faults.append(f"{where}: {extent_text!r} is not an extent")
+            self.faults.append(f"{where}: {text!r} is not an extent")
             return None
         batch = None
         if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
@@ -250,17 +324,27 @@ class _Reader:
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
-            self.faults.append(f"{where}: {extent_text!r} is not an extent; there are {', '.join(EXTENTS)}")
+            self.faults.append(f"{where}: {text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        overwrites, in_place, despite_const, repeats = None, "", False, False
+        return Extent(kind, tuple(call.args), batch)
+
+    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
+        head, *clauses = (part.strip() for part in label.split(";"))
+        direction, _, extent_text = head.partition(" ")
+        extent = self.extent(extent_text, where)
+        if extent is None:
+            return None
+        overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
         for clause in clauses:
             if clause.startswith("overwrites if "):
-                overwrites = _parse(clause.removeprefix("overwrites if "))
+                overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
             elif clause.startswith("may be "):
                 in_place = clause.removeprefix("may be ")
             elif clause == "despite const":
                 despite_const = True
-            elif clause == "may repeat" and kind == "vector":
+            elif clause.startswith("becomes ") and direction == "inout":
+                becomes = self.extent(clause.removeprefix("becomes "), where)
+            elif clause == "may repeat" and extent.kind == "vector":
                 repeats = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
@@ -272,7 +356,6 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        extent = Extent(kind, tuple(call.args), batch)
         return Array(
             name=name,
             c_type=c_type,
@@ -281,6 +364,7 @@ class _Reader:
             extent=extent,
             overwrites=overwrites,
             in_place=in_place,
+            becomes=becomes,
             repeats=repeats,
         )
 
@@ -296,6 +380,18 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return EnumValue(name=name, c_type=c_type, enum=enum)
+        service = read_service(
+            name,
+            c_type,
+            label,
+            kinds=self.object_kinds,
+            enums={key: self.enum(key, letter) for key in self.enums},
+            named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
+        )
+        if isinstance(service, str):
+            self.faults.append(f"{where}: {service}")
+        if service is not None:
+            return None if isinstance(service, str) else service
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
@@ -317,10 +413,10 @@ class _Reader:
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
-    def function(self, name: str, symbol: str, letter: str, key: str, summary: str) -> Function:
+    def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
         family = self.roles["family"][key]
         self.own_types = family.get("types", {})
-        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional"}
+        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional", "shared"}
         if unknown:
             self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
@@ -331,11 +427,15 @@ class _Reader:
         parameters: list[Parameter] = []
         used: set[str] = set()
         for given, c_type in entry["parameters"]:
-            if handle and c_type == handle:
+            if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
             if looked_up not in labels:
+                labelled = shared.label_in_form(form, given)
+                if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):
+                    parameters.append(made)
+                    continue
                 self.faults.append(f"{where}: {given} ({c_type}) has no role")
                 continue
             ours, label = labels[looked_up]
@@ -343,21 +443,25 @@ class _Reader:
             made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
             if made:
                 parameters.append(made)
+        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
-            if label == "returned":
+            if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
+        parameters, lacking = shared.in_form(form, parameters)
+        self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
-            wrong = name_fault(one.name) if one.in_record else ""
+            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
                 continue
-            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
+            for expression in one.expressions:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
         passed = sum(one.in_record for one in parameters)
@@ -394,26 +498,38 @@ class _Reader:
             self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
+    def named(self) -> Iterator[tuple[str, str, str, str, bool, str]]:
+        """Yields family, name, letter, summary, whether the header may lack it, and form of each function to be bound.
+
+        A library's own families come first.
+        """
+        families = self.roles.get("family", {})
+        templates = [
+            (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
+        ]
+        for key, template, is_shared in sorted(templates, key=lambda one: one[2]):
+            bound = families[key]["bind"][template]
+            # Without letters: one function, whose types say all.
+            letters, summary = ([""], bound) if isinstance(bound, str) else bound
+            for letter in letters:
+                for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
+                    name = template.format(t=letter, r=REAL.get(letter, ""), form=form)
+                    yield key, name, letter, summary + text, is_shared or form != "", form
+
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, family in self.roles.get("family", {}).items():
-            for template, bound in family["bind"].items():
-                # Without letters: one function, whose types say all.
-                letters, summary = ([""], bound) if isinstance(bound, str) else bound
-                for letter in letters:
-                    name = template.format(t=letter, r=REAL.get(letter, ""))
-                    camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-                    spelled = {"name": name, "Name": camel}
-                    candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
-                    symbol = next((one for one in candidates if one in self.api["functions"]), None)
-                    if symbol is None:
-                        self.faults.append(
-                            f"{self.name}.toml: [family.{key}] {name}: the header has none of {', '.join(candidates)}"
-                        )
-                    elif name in found:
-                        self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
-                    else:
-                        found[name] = self.function(name, symbol, letter, key, summary)
+        for key, name, letter, summary, may_lack, form in self.named():
+            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+            spelled = {"name": name, "Name": camel}
+            candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
+            symbol = next((one for one in candidates if one in self.api["functions"]), None)
+            if symbol is not None and name not in found:
+                found[name] = self.function(name, symbol, letter, key, summary, form)
+            elif symbol is None and not may_lack:
+                listed = ", ".join(candidates)
+                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: the header has none of {listed}")
+            elif symbol is not None and not may_lack:
+                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
         return [found[name] for name in sorted(found)]
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
@@ -526,15 +642,22 @@ class _Reader:
             api=self.api,
             status=status or "",
             raw=self.roles.get("raw", {}),
+            object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )
 
 
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Reads roles/<name>.toml."""
+    """Reads roles/<name>.toml, with the families that it shares with other libraries."""
     with open(folder / "roles" / f"{name}.toml", "rb") as file:
-        return tomllib.load(file)
+        return shared.extended(tomllib.load(file), folder)
+
+
+def names(folder: Path = HERE) -> list[str]:
+    """Returns the libraries: those of roles/*.toml that have [library]; other files have families to share."""
+    paths = sorted((folder / "roles").glob("*.toml"))
+    return [path.stem for path in paths if "[library]" in path.read_text().splitlines()]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
@@ -546,17 +669,17 @@ def load(folder: Path = HERE) -> list[Library]:
     """Reads every library that has both an api file and a roles file; raises RolesError with every fault found."""
     libraries: list[Library] = []
     faults: list[str] = []
-    for path in sorted((folder / "roles").glob("*.toml")):
-        source = folder / "api" / f"{path.stem}.json"
+    for name in names(folder):
+        source = folder / "api" / f"{name}.json"
         if not source.exists():
-            faults.append(f"{path.name}: there is no api/{source.name}; run python -m bindings extract")
+            faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
             continue
         try:
-            libraries.append(join(path.stem, json.loads(source.read_text()), read_roles(path.stem, folder)))
+            libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
         except RolesError as error:
-            faults += [with_line(fault, path.read_text()) for fault in error.faults]
+            faults += [located(fault, folder) for fault in error.faults]
         except tomllib.TOMLDecodeError as error:
-            faults.append(f"{path.name}: {error}")
+            faults.append(f"{name}.toml: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

@@ -136,7 +136,7 @@ def python_edges(folder: Path) -> set[Edge]:
 def compiled(folder: Path, name: str) -> bool:
     """Returns whether a module of the package is made by the build: an extension or a generated one."""
     last = name.rpartition(".")[2]
-    generated = {path.stem for path in (ROOT / "bindings/roles").glob("*.toml")}
+    generated = {path.stem for path in (ROOT / "bindings/api").glob("*.json")}
     return name.count(".") == 1 and (last.startswith("_") or last in generated) and not (folder / f"{last}.py").exists()
 
 

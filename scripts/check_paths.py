@@ -63,7 +63,7 @@ def folders() -> Iterator[str]:
 
 def main() -> int:
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    libraries = "|".join(path.stem for path in (ROOT / "bindings/roles").glob("*.toml"))
+    libraries = "|".join(path.stem for path in (ROOT / "bindings/api").glob("*.json"))
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []

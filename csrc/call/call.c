@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
+#include "call/object.h"
 #include "device/memory.h"
 #include "library/library.h"
 #include "region/leave.h"
@@ -70,9 +71,15 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
                  call->function, o->name, device->name, library->name);
 }
 
+static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
+                                                     const oa_device *device) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
+                 o->name, device->name, ((const oa_device *)call->only)->name);
+}
+
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
-  if (!library) return OA_OK;
+  if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
   return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
 }
 
@@ -190,6 +197,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
              y = {&b->extent, reaches[j].lines, oa_itemsize(slot_b->dtype)};
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
+  if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
   const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
@@ -449,7 +457,7 @@ enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
 
 /* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
 static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
-  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY;
+  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_RESHAPED | OA_ADDRESS_ONLY;
   if (__builtin_expect(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE), 0)) {
     *status = oa_fail_operand(call, o);
     return NULL;
@@ -576,12 +584,12 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
 
 /* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
  * being captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_stream, void *own_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
   *capturing = 0;
-  if (__builtin_expect(has_handle, 0) && (status = foreign_stream(region, handle_stream, stream))) return status;
+  if (__builtin_expect(has_stream, 0) && (status = foreign_stream(region, own_stream, stream))) return status;
   if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
   oa_device *device = region->device;
   if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
@@ -622,14 +630,16 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
   return order(call, reaches, stream);
 }
 
-/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
-static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
+ * the call goes to a stream of the caller's. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
-  if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
+  if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
+  if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
   if (status) {
     oa_unlock();
     return status;
@@ -652,6 +662,14 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
+/* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
+static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
+  int status = oa_object_take_handle(call, handle);
+  if (!status) status = oa_library_handle_stream(call->library, *handle, stream);
+  if (status) oa_object_return_handle(call);
+  return status;
+}
+
 int oa_begin(oa_call *call) {
   enum { FEW = 16 };
   reach few[FEW], *reaches = few;
@@ -663,13 +681,18 @@ int oa_begin(oa_call *call) {
   if (call->count < 1)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   if ((status = oa_core_start())) return status;
-  void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
-  if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
-    return status;
-  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches)))
+  void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *own_stream = call->library ? NULL : call->own_stream;
+  const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
+  call->object = NULL;
+  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
+    oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  status = begin(call, reaches, handle, handle_stream);
+  }
+  status = begin(call, reaches, handle, has_stream, own_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
+  if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;
 }
 
@@ -685,6 +708,7 @@ static int release_library(oa_call *call) {
     const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
     if (!status) status = restored;
   }
+  if (__builtin_expect(call->object != NULL, 0)) oa_object_return_handle(call);
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
     if (!status) status = left;

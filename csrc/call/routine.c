@@ -3,24 +3,19 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A token of a record: its kind and name, as pieces of the record. */
-typedef struct token {
-  const char *kind, *name;
-  int kind_length, name_length;
-} token;
-
-/* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
-static const char *read_token(const char *text, token *read) {
+const char *oa_token_read(const char *text, oa_token *read) {
   if (!text || !*text) return NULL;
   read->kind = text;
   read->kind_length = (int)strcspn(text, ":");
   read->name = text + read->kind_length + 1;
   read->name_length = (int)strcspn(read->name, ": ");
+  read->more = read->name + read->name_length + (read->name[read->name_length] == ':');
+  read->more_length = (int)strcspn(read->more, ": ");
   const char *end = read->name + strcspn(read->name, " ");
   return *end ? end + 1 : end;
 }
 
-static int is_kind(const token *read, const char *kind) {
+int oa_token_is(const oa_token *read, const char *kind) {
   return (int)strlen(kind) == read->kind_length && memcmp(read->kind, kind, (size_t)read->kind_length) == 0;
 }
 
@@ -33,10 +28,10 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
 static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   char name[64] = "a size";
   int64_t value = INT64_MAX;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (!is_kind(&read, "size") || !oa_is_wide(values[i].integer)) continue;
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    if (!oa_token_is(&read, "size") || !oa_is_wide(values[i].integer)) continue;
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     value = values[i].integer;
     break;
@@ -61,11 +56,11 @@ static int check_place(const oa_routine *routine, const char *name, const void *
  * first number; -1 if there is neither. */
 static int first_operand(const oa_routine *routine, int device) {
   int number = -1;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (is_kind(&read, "in") || is_kind(&read, "inout") || is_kind(&read, "out")) return i;
-    if (device && number < 0 && !is_kind(&read, "size") && !is_kind(&read, "enum")) number = i;
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    if (oa_token_is(&read, "in") || oa_token_is(&read, "inout") || oa_token_is(&read, "out")) return i;
+    if (device && number < 0 && !oa_token_is(&read, "size") && !oa_token_is(&read, "enum")) number = i;
   }
   return number;
 }
@@ -76,9 +71,9 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   oa_error_save(&saved);
   const int first = first_operand(routine, device);
   if (first >= 0) {
-    token read;
+    oa_token read;
     const char *next = routine->record;
-    for (int i = 0; i <= first; i++) next = read_token(next, &read);
+    for (int i = 0; i <= first; i++) next = oa_token_read(next, &read);
     char name[64];
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     const int status = check_place(routine, name, values[first].pointer);
@@ -126,7 +121,9 @@ static void run(void *data) {
     memcpy(result, own, (size_t)oa_itemsize(dtype));
 }
 
-static int is_array(const token *read) { return is_kind(read, "in") || is_kind(read, "inout") || is_kind(read, "out"); }
+static int is_array(const oa_token *read) {
+  return oa_token_is(read, "in") || oa_token_is(read, "inout") || oa_token_is(read, "out");
+}
 
 /* -- calls that are made several times ----------------------------------------------------------------------------- */
 
@@ -141,14 +138,16 @@ static oa_extent repeated(oa_extent one, int64_t times, int64_t stride) {
 
 int oa_repeat_begin(oa_call *call) {
   const oa_repeat *repeat = call->library->repeat;
-  token read;
+  oa_token read;
   const char *next = repeat->routine->record;
-  for (int i = 0; (next = read_token(next, &read));) {
+  oa_operand *o = call->operands;
+  for (int i = 0; (next = oa_token_read(next, &read));) {
     if (!is_array(&read)) continue;
     const int64_t stride = repeat->strides[i];
-    oa_operand *o = &call->operands[i];
-    o->extent = repeated(o->extent, repeat->times, stride < 0 ? -stride : stride);
-    if (*repeat->names[i]) o->name = repeat->names[i];
+    do {
+      o->extent = repeated(o->extent, repeat->times, stride < 0 && stride != INT64_MIN ? -stride : stride);
+      if (*repeat->names[i]) o->name = repeat->names[i];
+    } while (++o < call->operands + call->count && (o->access & OA_RESHAPED));
     i++;
   }
   return oa_begin(call);
@@ -156,12 +155,12 @@ int oa_repeat_begin(oa_call *call) {
 
 /* Fills the call's moves from the strides. A pointer with a stride below 0 starts at the last of its arrays. */
 static void repeat(oa_late *late, const oa_repeat *repeat) {
-  token read;
+  oa_token read;
   const char *next = repeat->routine->record;
   late->routine = repeat->routine;
   late->times = repeat->times;
   late->repeated = 0;
-  for (int at = 0; (next = read_token(next, &read)); at++) {
+  for (int at = 0; (next = oa_token_read(next, &read)); at++) {
     if (!is_array(&read)) continue;
     const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
     if (step < 0 && late->times > 0)
@@ -173,16 +172,16 @@ static void repeat(oa_late *late, const oa_repeat *repeat) {
 
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const char *names) {
-  token read;
+  oa_token read;
   int arrays = 0, others = 0;
   if (!routine || !values || !strides || !names)
     return oa_fail_null("oa_routine_repeat", !routine   ? "routine"
                                              : !values  ? "values"
                                              : !strides ? "strides"
                                                         : "names");
-  for (const char *next = routine->record; (next = read_token(next, &read));) {
+  for (const char *next = routine->record; (next = oa_token_read(next, &read));) {
     arrays += is_array(&read);
-    others += is_kind(&read, "result") || is_kind(&read, "update") || is_kind(&read, "output");
+    others += oa_token_is(&read, "result") || oa_token_is(&read, "update") || oa_token_is(&read, "output");
   }
   if (!routine->call || others || !arrays || arrays > OA_MOST_REPEATED)
     return oa_fail(OA_ERROR_ARGUMENT,

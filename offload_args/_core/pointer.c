@@ -30,8 +30,8 @@ static void pointer_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in these: portable BLAS keeps
- * there what it calls for them. NULL with an exception. */
+/* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in these: portable BLAS
+ * keeps there what it calls for them. NULL with an exception. */
 static PyObject *kind_of(const Pointer *self) {
   enum { DEVICES = 32 };
   static _Atomic(PyObject *) kinds[DEVICES][OA_DTYPE_COUNT];
@@ -57,7 +57,7 @@ static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, in
 }
 
 /* Returns a distance in elements, with `lone` for that between the parts of an array that has one at most. None if it
- * is no whole number. */
+ * is not a whole number. */
 static PyObject *elements(int64_t count, int64_t bytes, int64_t itemsize, long lone) {
   if (count <= 1) return PyLong_FromLong(lone);
   return bytes % itemsize != 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(bytes / itemsize);
@@ -167,7 +167,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   return (PyObject *)self;
 }
 
-/* -- for portable BLAS ----------------------------------------------------------------------------------------------- */
+/* -- for portable BLAS --------------------------------------------------------------------------------------------- */
 static int has_one_element(const Pointer *pointer) {
   const Py_ssize_t ndim = PyTuple_Size(pointer->shape);
   for (Py_ssize_t i = 0; i < ndim; i++)
@@ -175,8 +175,8 @@ static int has_one_element(const Pointer *pointer) {
   return 1;
 }
 
-/* Returns what the pointers' kind has for a routine, after routine.entry(kind) where that is not known yet; a new
- * reference. NULL with an exception. */
+/* Returns what the pointer's kind has for a routine as a new reference, after routine.entry(kind) where it has nothing
+ * yet. NULL with an exception. */
 static PyObject *entry_of(const Pointer *pointer, PyObject *routine) {
   PyObject *kind = kind_of(pointer), *entry = kind == NULL ? NULL : PyDict_GetItemWithError(kind, routine);
   if (entry != NULL)
@@ -187,9 +187,10 @@ static PyObject *entry_of(const Pointer *pointer, PyObject *routine) {
   return entry;
 }
 
-/* (dimensions, routine, *pointers) -> (the vendor's entry for the routine, the geometry of each). dimensions: a digit a
- * pointer, such as "211"; 0: it has one element, and no geometry. ValueError if an operand is not of such dimensions, of
- * the first one's dtype, and with increments in whole elements; TypeError if it is no DevicePtr. */
+/* (dimensions, routine, *pointers) -> (the vendor's entry for the routine, the geometry of each). dimensions: a digit
+ * a pointer, such as "211"; 0: it has one element, and its geometry says nothing. ValueError if an operand is not of
+ * such dimensions, of the first one's dtype, and with increments in whole elements; TypeError if it is not a
+ * DevicePtr. */
 static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
   if (count < 3) return PyErr_Format(PyExc_TypeError, "layout: needs pointers");
   PyObject *made = PyTuple_New(count - 1), *entry = NULL;

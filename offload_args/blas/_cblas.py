@@ -1,4 +1,4 @@
-"""What CBLAS lacks, made of functions that it has: each is repeated over the lines of matrices, as one call.
+"""Makes functions that CBLAS lacks of those that it has, each repeated over the lines of matrices as one call.
 
 Matrices lie in column-major order. Every function checks all that its callers pass before anything is written.
 """
@@ -38,7 +38,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         # Of a column of op(A): how far its elements are apart, and how far it is from the next.
         inc_a, step_a = (1, lda) if op_a == plain else (lda, 1)
         inc_b, step_b = (1, ldb) if op_b == plain else (ldb, 1)
-        add_a(0, alpha, A, 1, C, 1)  # nothing, but refused if there is no such function, or alpha is no number of its
+        add_a(0, alpha, A, 1, C, 1)  # no sum: is there such a function, and is alpha a number of its dtype?
         add_b(0, beta, B, 1, C, 1)
         # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.
         zero = (cblas.ColMajor, plain, m, m, 0, 0, 0.0, B, inc_b, A, inc_a, 0.0, C, 1)

@@ -1,4 +1,4 @@
-"""The errors for shapes and layouts that do not fit: each names the operand, its need and the copy that would do."""
+"""Refuses shapes and layouts that do not fit: each error names the operand, its need and the copy that would do."""
 
 from __future__ import annotations
 

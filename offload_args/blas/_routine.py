@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Pointer: TypeAlias = DevicePtr[Any]
     Scalar: TypeAlias = complex | np.number[Any] | DevicePtr[Any]
-    # What pointers of one device and dtype share: its number, the dtype's code, and what was found for them.
+    # Shared by pointers of one device and dtype: its number, the dtype's code, and entries of routines.
     Kind: TypeAlias = dict[Any, Any]
 
 __all__ = ["DTYPES", "WRONG", "Routine", "is_complex"]

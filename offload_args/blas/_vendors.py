@@ -28,7 +28,7 @@ class Enums(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a library has for a routine and a dtype."""
+    """A library's functions for a routine and a dtype."""
 
     call: Any  # in column-major order, with arguments in the reference's order; None if there is no such function
     by_rows: Any  # the same in row-major order; None if the library has only one order

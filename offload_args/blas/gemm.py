@@ -103,8 +103,8 @@ def gemm_strided_batched(
 def _batch(
     name: str, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, trans_a: str, trans_b: str
 ) -> None:
-    dimensions = [3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B)]
-    (call, _, enums), *geometries = _STRIDED[name, *dimensions].read((A, B, C), trans_a, trans_b)
+    of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
+    (call, _, enums), *geometries = _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
     (rows_a, columns_a, *a), (rows_b, columns_b, *b), (m, n, *c, batch, stride_c) = geometries
     stride_a, stride_b = _stride(name, "A", A, batch, *a[2:]), _stride(name, "B", B, batch, *b[2:])
     _stride(name, "C", C, batch, batch, stride_c)

@@ -74,7 +74,8 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4 /* added to the above: this operand may be exactly the memory of another with the same mark */
+  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another with the same mark */
+  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape that the call leaves there */
 };
 
 typedef struct oa_operand {
@@ -98,6 +99,10 @@ typedef struct oa_call {
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  /* Of calls without a library: */
+  int has_own_stream; /* 1: the call goes to own_stream, else to the region's */
+  void *own_stream;   /* a stream of the caller's */
+  const void *only;   /* the device that the operands need to be on; NULL: any */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
@@ -107,6 +112,7 @@ typedef struct oa_call {
   int open;
   int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
   int64_t begun;     /* of the trace; 0: it is off */
+  void *object;      /* the caller's own handle, if the core made it */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
@@ -136,6 +142,12 @@ enum oa_version_kind {
   OA_VERSION_NUMBER    /* int f(int *version) */
 };
 struct oa_routine;
+/* A kind of object that a library makes and the caller owns. */
+typedef struct oa_object_kind {
+  const char *name; /* "Handle" */
+  int destroy;      /* the index of its symbol: int destroy(void *) */
+  int is_handle;    /* 1: it is the library's handle: it belongs to a device, and has a stream */
+} oa_object_kind;
 struct oa_library {
   const char *name;               /* "cublas" */
   const char *title;              /* "cuBLAS" */
@@ -160,6 +172,8 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
   int takes_stream;
+  const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
+  int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
   const struct oa_repeat *repeat; /* in the copy that oa_routine_repeat makes; else NULL */

@@ -1,0 +1,73 @@
+"""Families that several libraries share: how a roles file takes them over, and the batched forms that they have."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .parameters import Array, Parameter, Size
+
+# {form} in the name of a function stands for one of these; the text is added to the function's summary.
+FORMS = {"": "", "_strided_batched": " For each of a batch, whose operands start strides apart."}
+_TABLES = ("bind", "parameters", "also", "types")
+
+
+def extended(roles: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Returns roles with the families of the files that it extends; what it says itself of a family counts."""
+    families = dict(roles.get("family", {}))
+    for name in roles.get("extends", []):
+        shared = tomllib.loads((folder / "roles" / f"{name}.toml").read_text())
+        for key, family in shared["family"].items():
+            own = families.get(key, {})
+            tables = {
+                one: {**family.get(one, {}), **own.get(one, {})} for one in _TABLES if one in family or one in own
+            }
+            taken = set(family["bind"]) - set(own.get("bind", {}))
+            families[key] = {**family, **own, **tables, "shared": taken}
+    return {**roles, "family": families}
+
+
+class _Words(ast.NodeTransformer):
+    def __init__(self, words: dict[str, str]) -> None:
+        self.words = words
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.words.get(node.id, node.id), node.ctx)
+
+
+def in_words(expression: ast.expr, words: dict[str, str]) -> ast.expr:
+    """Returns an expression with a library's own constants instead of the words of shared families."""
+    changed: ast.expr = _Words(words).visit(expression)
+    return changed
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def label_in_form(form: str, name: str) -> str:
+    """Returns the role of a parameter that a family's batched form has and its plain one lacks, or ""."""
+    if form and _folded(name) == "batchcount":
+        return "size"
+    return "stride" if form == "_strided_batched" and _folded(name).startswith("stride") else ""
+
+
+def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], list[str]]:
+    """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride."""
+    if not form:
+        return parameters, []
+    named = {_folded(one.name): one.name for one in parameters if isinstance(one, Size)}
+    count = named.get("batchcount", "")
+    changed: list[Parameter] = []
+    lacking: list[str] = []
+    for one in parameters:
+        if isinstance(one, Array):
+            stride = named.get(f"stride{_folded(one.name)}", "")
+            if not stride or not count:
+                lacking.append(one.name)
+            one = replace(one, extent=replace(one.extent, batch=(ast.Name(stride), ast.Name(count))))
+        changed.append(one)
+    return changed, lacking
