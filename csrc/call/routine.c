@@ -193,10 +193,10 @@ int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, i
     arrays += is_array(&read);
     others += oa_token_is(&read, "result") || oa_token_is(&read, "update") || oa_token_is(&read, "output");
   }
-  if (!routine->call || others || !arrays || arrays > OA_MOST_REPEATED)
+  if (!routine->call || others || !arrays || arrays > OA_MOST_REPEATED || strchr(routine->record, '*'))
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_routine_repeat: %s can't be repeated: that is for routines of the CPU with "
-                   "arrays and no results",
+                   "arrays, and without lists and results",
                    routine->function);
   if (times < 0) return oa_fail_negative(routine, "times", times);
   oa_repeat asked = {.routine = routine, .times = times, .strides = strides};
