@@ -7,13 +7,24 @@ The roles file says, for families of functions, what a header can't:
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
-                                                                 negative, which is none, as in level 1
+                                                                 negative, which is none, as in level 1; "integer": any
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
     C = "out matrix(m, n, ldc); may be B"                        in place: the same memory as B is fine
     result = "result"                                            the function's value ("returned": C's return value)
     a = "update"                                                 a scalar that is read and written; "output": written
+
+    Btype = "data_type"                                          an enum that stands for dtypes; then, of a void *:
+    B = "in matrix(k, n, ldb) of Btype"                          its dtype is the one that the argument Btype says
+    beta = "scalar of computeType; complex as C"                 likewise; complex if the dtype of C is
+
+An enum has a list of `constants`, or a pattern that they fit. It stands for dtypes if it has a table of them instead.
+A constant of the header that is not in the table stands for no dtype of NumPy's, and is refused:
+
+    [enums.data_type]
+    type = "cudaDataType"
+    dtypes = { CUDA_R_16F = "f16", CUDA_R_32F = "f32" }
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
@@ -88,8 +99,11 @@ from .parameters import (
     C_NUMBER,
     EXTENTS,
     NUMBERS,
+    NUMPY,
+    ROUNDED,
     SIZE_TYPES,
     Array,
+    DataType,
     Enum,
     EnumValue,
     Extent,
@@ -119,6 +133,12 @@ SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
+
+
+NUMBER = re.compile(
+    r"(?P<role>scalar|result|returned|update|output)(?:\[(?P<count>\d+)\])?"
+    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?"
+)
 
 
 class RolesError(ValueError):
@@ -164,6 +184,11 @@ class Function:
     @property
     def numbers(self) -> list[Number]:
         return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def types(self) -> list[DataType]:
+        """Returns the parameters that say dtypes."""
+        return [one for one in self.parameters if isinstance(one, DataType)]
 
     @property
     def result(self) -> Result | None:
@@ -236,20 +261,43 @@ class _Reader:
         ]
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in self.enums.values() for key in one["constants"]}
+        used = {key for one in self.enums.values() for key in self.constants_of(one)}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        given = [("types", key, dtype) for key, dtype in roles.get("types", {}).items() if dtype != "letter"]
+        for label, one in self.enums.items():
+            given += [(f"enums.{label}", key, dtype) for key, dtype in one.get("dtypes", {}).items()]
+        for table, key, dtype in given:
+            if dtype not in NUMPY:
+                self.faults.append(f"{name}.toml: [{table}] {key}: {dtype!r} is not a dtype; dtypes.def has them")
         for word, key in roles.get("words", {}).items():
             self.words[word] = key.removeprefix(strip)
             if key not in used:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
+    def constants_of(self, enum: dict[str, Any]) -> list[str]:
+        """Returns the names of an enum's constants: as they are listed, or those of the header's that fit a pattern."""
+        listed = enum["dtypes"] if "dtypes" in enum else enum["constants"]
+        if isinstance(listed, str):
+            return [one for one in self.api["enums"].get(enum["type"], {}) if re.fullmatch(listed, one)]
+        return list(listed)
+
     def enum(self, key: str, letter: str) -> Enum:
         entry = self.enums[key]
-        names = entry.get("complex", entry["constants"]) if letter in ("c", "z") else entry["constants"]
+        names = self.constants_of(entry)
+        if letter in ("c", "z"):
+            names = entry.get("complex", names)
         strip = self.settings.get("strip", "")
-        return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
+        values = tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names)
+        if "dtypes" not in entry:
+            return Enum(entry["type"], values, key)
+        dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
+        of_header = next((one for one in self.api["enums"].values() if names[0] in one), {})
+        others = {value: (one.removeprefix(strip), value, "") for one, value in reversed(of_header.items())}
+        others = {value: one for value, one in others.items() if value not in dtypes}
+        known = tuple((name, value, dtypes[value]) for name, value in values)
+        return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))
 
     def dtype(self, pointee: str, letter: str) -> str:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
@@ -273,6 +321,7 @@ class _Reader:
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
+        extent_text, _, of = extent_text.partition(" of ")
         extent = self.extent(extent_text, where)
         if extent is None:
             return None
@@ -292,6 +341,8 @@ class _Reader:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
+        if of:
+            dtype = "any" if pointee == "void" else ""
         if not pointee or not dtype:
             self.faults.append(f"{where}: labelled an array, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
@@ -302,6 +353,7 @@ class _Reader:
             name=name,
             c_type=c_type,
             dtype=dtype,
+            of=of,
             direction=direction,
             extent=extent,
             overwrites=overwrites,
@@ -310,9 +362,28 @@ class _Reader:
             repeats=repeats,
         )
 
+    def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
+        found = NUMBER.fullmatch(label)
+        assert found
+        role, count, of, complex_as = found["role"], int(found["count"] or 1), found["of"] or "", found["as"] or ""
+        pointee, const = _pointee(c_type)
+        dtype = self.dtype(pointee or c_type.removeprefix("enum "), letter)
+        if of:
+            dtype = "any" if pointee == "void" and role != "returned" else ""
+        by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
+        right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
+            self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and (role != "scalar" or by_value or count > 1))):
+            self.faults.append(f"{where}: labelled {label}, and there are no such numbers of {dtype} yet")
+        if role in ("result", "returned"):
+            name = "result"
+            return Result(name=name, c_type=c_type, dtype=dtype, count=count, of=of, returned=role == "returned")
+        return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count, of=of, complex_as=complex_as)
+
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride"):
+        if label in ("size", "length", "ld", "inc", "stride", "integer"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -321,21 +392,9 @@ class _Reader:
             enum = self.enum(label, letter)
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
-            return EnumValue(name=name, c_type=c_type, enum=enum)
-        counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
-        if counted:
-            role, count = counted.group(1), int(counted.group(2) or 1)
-            pointee, const = _pointee(c_type)
-            dtype = self.dtype(pointee or plain, letter)
-            by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
-            right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
-            if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
-                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-            elif dtype not in C_NUMBER:
-                self.faults.append(f"{where}: labelled {label}, and there are no numbers of {dtype} yet")
-            if role in ("result", "returned"):
-                return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
-            return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
+            return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
+        if NUMBER.fullmatch(label):
+            return self.number(name, c_type, label, letter, where)
         if label == "stream":
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
@@ -383,7 +442,13 @@ class _Reader:
         parameters, lacking = shared.in_form(form, parameters)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         known = {one.name for one in parameters} | self.constants.keys()
+        types = {one.name for one in parameters if isinstance(one, DataType)}
+        arrays = {one.name for one in parameters if isinstance(one, Array)}
         for one in parameters:
+            if one.of and one.of not in types:
+                self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
+            if one.complex_as and one.complex_as not in arrays:
+                self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
             wrong = name_fault(one.name) if one.in_record else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
