@@ -82,9 +82,10 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
         name = cursor.spelling.removeprefix(prefix)
         is_function = cursor.kind is cindex.CursorKind.FUNCTION_DECL and not cursor.is_definition()
         if is_function and re.match(settings["functions"], name):
+            rest = [["...", "..."]] if cursor.type.is_function_variadic() else []
             functions[name] = {
                 "returns": _c_type(cursor.result_type),
-                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()],
+                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()] + rest,
             }
         elif cursor.kind is cindex.CursorKind.ENUM_DECL:
             constants = _constants(cursor)

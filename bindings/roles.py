@@ -7,7 +7,7 @@ The roles file says, for families of functions, what a header can't:
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
-                                                                 negative, which is none, as in level 1; "integer": any
+                                                                 negative, which is none, as in level 1; "value": any
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -43,12 +43,36 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
+Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
+
+    handle = "object tensor"                                     an object that the library made: [object.tensor]
+    handle = "new tensor"                                        the function makes one, and returns it in Python
+    handle = "ended tensor"                                      the function destroys it; its only parameter
+    count = "integer"                                            an integer that means what the manual says
+    name = "text"                                                a string; "text or none"
+    streamId = "sets stream"                                     a stream of the caller's, for the object before it
+    mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
+                                                                 integer", "gives text", "gives stream"
+    version = "returned integer"                                 the function's value; "returned text"
+
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
 and `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
 library that lacks it is whole: so it is with extensions of one vendor.
+
+Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
+(and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
+is not read, `values = { NAME = 1 }` instead.
+
+The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
+handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+
+    [object.tensor]
+    type = "xTensorDescriptor_t"
+    class = "TensorDescriptor"                                   its name in Python
+    destroy = "xDestroyTensorDescriptor"
 
 How Python finds the library, and what to install if it is missing:
 
@@ -115,6 +139,8 @@ from .parameters import (
     Stream,
     name_fault,
 )
+from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
+from .services import read as read_service
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -167,7 +193,7 @@ class Function:
     def parameters(self) -> tuple[Parameter, ...]:
         """Returns those that the caller passes: without the handle and the stream, and with the result last."""
         passed = [one for one in self.arguments if one.in_record]
-        return tuple(sorted(passed, key=lambda one: isinstance(one, Result)))
+        return tuple(sorted(passed, key=lambda one: one.last))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Returns the parameters that have one of these roles."""
@@ -189,6 +215,11 @@ class Function:
     def types(self) -> list[DataType]:
         """Returns the parameters that say dtypes."""
         return [one for one in self.parameters if isinstance(one, DataType)]
+
+    @property
+    def is_service(self) -> bool:
+        """Returns whether it works on no array and no number of BLAS."""
+        return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
@@ -222,6 +253,7 @@ class Library:
     api: dict[str, Any]
     status: str = ""  # the type that its functions return; "" if they return none
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -255,13 +287,16 @@ class _Reader:
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.words: dict[str, str] = {}
         self.faults: list[str] = []
+        self.object_kinds = self.read_object_kinds()
         self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
         self.faults += [
             f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
         ]
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in self.enums.values() for key in self.constants_of(one)}
+        for one in self.enums.values():  # an enum of a header that is not read
+            self.all_constants |= one.get("values", {})
+        used = {key for one in self.enums.values() for key in [*self.constants_of(one), *one.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
         given = [("types", key, dtype) for key, dtype in roles.get("types", {}).items() if dtype != "letter"]
@@ -276,9 +311,24 @@ class _Reader:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
+    def read_object_kinds(self) -> dict[str, ObjectKind]:
+        """Returns the [object] tables."""
+        found: dict[str, ObjectKind] = {}
+        handle = self.roles.get("handle", {}).get("type")
+        for key, table in self.roles.get("object", {}).items():
+            where = f"{self.name}.toml: [object.{key}]"
+            self.faults += [f"{where} has no {one}" for one in ("type", "class", "destroy") if one not in table]
+            self.faults += [f"{where} {one} is not understood" for one in table.keys() - {"type", "class", "destroy"}]
+            destroy = table.get("destroy", "")
+            if destroy not in self.api["functions"]:
+                self.faults.append(f"{where} destroy: the header has no {destroy}")
+            c_type = table.get("type", "")
+            found[key] = ObjectKind(key, c_type, table.get("class", ""), destroy, c_type == handle)
+        return found
+
     def constants_of(self, enum: dict[str, Any]) -> list[str]:
         """Returns the names of an enum's constants: as they are listed, or those of the header's that fit a pattern."""
-        listed = enum["dtypes"] if "dtypes" in enum else enum["constants"]
+        listed = next(enum[key] for key in ("dtypes", "values", "constants") if key in enum)
         if isinstance(listed, str):
             return [one for one in self.api["enums"].get(enum["type"], {}) if re.fullmatch(listed, one)]
         return list(listed)
@@ -289,9 +339,12 @@ class _Reader:
         if letter in ("c", "z"):
             names = entry.get("complex", names)
         strip = self.settings.get("strip", "")
-        values = tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names)
+        values, flags = (
+            tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in listed)
+            for listed in (names, entry.get("flags", []))
+        )
         if "dtypes" not in entry:
-            return Enum(entry["type"], values, key)
+            return Enum(entry["type"], values, key, flags=flags)
         dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
         of_header = next((one for one in self.api["enums"].values() if names[0] in one), {})
         others = {value: (one.removeprefix(strip), value, "") for one, value in reversed(of_header.items())}
@@ -383,7 +436,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride", "integer"):
+        if label in ("size", "length", "ld", "inc", "stride", "value"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -393,6 +446,18 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
+        service = read_service(
+            name,
+            c_type,
+            label,
+            kinds=self.object_kinds,
+            enums={key: self.enum(key, letter) for key in self.enums},
+            named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
+        )
+        if isinstance(service, str):
+            self.faults.append(f"{where}: {service}")
+        if service is not None:
+            return None if isinstance(service, str) else service
         if NUMBER.fullmatch(label):
             return self.number(name, c_type, label, letter, where)
         if label == "stream":
@@ -416,7 +481,7 @@ class _Reader:
         parameters: list[Parameter] = []
         used: set[str] = set()
         for given, c_type in entry["parameters"]:
-            if handle and c_type == handle:
+            if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
@@ -432,8 +497,10 @@ class _Reader:
             made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
             if made:
                 parameters.append(made)
+        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
-            if label == "returned":
+            if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
@@ -449,7 +516,7 @@ class _Reader:
                 self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
             if one.complex_as and one.complex_as not in arrays:
                 self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
-            wrong = name_fault(one.name) if one.in_record else ""
+            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
@@ -635,6 +702,7 @@ class _Reader:
             api=self.api,
             status=status or "",
             raw=self.roles.get("raw", {}),
+            object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..parameters import Number
 from ..roles import Function, Library
+from ..services import Given
 from .c_text import made_from, wrapped
 
 
@@ -52,11 +53,12 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
         if one.role in ("scalar", "update"):
             lines += [f"  memcpy(values[{place}].bytes, {one.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
+    back += [one for one in function.parameters if isinstance(one, Given)]  # type: ignore[misc]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
-    lines += [f"  const int status = run({row}, values, 0);", "  if (status) return status;"]
+    lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]
     for one in back:
-        size = f"(size_t)oa_itemsize(dtypes[{at[one.name]}])" if one.is_void else f"sizeof *{one.name}"
+        size = f"(size_t)oa_itemsize(dtypes[{at[one.name]}])" if one in void else f"sizeof *{one.name}"
         lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, {size});"]
     return [*lines, "  return OA_OK;", "}", ""]
 
