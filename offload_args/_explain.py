@@ -269,6 +269,8 @@ def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> Non
     if token.dtype.startswith(("i", "u")):
         _check_small_integer(token, value, fail, needed)
         return
+    if token.dtype.startswith("f8"):
+        fail(ArgumentTypeError, f"a DevicePtr[{token.dtype_name}], as there are no such numbers on the host")
     complex_is_taken = token.dtype.startswith("c")
     if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
         fail(ArgumentTypeError, needed)
@@ -284,5 +286,6 @@ def _check_small_integer(token: _Token, value: Any, fail: _Failure, needed: str)
     if not hasattr(value, "__index__"):
         fail(ArgumentTypeError, needed)
     limits = np.iinfo(token.dtype_name)
-    if not limits.min <= operator.index(value) <= limits.max:
-        fail(SizeOverflowError, needed, f"it has to be from {limits.min} to {limits.max}")
+    most = min(limits.max, 2**63 - 1)
+    if not limits.min <= operator.index(value) <= most:
+        fail(SizeOverflowError, needed, f"it has to be from {limits.min} to {most}")

@@ -160,20 +160,14 @@ static inline int read_integer(PyObject *object, int64_t *number) {
 /* Reads an integer into memory of the dtype, which it has to fit. Returns 0, or -1 with or without an exception. */
 static int read_integer_of(PyObject *object, int dtype, void *memory) {
   int64_t number, least = 0, most;
-  switch (dtype) {
-    case OA_I8:
-    case OA_I16:
-    case OA_I32:
-      most = ((int64_t)1 << (8 * oa_itemsize(dtype) - 1)) - 1;
-      least = -most - 1;
-      break;
-    case OA_U8:
-    case OA_U16:
-    case OA_U32:
-      most = ((int64_t)1 << (8 * oa_itemsize(dtype))) - 1;
-      break;
-    default:
-      return -1;
+  const int64_t bits = 8 * oa_itemsize(dtype);
+  if (dtype >= OA_I8 && dtype <= OA_I64) {
+    most = INT64_MAX >> (64 - bits);
+    least = -most - 1;
+  } else if (dtype >= OA_U8 && dtype <= OA_U64) {
+    most = bits == 64 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+  } else {
+    return -1;
   }
   if (read_integer(object, &number) < 0 || number < least || number > most) return -1;
   memcpy(memory, &number, (size_t)oa_itemsize(dtype)); /* its low bytes come first */
@@ -457,8 +451,22 @@ static PyObject *number_from(const Parameter *parameter, const void *memory) {
       return PyFloat_FromDouble(oa_f16_to(*(const uint16_t *)memory));
     case OA_BF16:
       return PyFloat_FromDouble(oa_bf16_to(*(const uint16_t *)memory));
+    case OA_I8:
+      return PyLong_FromLong(*(const int8_t *)memory);
+    case OA_U8:
+      return PyLong_FromLong(*(const uint8_t *)memory);
+    case OA_I16:
+      return PyLong_FromLong(*(const int16_t *)memory);
+    case OA_U16:
+      return PyLong_FromLong(*(const uint16_t *)memory);
     case OA_I32:
       return PyLong_FromLong(*(const int32_t *)memory);
+    case OA_U32:
+      return PyLong_FromUnsignedLong(*(const uint32_t *)memory);
+    case OA_I64:
+      return PyLong_FromLongLong(*(const int64_t *)memory);
+    case OA_U64:
+      return PyLong_FromUnsignedLongLong(*(const uint64_t *)memory);
     default:
       return PyErr_Format(PyExc_NotImplementedError, "%U: a result of dtype %s can't become a number of Python's",
                           parameter->name, oa_dtype_name(parameter->dtype));
