@@ -57,6 +57,10 @@ def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
         _numbers_at(place, dtype, len(numbers))[:] = numbers
 
 
+def _is_on_device(value: object) -> bool:
+    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, DevicePtr)
+
+
 class _Function:
     """One function of a vendor's library."""
 
@@ -79,7 +83,7 @@ class _Function:
                 f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
             )
         arguments = tuple(map(self._plain, arguments, self._type.args))
-        if not any(isinstance(value, DevicePtr) for value in arguments):
+        if not any(map(_is_on_device, arguments)):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)

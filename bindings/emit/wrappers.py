@@ -40,6 +40,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
         if one.is_host_address(device):
             failure = f'oa_fail_null("{library.name}.{function.name}", "{one.name}")'
             lines += wrapped(f"  if (!{one.name}) return {failure};")
+    lines += [f"  {one.preparation()}" for one in function.parameters if one.preparation()]
     values = ", ".join(one.initializer(device) for one in function.parameters)
     lines += wrapped(f"  oa_value values[] = {{{values}}};")
     at = {one.name: position for position, one in enumerate(function.parameters)}

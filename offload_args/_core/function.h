@@ -15,6 +15,8 @@ enum kind {
   ENUM,
   TYPE,
   SIZE,
+  POINTERS,
+  OPTIONAL,
   ARRAY,
   SCALAR,
   RESULT,

@@ -91,6 +91,9 @@ GEMM = """
         put(C, Ctype, at, get(alpha, scaleType, 0) * sum + (scale == 0 ? 0 : scale * get(C, Ctype, at)));
       }
 """
+# The same with arrays of pointers.
+LISTED = re.sub(r"\(const char \*\)(\w) \+ b \* stride\w \* size_of\(\w+\)", r"\1array[b]", GEMM)
+LISTED = LISTED.replace("b * strideC + ", "").replace("C, Ctype", "Carray[b], Ctype")
 PRELUDE += """
 static int64_t size_of(int type) {
   return type == C_64F ? 16 : type == R_64F || type == C_32F ? 8 : type == R_32F || type == R_32I ? 4
@@ -105,6 +108,8 @@ HALF = {"Atype": "R_16F", "Btype": "R_16F", "Ctype": "R_16F", "scaleType": "R_16
 BODIES: dict[str, tuple[str, dict[str, str]]] = {
     "GemmEx": (GEMM, ALONE | COMPUTED),
     "GemmStridedBatchedEx": (GEMM, COMPUTED),
+    "GemmBatchedEx": (LISTED, COMPUTED),
+    "HgemmBatched": (LISTED, HALF),
     "Hgemm": (GEMM, ALONE | HALF),
     "HgemmStridedBatched": (GEMM, HALF),
 }

@@ -12,10 +12,11 @@ import ml_dtypes
 import numpy as np
 
 from helpers import reference as ref
-from helpers.vendor import Array, Cases, Operand, Routine, batch, ld, matrix, number
+from helpers.vendor import FORMS, Array, Cases, Many, Operand, Routine, batch, ld, many, matrix, number
 from offload_args import cublas
 
 CASES = Cases()
+Batch = Operand | Many
 
 # By letter: the dtype, and cuBLAS's constant for it.
 TYPES: dict[str, tuple[Any, str]] = {
@@ -74,7 +75,7 @@ def lead(operand: Operand, given: int = 0) -> int:
     return given if operand.values.dtype != np.int8 else -(-given // 4) * 4
 
 
-def close(operand: Operand, expected: Any, terms: int, magnitude: Any, computed: str, what: str) -> None:
+def close(operand: Batch, expected: Any, terms: int, magnitude: Any, computed: str, what: str) -> None:
     """Check an output that was summed in the dtype of the letter `computed`, and rounded to its own."""
     operand.check(what, True)
     if operand.values.dtype.kind in "iu":
@@ -126,6 +127,19 @@ def gemm_ex(r: Routine) -> None:
             B.check(what)
 
 
+def close_each(
+    A: Batch, B: Batch, C: Batch, alpha: Any, beta: Any, trans: tuple[str, str], computed: str, what: str
+) -> None:
+    """Check each C of a batch of products."""
+    expected, magnitude = C.wide, abs(C.wide)
+    for i, (a, b, c) in enumerate(zip(A.wide, B.wide, C.wide, strict=True)):
+        expected[i] = ref.gemm(alpha, a, b, beta, c, *trans)
+        magnitude[i] = ref.gemm(abs(alpha), abs(a), abs(b), abs(beta), abs(c), *trans)
+    close(C, expected, A.wide.shape[2 if trans[0] == "N" else 1], magnitude, computed, what)
+    A.check(what)
+    B.check(what)
+
+
 @CASES.of("gemm_strided_batched_ex", letters="s")
 def gemm_strided_ex(r: Routine) -> None:
     shapes = [(3, *shape) for shape in SHAPES] + [(1, 4, 3, 5), (0, 4, 3, 5)]
@@ -141,11 +155,24 @@ def gemm_strided_ex(r: Routine) -> None:
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
             given = (*first, A, code(a), lead(A, lda), stride_a, B, code(a), lead(B, ldb), stride_b, given_beta)
             r(*given, C, code(c), ldc, stride_c, count, getattr(cublas, compute), cublas.GEMM_DEFAULT)
-            expected, magnitude = C.wide, abs(C.wide)
-            for i, (one_a, one_b, one_c) in enumerate(zip(A.wide, B.wide, C.wide, strict=True)):
-                expected[i] = ref.gemm(alpha, one_a, one_b, beta, one_c, trans_a, trans_b)
-                wides = abs(one_a), abs(one_b), abs(beta), abs(one_c)
-                magnitude[i] = ref.gemm(abs(alpha), *wides, trans_a, trans_b)
-            close(C, expected, k, magnitude, scale, what)
-            A.check(what)
-            B.check(what)
+            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
+
+
+@CASES.of("gemm_batched_ex", letters="s")
+def gemm_batched_ex(r: Routine) -> None:
+    shapes = [(3, *shape) for shape in SHAPES if all(shape)]
+    for (a, c, compute, scale), trans_a, trans_b, form, (count, m, n, k) in r.each(
+        PRODUCTS, "NTC", "NTC", FORMS, shapes
+    ):
+        if a == "b":
+            m, n, k = 4 * m, 4 * n, 4 * k
+        for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars(scale)):
+            what = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {form=} {count=} {m=} {n=} {k=} {alpha=} {beta=}"
+            layout = 2 if a == "b" else turn % 3
+            A = many(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), form, layout)
+            B = many(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), FORMS[turn % 3], layout)
+            C = many(output(r, c, beta, count, m, n), FORMS[(turn + 1) % 3], (turn + 1) % 3)
+            first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
+            given = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
+            r(*given, getattr(cublas, compute), cublas.GEMM_DEFAULT)
+            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
