@@ -52,7 +52,11 @@ FIND = Table(
     }
 )
 HEADER = Table(
-    {"version": TEXTS, **dict.fromkeys(("functions", "constants", "prefix", "language"), TEXT)},
+    {
+        "version": TEXTS,
+        **dict.fromkeys(("functions", "constants", "prefix", "language"), TEXT),
+        "defines": TEXTS,
+    },
     ("version", "functions"),
 )
 # An enum has constants of the header, or a pattern of them, or dtypes that they stand for; or values of a header that
@@ -77,6 +81,7 @@ FAMILY = Table(
         "types": _NAMED,
         "pointer_mode": TEXT,
         "optional": FLAG,
+        "older": _NAMED,
     }
 )
 FILE = Table(
@@ -85,6 +90,9 @@ FILE = Table(
         "library": LIBRARY,
         "find": FIND,
         "header": HEADER,
+        "older": Table({"api": TEXT, "before": TEXT}, ("api", "before")),
+        "integers": _NAMED,
+        "also": _NAMED,
         "handle": _NAMED,
         "object": Table(others=OBJECT),
         "raw": _NAMED,
@@ -157,8 +165,8 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
     for key, enum in roles.get("enums", {}).items():
-        if not enum.keys() & {"constants", "dtypes", "values"}:
-            found.append(f"{name}.toml: [enums.{key}] has no constants")
+        if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
+            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
     for rule in roles.get("not_bound", []):
         try:
             re.compile(rule["names"])

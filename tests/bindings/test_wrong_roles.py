@@ -214,7 +214,7 @@ WRONG = [
     ('constants = ["V_N", "V_T"]', "constants = 3", "3 is not a text or a list"),
     ('constants = ["V_N", "V_T"]', 'constants = "V_X"', "'V_X' fits none of v_op_t"),
     ('constants = ["V_N", "V_T"]', 'dtypes = { V_N = "f31" }', "'f31' is not a dtype"),
-    ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants"),
+    ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants, or values besides"),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
     ('names = "v_odd"', 'name = "v_odd"', "[not_bound] has no names"),

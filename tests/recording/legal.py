@@ -209,7 +209,8 @@ def arrays_with(function: roles.Function, name: str, label: str) -> list[tuple[A
 def _least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
-    names = library.constants | names | {size.name: 0}
+    lengths = {one.name: max(names[one.name], 0) for one in function.sizes if one.may_be_negative}
+    names = library.constants | names | lengths | {size.name: 0}
     if size.label == "ld":
         return max(
             (stored_rows(extent, names, by_rows) for _, extent in arrays_with(function, size.name, "ld")), default=1
@@ -373,7 +374,8 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 @cache
 def also(library: str, family: str) -> dict[str, str]:
     """Return the names of a family's parameters by those of the header, where they differ."""
-    given = roles.read_roles(library)["family"][family].get("also", {})
+    labels = roles.read_roles(library)
+    given = labels.get("also", {}) | labels["family"][family].get("also", {})
     return {theirs.casefold(): ours for theirs, ours in given.items()}
 
 
@@ -386,9 +388,14 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
-        named = others.get(label.casefold(), label).casefold()
-        named = named if named in ours else named.removesuffix("array")
-        found.append((label, c_type, ours.pop(named if named in ours else "result")))
+        named = label.casefold()
+        if named not in ours:
+            named = others.get(named, label).casefold()
+        if named not in ours:
+            named = named.removesuffix("array")
+        if named not in ours:
+            named = "result" if "result" in ours else "results"
+        found.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
     return found
 
