@@ -69,9 +69,10 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
     for cursor in unit.cursor.get_children():
         name = cursor.spelling.removeprefix(prefix)
         if cursor.kind is cindex.CursorKind.FUNCTION_DECL and re.match(settings["functions"], name):
+            rest = [["...", "..."]] if cursor.type.is_function_variadic() else []
             functions[name] = {
                 "returns": _c_type(cursor.result_type),
-                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()],
+                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()] + rest,
             }
         elif cursor.kind is cindex.CursorKind.ENUM_DECL:
             constants = _constants(cursor)

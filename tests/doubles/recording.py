@@ -1,0 +1,238 @@
+"""Writes a double of a vendor's library in C that records its arguments, instead of computing.
+
+    python tests/doubles/recording.py cublas > cublas.c
+    gcc -shared -fPIC -pthread -o libcublas.so cublas.c
+
+It has every function of bindings/api/<library>.json, with that prototype. Each notes the width and value of every
+argument, in order, and returns what the test wants. It looks behind a pointer only as far as the test says, so never
+behind one of a device. tests/recording/recorder.py reads the notes.
+
+    python tests/doubles/recording.py cublas --headers > cublas.c
+
+writes the same functions without types of its own: they include the vendor's header, so that a wrong prototype does
+not compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import roles  # noqa: E402
+
+MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
+
+PRELUDE = f"""
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {{ MOST_ARGUMENTS = {MOST_ARGUMENTS}, MOST_RECORDS = {MOST_RECORDS}, MOST_BYTES = {MOST_BYTES} }};
+"""
+
+# The recorder's functions use it, and the test by ctypes.
+MACHINE = """
+/* An argument as it came: so many bytes, its value, and the bytes behind it if it is a pointer into the host. */
+struct argument {
+  int32_t width, peeked;
+  unsigned char value[16];
+  unsigned char behind[MOST_BYTES];
+};
+struct record {
+  int32_t function, count;
+  struct argument arguments[MOST_ARGUMENTS];
+};
+/* The test's wishes for an argument: how many bytes behind it are noted, then how many are written there. */
+struct wish {
+  int32_t peek, poke;
+  unsigned char bytes[MOST_BYTES];
+};
+struct recorder {
+  int32_t count;              /* of records, also of those that found no room */
+  unsigned char returned[16]; /* what every function returns */
+  struct wish wishes[MOST_ARGUMENTS];
+  struct record records[MOST_RECORDS];
+};
+struct held { /* a handle */
+  void *stream;
+  int64_t mode;
+};
+
+__attribute__((visibility("default"))) struct recorder recorder = {.returned = {RETURNED_AT_FIRST}};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct argument *note(struct record *record, const void *value, size_t width) {
+  const int at = record->count++;
+  struct argument *argument = &record->arguments[at];
+  argument->width = (int32_t)width;
+  argument->peeked = 0;
+  memset(argument->value, 0, sizeof argument->value);
+  memcpy(argument->value, value, width < sizeof argument->value ? width : sizeof argument->value);
+  return argument;
+}
+static void note_pointer(struct record *record, const void *pointer) {
+  const struct wish *wish = &recorder.wishes[record->count];
+  struct argument *argument = note(record, &pointer, sizeof pointer);
+  argument->peeked = pointer ? wish->peek : 0;
+  if (argument->peeked) memcpy(argument->behind, pointer, (size_t)argument->peeked);
+  if (pointer && wish->poke) memcpy((void *)(uintptr_t)pointer, wish->bytes, (size_t)wish->poke);
+}
+/* Behind a handle are its stream and its mode. */
+__attribute__((unused)) static void note_handle(struct record *record, const void *handle) {
+  struct argument *argument = note(record, &handle, sizeof handle);
+  argument->peeked = handle ? (int32_t)sizeof(struct held) : 0;
+  if (handle) memcpy(argument->behind, handle, sizeof(struct held));
+}
+static struct record *begin(int32_t function) {
+  static struct record lost;
+  pthread_mutex_lock(&lock);
+  struct record *record = recorder.count < MOST_RECORDS ? &recorder.records[recorder.count] : &lost;
+  recorder.count++;
+  record->function = function;
+  record->count = 0;
+  return record;
+}
+static void end(void *returned, size_t width) {
+  if (width) memcpy(returned, recorder.returned, width);
+  pthread_mutex_unlock(&lock);
+}
+"""
+
+
+def declared(c_type: str, name: str) -> str:
+    """Return the declaration of a parameter."""
+    if c_type == "...":
+        return c_type
+    if c_type.endswith("[]"):
+        return f"{c_type.removesuffix('[]')} *{name}"
+    return f"{c_type}{'' if c_type.endswith('*') else ' '}{name}"
+
+
+def is_pointer(c_type: str) -> bool:
+    """Return whether a parameter of this type is a pointer, as far as its spelling tells."""
+    return c_type.endswith(("*", "]"))
+
+
+def own_types(library: roles.Library, wide: bool) -> list[str]:
+    """Return definitions of the types that the header has: enums as int, the rest as the roles file says for raw."""
+    lines = []
+    known = dict(library.raw) | {"blasint": "int64_t" if wide else "int"}
+    known |= {"openblas_complex_float": "float _Complex", "openblas_complex_double": "double _Complex"}
+    words = {
+        word
+        for one in library.api["functions"].values()
+        for c_type in [one["returns"], *(kind for _, kind in one["parameters"])]
+        for word in re.findall(r"enum \w+|\w+", c_type)
+    }
+    for word in sorted(words):
+        if word.startswith("enum "):
+            lines.append(f"{word} {{ {word[5:]}_ZERO, {word[5:]}_LARGE = 1 << 30 }};")
+        elif word in known:
+            lines.append(f"typedef {known[word]} {word};")
+        elif word in library.api["enums"]:
+            lines.append(f"typedef int {word};")
+    return lines
+
+
+def handle_functions(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that the core calls for handles, by name: they work, and are not recorded."""
+    if not library.handle:
+        return {}
+    bodies = {
+        "create": "*{0} = calloc(1, sizeof(struct held));",
+        "destroy": "free({0});",
+        "set_stream": "((struct held *){0})->stream = {1};",
+        "get_stream": "*{1} = ((struct held *){0})->stream;",
+        "set_pointer_mode": "((struct held *){0})->mode = (int64_t){1};",
+        "get_pointer_mode": "memset({1}, 0, sizeof *{1}); *(int *){1} = (int)((struct held *){0})->mode;",
+    }
+    return {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
+
+
+def version_function(library: roles.Library) -> dict[str, str]:
+    """Return the body of the function that tells the version of the header."""
+    name, gives = library.find["version"]
+    parts = [*re.findall(r"\d+", library.version), "0", "0"][:3]
+    body = {
+        "parts": f"static const int parts[] = {{{{{', '.join(parts)}}}}}; *{{1}} = parts[{{0}}];",
+        "buffer": f'strncpy({{0}}, "{library.version}", {{1}});',
+        "number": f"*{{0}} = {parts[0]};",
+    }
+    return {name: body[gives]} if gives in body else {}
+
+
+def function(library: roles.Library, index: int, name: str, symbol: str, given: dict[str, str]) -> str:
+    """Return the C text of one function, called `symbol`. given: bodies of those that are not recorded, by name."""
+    entry = library.api["functions"][name]
+    parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
+    labels = [label for label, _ in parameters]
+    listed = ", ".join(declared(kind, label) for label, kind in parameters) or "void"
+    returns = entry["returns"]
+    lines = [f"{declared(returns, symbol)}({listed}) {{"]
+    if name in given:
+        answer = "" if returns == "void" else f"  return ({returns}){library.success};"
+        return "\n".join([*lines, f"  {given[name].format(*labels)}", answer, "}"])
+    lines.append(f"  struct record *record = begin({index});\n  (void)record;")
+    handle = library.handle["type"] if library.handle else None
+    for label, kind in parameters:
+        if kind == "...":
+            break
+        if kind == handle:
+            lines.append(f"  note_handle(record, {label});")
+        elif is_pointer(kind):
+            lines.append(f"  note_pointer(record, (const void *){label});")
+        else:
+            lines.append(f"  note(record, &{label}, sizeof {label});")
+    if returns == "void":
+        return "\n".join([*lines, "  end(NULL, 0);", "}"])
+    return "\n".join([*lines, f"  {declared(returns, 'returned')};", "  end((void *)&returned, sizeof returned);"]) + (
+        "\n  return returned;\n}"
+    )
+
+
+def text(library: roles.Library, headers: bool = False, wide: bool = False) -> str:
+    """Return the C text of a library's double.
+
+    headers: it includes the vendor's header. wide: the integers of a library that has two builds have 64 bits.
+    """
+    # Before the test begins, the core may ask for what tells the size of the library's integers.
+    at_first = "0" if wide or not library.probe else "2"
+    prefix = roles.read_roles(library.name)["header"].get("prefix", "") if headers else ""
+    types = [f"#include <{library.api['header']}>"] if headers else own_types(library, wide)
+    given = handle_functions(library) | version_function(library)
+    return "\n".join(
+        [
+            PRELUDE,
+            *types,
+            MACHINE.replace("RETURNED_AT_FIRST", at_first),
+            *(
+                function(library, index, name, prefix + name, given)
+                for index, name in enumerate(library.api["functions"])
+            ),
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    """Write the double that the command line asks for to standard output."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("library")
+    parser.add_argument("--headers", action="store_true", help="include the vendor's header, for gcc -I FOLDER")
+    parser.add_argument("--wide", action="store_true", help="integers of 64 bits, where the library has such builds")
+    given = parser.parse_args()
+    library = next((one for one in roles.load() if one.name == given.library), None)
+    if library is None:
+        parser.error(f"there is no library {given.library}")
+    sys.stdout.write(text(library, given.headers, given.wide))
+
+
+if __name__ == "__main__":
+    main()

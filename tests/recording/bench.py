@@ -1,0 +1,154 @@
+"""Makes any call by Python and by C, on a library's double or on the library itself."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+
+import offload_args
+from bindings.parameters import NUMPY, EnumValue, Number, Result, Size
+from offload_args import testing
+from recording import legal
+from recording.legal import Call, roles
+from recording.recorder import Recorder, Typed
+
+# For the handles that typed C functions take.
+HANDLES = cffi.FFI()
+HANDLES.cdef("".join(f"typedef struct oa_{name} oa_{name};" for name in NUMPY))
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a call is made."""
+
+    in_c: bool = False  # by the typed C function, else by Python
+    on_device: bool = False  # its numbers and results are there
+    staged: str = ""  # a number that is passed as one, though the others are on the device
+
+    def __str__(self) -> str:
+        place = f"{'C' if self.in_c else 'Python'}, numbers on the {'device' if self.on_device else 'host'}"
+        return place + (f", but for {self.staged}" if self.staged else "")
+
+
+def bytes_of(one: Number, number: Any, wide: bool = False) -> bytes:
+    """Return a number, or several, as they lie in memory; wide: an index has 64 bits."""
+    dtype = np.dtype(np.int64) if wide and one.dtype == "i32" else legal.numpy_dtype(one.dtype)
+    return np.array(number, dtype).tobytes()
+
+
+def number_at(one: Number, memory: Any) -> Any:
+    """Return the number, or several as a tuple, that the typed C function left in memory."""
+    dtype = np.dtype(np.int64) if one.dtype == "i32" else legal.numpy_dtype(one.dtype)
+    numbers = np.frombuffer(memory, dtype, one.count).tolist()
+    return numbers[0] if one.count == 1 else tuple(numbers)
+
+
+class Bench:
+    """One library on one device."""
+
+    def __init__(self, library: roles.Library, device: str) -> None:
+        self.library, self.device = library, device
+        self.module: Any = importlib.import_module(f"offload_args.{library.name}")
+        self.runs_late = library.backend is None  # then numbers on the device are read before the call
+        if device.startswith("sim"):
+            testing.sim_device(index=int(device[4:]))
+
+    def forms(self, function: roles.Function) -> list[Form]:
+        """Return every way to call a function by Python."""
+        forms = [Form()]
+        if self.library.has_device_form(function):
+            forms.append(Form(on_device=True))
+            if len(function.numbers) > 1:
+                forms += [Form(on_device=True, staged=one.name) for one in function.of("scalar")]
+        return forms
+
+    def arrays(self, call: Call, form: Form) -> dict[str, Any]:
+        """Return the arrays that the call needs, exactly as large: also for its numbers if they are on the device."""
+        function = call.function
+        made = {one.name: np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for one in function.arrays}
+        for number in function.numbers if form.on_device else []:
+            if number.name != form.staged:
+                given = call.numbers.get(number.name, np.zeros(number.count)[0 if number.count == 1 else slice(None)])
+                made[number.name] = np.array(given, legal.numpy_dtype(number.dtype))
+        return made
+
+    @contextmanager
+    def lent(self, arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Lend arrays for a block that gets their pointers by name."""
+        if not arrays:
+            yield {}
+            return
+        with offload_args.offload_args(*arrays.values(), device=self.device) as pointers:
+            yield dict(zip(arrays, pointers, strict=True))
+
+    def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
+        """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
+        given = {**call.integers, **call.numbers, **pointers, **changed}
+        positional = [given.get(one.name) for one in call.function.parameters if not isinstance(one, Result)]
+        keywords = {"result": given["result"]} if "result" in given else {}
+        return getattr(self.module, call.function.name)(*positional, **keywords)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return what must not change if a call is refused: the device's counters of calls and copies."""
+        now = offload_args.Device(self.device).counters
+        return now.calls, now.bytes_up, now.bytes_down
+
+
+class DoubleBench(Bench):
+    """A library's double on one device; integer_bits: of a library that has such builds."""
+
+    def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
+        super().__init__(library, device)
+        self.integer_bits, self.typed = integer_bits, typed
+        loaded = offload_args.libraries.load(library.name)
+        assert loaded.path == str(double), loaded
+        self.recorder = Recorder(library, double)
+
+    def by_c(self, call: Call, pointers: dict[str, Any], on_device: bool) -> Any:
+        """Make a call by the typed C function, and return its value as Python's has it."""
+        name = f"oa_{self.library.name}_{call.function.name}{'_device' if on_device else ''}"
+        values: list[Any] = []
+        results: list[tuple[Number, Any]] = []
+        kept: list[Any] = []
+        for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
+            if isinstance(one, (EnumValue, Size)):
+                values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif one.name in pointers:
+                core_type = f"oa_{one.dtype} *"
+                assert c_type.removeprefix("const ") == core_type, (one.name, c_type)
+                handle = pointers[one.name].cdata(HANDLES, core_type)
+                values.append(ctypes.c_void_p(int(HANDLES.cast("intptr_t", handle))))
+            elif isinstance(one, Number):
+                memory = ctypes.create_string_buffer(16 * one.count)
+                given = bytes_of(one, call.numbers[one.name]) if one.name in call.numbers else b""
+                ctypes.memmove(memory, given, len(given))
+                kept.append(memory)
+                values.append(ctypes.c_void_p(ctypes.addressof(memory)) if c_type.endswith("*") else memory)
+                if not one.is_read_only:
+                    results.append((one, memory))
+            else:
+                raise NotImplementedError(f"{name}: {one.name}")
+        status = self.typed.call(name, values)
+        assert status == 0, f"{name} returned {status}"
+        if on_device or not results:
+            return None
+        found = tuple(number_at(one, memory) for one, memory in results)
+        return found[0] if isinstance(results[0][0], Result) else found
+
+
+@contextmanager
+def naming(call: Call, form: Form) -> Iterator[None]:
+    """Add to an exception which call it is of."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in {call}, by {form}")
+        raise

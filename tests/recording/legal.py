@@ -1,0 +1,347 @@
+"""Makes legal calls of any bound function from its roles, and says which elements they touch.
+
+    function = functions("cublas")["sgemv"]
+    call = draw(library, function, numpy.random.default_rng(1))
+    call.integers                   # {"trans": 1, "m": 3, "n": 5, "lda": 4, ...}
+    call.touched["A"]               # the places of the elements behind A that the call touches, as NumPy integers
+
+The meaning of each extent is stated here again, element by element, so that the core's arithmetic has something to
+agree with. A role that is not known here raises NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import roles  # noqa: E402
+from bindings.parameters import NUMPY, Array, EnumValue, Extent, Handle, Number, Parameter, Size, Stream  # noqa: E402
+
+MOST_ELEMENTS = 4096
+Offsets = NDArray[np.int64]
+
+
+class TooManyError(Exception):
+    """An extent of more elements than tests want to count."""
+
+
+@cache
+def libraries() -> dict[str, roles.Library]:
+    """Return every library of the build."""
+    return {one.name: one for one in roles.load()}
+
+
+def functions(library: str) -> dict[str, roles.Function]:
+    """Return the bound functions of a library by name."""
+    return {one.name: one for one in libraries()[library].functions}
+
+
+# -- extents, element by element ---------------------------------------------------------------------------------------
+
+
+def value(expression: ast.expr, names: Mapping[str, int]) -> int:
+    """Return the value of an expression of a roles file."""
+    match expression:
+        case ast.Name(id=name):
+            return names[name]
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.BinOp(left=left, op=operator, right=right):
+            a, b = value(left, names), value(right, names)
+            return {ast.Add: a + b, ast.Sub: max(a - b, 0), ast.Mult: a * b}[type(operator)]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return value(body if value(test, names) else orelse, names)
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return int(value(left, names) == value(right, names))
+    raise NotImplementedError(ast.unparse(expression))
+
+
+def _grid(rows: int, columns: int) -> tuple[Offsets, Offsets]:
+    if rows * columns > MOST_ELEMENTS:
+        raise TooManyError
+    if not rows * columns:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    i, j = np.indices((rows, columns), np.int64)
+    return i.ravel(), j.ravel()
+
+
+def _band(rows: int, columns: int, below: int, above: int, ld: int, by_rows: bool) -> tuple[Offsets, ...]:
+    i, j = _grid(rows, columns)
+    inside = (i - j <= below) & (j - i <= above)
+    i, j = i[inside], j[inside]
+    return i, j, i * ld + below + j - i if by_rows else j * ld + above + i - j
+
+
+def _packed(upper: bool, n: int, by_rows: bool) -> tuple[Offsets, ...]:
+    i, j = _grid(n, n)
+    inside = i <= j if upper else i >= j
+    i, j = i[inside], j[inside]
+    order = np.lexsort((j, i) if by_rows else (i, j))  # one row, or column, after the other
+    return i[order], j[order], np.arange(len(order))
+
+
+def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
+    """Return the places of the elements that one extent touches; by_rows: a matrix lies row by row."""
+    unit = False
+    match kind, arguments:
+        case "vector", [n, inc]:
+            return _grid(n, 1)[0] * abs(inc) if inc else np.zeros(min(n, 1), np.int64)
+        case "elements", [n]:
+            return _grid(n, 1)[0]
+        case "matrix", [rows, columns, ld]:
+            i, j = _grid(rows, columns)
+            return i * ld + j if by_rows else i + j * ld
+        case "triangle", [upper, n, ld, *rest]:
+            i, j = _grid(n, n)
+            inside = i <= j if upper else i >= j
+            i, j, unit = i[inside], j[inside], any(rest)
+            places = i * ld + j if by_rows else i + j * ld
+        case "band", [rows, columns, below, above, ld]:
+            i, j, places = _band(rows, columns, below, above, ld, by_rows)
+        case "band_triangle", [upper, n, k, ld, *rest]:
+            i, j, places = _band(n, n, 0 if upper else k, k if upper else 0, ld, by_rows)
+            unit = any(rest)
+        case "packed", [upper, n, *rest]:
+            i, j, places = _packed(bool(upper), n, by_rows)
+            unit = any(rest)
+        case _:
+            raise NotImplementedError(kind)
+    return places[i != j] if unit else places
+
+
+def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offsets:
+    """Return the places of all elements that an extent touches."""
+    one = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
+    if not extent.batch:
+        return one
+    stride, count = (value(expression, names) for expression in extent.batch)
+    starts, each = _grid(count, len(one))
+    return starts * stride + one[each] if len(one) else one
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Call:
+    """The arguments of one legal call."""
+
+    library: roles.Library
+    function: roles.Function
+    integers: dict[str, int]  # enums and sizes
+    numbers: dict[str, Any]  # scalars and updates, as Python has them
+    touched: dict[str, Offsets]  # of each array
+
+    def needs(self, name: str) -> int:
+        """Return how many elements an array has to have."""
+        places = self.touched[name]
+        return int(places.max()) + 1 if len(places) else 0
+
+    def __str__(self) -> str:
+        shown = {**self.integers, **self.numbers, **{name: f"<{self.needs(name)}>" for name in self.touched}}
+        return f"{self.library.name}.{self.function.name}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+
+def is_by_rows(library: roles.Library, integers: Mapping[str, int]) -> bool:
+    """Return whether matrices lie row by row."""
+    order = library.row_major
+    return order is not None and integers.get(order[0]) == order[1]
+
+
+def stored_rows(extent: Extent, names: Mapping[str, int], by_rows: bool) -> int:
+    """Return the least leading dimension of an extent that has one."""
+    match extent.kind, [value(one, names) for one in extent.arguments]:
+        case "matrix", [rows, columns, _]:
+            return max(columns if by_rows else rows, 1)
+        case "band", [_, _, below, above, _]:
+            return below + above + 1
+        case "triangle", [_, n, *_]:
+            return max(n, 1)
+        case "band_triangle", [_, _, k, *_]:
+            return k + 1
+    raise NotImplementedError(extent.kind)
+
+
+LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
+
+
+def arrays_with(function: roles.Function, name: str, label: str) -> list[Array]:
+    """Return the arrays whose leading dimension, increment or stride is the parameter of that name."""
+    found = []
+    for one in function.arrays:
+        extent, place = one.extent, None
+        if label == "ld" and extent.kind in LD_AT:
+            place = extent.arguments[LD_AT[extent.kind]]
+        elif label == "inc" and extent.kind == "vector":
+            place = extent.arguments[1]
+        elif label == "stride" and extent.batch:
+            place = extent.batch[0]
+        if place is not None and name in roles.names_in(place):
+            found.append(one)
+    return found
+
+
+def _least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
+    """Return the least value of a leading dimension or of a stride."""
+    by_rows = is_by_rows(library, names)
+    names = library.constants | names | {size.name: 0}
+    if size.label == "ld":
+        return max(
+            (stored_rows(one.extent, names, by_rows) for one in arrays_with(function, size.name, "ld")), default=1
+        )
+    least = 0
+    for one in arrays_with(function, size.name, "stride"):
+        alone = touched_by(Extent(one.extent.kind, one.extent.arguments), names, by_rows)
+        if not one.is_read_only and len(alone):
+            least = max(least, int(alone.max()) + 1)
+    return least
+
+
+def number(random: np.random.Generator, dtype: str) -> Any:
+    """Return a number that every dtype of its kind has exactly."""
+    real = float(random.integers(-99, 99)) / 4 + 0.125
+    if dtype in ("c64", "c128"):
+        return complex(real, float(random.integers(-99, 99)) / 4 + 0.125)
+    if dtype in ("f32", "f64"):
+        return real
+    raise NotImplementedError(f"numbers of {dtype}")
+
+
+def _numbers(random: np.random.Generator, function: roles.Function) -> dict[str, Any]:
+    return {
+        one.name: number(random, one.dtype)
+        if one.count == 1
+        else tuple(number(random, one.dtype) for _ in range(one.count))
+        for one in function.of("scalar", "update")
+    }
+
+
+def completed(
+    library: roles.Library, function: roles.Function, given: Mapping[str, int], random: np.random.Generator, spare: int
+) -> Call:
+    """Return a call with these integers: leading dimensions and strides follow, at most `spare` more than the least."""
+    integers = dict(given)
+    for label in ("ld", "stride"):
+        for size in function.of(label):
+            assert isinstance(size, Size)
+            if size.name not in integers:
+                integers[size.name] = _least(library, function, size, integers) + int(random.integers(0, spare + 1))
+    by_rows = is_by_rows(library, integers)
+    names = (
+        library.constants
+        | integers
+        | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
+    )
+    touched = {one.name: touched_by(one.extent, names, by_rows) for one in function.arrays}
+    order = [one.name for one in function.parameters if one.name in integers]
+    return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched)
+
+
+def known_roles(function: roles.Function) -> None:
+    """Raise NotImplementedError for a parameter that calls can't be made for."""
+    for one in function.arguments:
+        if not isinstance(one, (EnumValue, Size, Array, Number, Handle, Stream)):
+            raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
+
+
+def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
+    """Return a legal call with small sizes, any increments, and leading dimensions and strides with and without gaps.
+
+    least: of every size; with 0, sizes that may be negative are so sometimes.
+    """
+    known_roles(function)
+    integers: dict[str, int] = {}
+    for one in function.parameters:
+        if isinstance(one, EnumValue):
+            integers[one.name] = int(random.choice([number for _, number in one.enum.values]))
+        elif isinstance(one, Size) and one.label == "size":
+            few = [1, 2, 3, 3, 4, 5, 6] + ([0, 1, *([-1, -7] if one.may_be_negative else [])] if least == 0 else [])
+            integers[one.name] = int(random.choice(few))
+        elif isinstance(one, Size) and one.label == "inc":
+            repeats = all(array.repeats for array in arrays_with(function, one.name, "inc"))
+            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *([0] if repeats else [])]))
+    return completed(library, function, integers, random, spare=3)
+
+
+def with_large(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
+    """Return a legal call of few elements in which one size, leading dimension or increment is `large`; None if none.
+
+    The others differ from each other as far as may be: but matrices have to be empty or have one column, vectors have
+    one element, or an increment of 0.
+    """
+    random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
+    enums = {one.name: _any_order(random, one) for one in function.parameters if isinstance(one, EnumValue)}
+    sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
+    incs = {}
+    for at, inc in enumerate(function.of("inc")):
+        repeats = all(array.repeats for array in arrays_with(function, inc.name, "inc"))
+        incs[inc.name] = (2 + at, 0) if repeats else (2 + at,)
+    axes = sizes | incs | enums
+    key = (library.name, function.family, name, *axes, *enums.values())
+    for values in [_found_before[key]] if key in _found_before else product(*axes.values()):
+        integers = dict(zip(axes, values, strict=True)) | {name: large}
+        try:
+            call = completed(library, function, integers, random, spare=9)
+        except TooManyError:
+            continue
+        if all(call.needs(one) <= MOST_ELEMENTS for one in call.touched):
+            _found_before[key] = values
+            return call
+    return None
+
+
+# The values that with_large found, by family, size and the values of the enums: they do for all types.
+_found_before: dict[tuple[Any, ...], tuple[int, ...]] = {}
+
+
+def _any_order(random: np.random.Generator, one: EnumValue) -> tuple[int, ...]:
+    return tuple(int(number) for number in random.permutation([number for _, number in one.enum.values]))
+
+
+def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tuple[Size, Call]]:
+    """Yield, for each size that may be beyond 32 bits, a legal call with it."""
+    for at, size in enumerate(function.sizes):
+        large = 2**31 + 3 * at if at % 2 else 2**33 + 5 + at
+        call = with_large(library, function, size.name, -large if size.label == "inc" and at % 2 else large)
+        if call:
+            yield size, call
+
+
+@cache
+def also(library: str, family: str) -> dict[str, str]:
+    """Return the names of a family's parameters by those of the header, where they differ."""
+    given = roles.read_roles(library)["family"][family].get("also", {})
+    return {theirs.casefold(): ours for theirs, ours in given.items()}
+
+
+def vendors_parameters(library: roles.Library, function: roles.Function) -> list[tuple[str, str, Parameter]]:
+    """Return name, C type and role of each parameter, in the order of the vendor's header.
+
+    The pairs are found by name: so a generator that mixes parameters up does not mix these up, too.
+    """
+    others = also(library.name, function.family)
+    ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
+    found = []
+    for label, c_type in library.api["functions"][function.symbol]["parameters"]:
+        named = others.get(label.casefold(), label).casefold()
+        found.append((label, c_type, ours.pop(named if named in ours else "result")))
+    assert not ours, f"{function.symbol} has no {', '.join(ours)}"
+    return found
+
+
+def numpy_dtype(name: str) -> Any:
+    """Return NumPy's dtype for one of the roles file's."""
+    return np.dtype(NUMPY[name])

@@ -1,0 +1,181 @@
+"""Builds the recording doubles and the callers of typed C functions, and reads what a double noted.
+
+recorder = Recorder(library, path)      # the double that the core has loaded
+recorder.reset({5: Wish(peek=4)})       # looks behind the sixth argument of later calls
+...
+(record,) = recorder.records()
+record.symbol, record.arguments[5].behind
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests"))
+
+from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, roles, text  # noqa: E402
+
+OPTIONS = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+
+
+# The structs of tests/doubles/recording.py.
+class _Argument(ctypes.Structure):
+    _fields_ = [
+        ("width", ctypes.c_int32),
+        ("peeked", ctypes.c_int32),
+        ("value", ctypes.c_ubyte * 16),
+        ("behind", ctypes.c_ubyte * MOST_BYTES),
+    ]
+
+
+class _Record(ctypes.Structure):
+    _fields_ = [("function", ctypes.c_int32), ("count", ctypes.c_int32), ("arguments", _Argument * MOST_ARGUMENTS)]
+
+
+class _Wish(ctypes.Structure):
+    _fields_ = [("peek", ctypes.c_int32), ("poke", ctypes.c_int32), ("bytes", ctypes.c_ubyte * MOST_BYTES)]
+
+
+class _State(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_int32),
+        ("returned", ctypes.c_ubyte * 16),
+        ("wishes", _Wish * MOST_ARGUMENTS),
+        ("records", _Record * MOST_RECORDS),
+    ]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How many bytes behind a pointer are noted, and which are written there then."""
+
+    peek: int = 0
+    poke: bytes = b""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument as it came: its bytes, and those behind it as far as was wished."""
+
+    value: bytes
+    behind: bytes
+
+    @property
+    def address(self) -> int:
+        assert len(self.value) == ctypes.sizeof(ctypes.c_void_p)
+        return int.from_bytes(self.value, sys.byteorder)
+
+    @property
+    def integer(self) -> int:
+        return int.from_bytes(self.value, sys.byteorder, signed=True)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One call."""
+
+    symbol: str
+    arguments: list[Argument]
+
+
+class Recorder:
+    """The double of one library in this process."""
+
+    def __init__(self, library: roles.Library, path: Path) -> None:
+        self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
+        self._symbols = list(library.api["functions"])
+        self._wishes: list[int] = []
+
+    def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
+        """Forget all calls; wishes: of arguments of later calls, by place. returned: what the functions return."""
+        self._state.count = 0
+        self._state.returned[:] = returned.ljust(16, b"\0")
+        for at in self._wishes:
+            self._state.wishes[at].peek = self._state.wishes[at].poke = 0
+        self._wishes = list(wishes)
+        for at, wish in wishes.items():
+            slot = self._state.wishes[at]
+            slot.peek, slot.poke = wish.peek, len(wish.poke)
+            ctypes.memmove(slot.bytes, wish.poke, len(wish.poke))
+
+    @property
+    def count(self) -> int:
+        """Return the number of calls."""
+        return int(self._state.count)
+
+    def records(self) -> list[Record]:
+        """Return the calls since the last reset."""
+        assert self.count <= MOST_RECORDS
+        found = []
+        for record in self._state.records[: self.count]:
+            arguments = [
+                Argument(bytes(one.value[: one.width]), bytes(one.behind[: one.peeked]))
+                for one in record.arguments[: record.count]
+            ]
+            found.append(Record(self._symbols[record.function], arguments))
+        return found
+
+
+def run(*command: Any) -> None:
+    """Run a compiler; fail with its messages."""
+    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def build(library: roles.Library, path: Path, headers: Path | None = None, wide: bool = False) -> Path:
+    """Compile a library's double. headers: the folder of the vendor's header, which it then includes."""
+    source = path.with_suffix(".c")
+    source.write_text(text(library, headers is not None, wide))
+    run("gcc", *OPTIONS, *([f"-I{headers}"] if headers else []), "-o", path, source)
+    return path
+
+
+# -- typed C functions -------------------------------------------------------------------------------------------------
+
+_PROTOTYPE = re.compile(r"^int (oa_\w+)\(([^)]*)\);", re.MULTILINE)
+
+
+def prototypes(header: str) -> dict[str, list[str]]:
+    """Return the parameters' types of every typed function that a generated header declares."""
+    found = {}
+    for name, listed in _PROTOTYPE.findall(header):
+        declared = [] if listed == "void" else re.split(r",\s*", listed)
+        found[name] = [re.sub(r"\s*\w+$", "", one.strip()) for one in declared]
+    return found
+
+
+class Typed:
+    """The typed C functions of one library, called with ctypes through a caller that a C compiler made for each."""
+
+    def __init__(self, package: Path, library: str, path: Path) -> None:
+        header = package / "include" / f"offload_args_{library}.h"
+        self._types = prototypes(header.read_text())
+        lines = [f'#include "{header.name}"', ""]
+        for name, types in self._types.items():
+            passed = ", ".join(f"*({one}*)values[{at}]" for at, one in enumerate(types))
+            lines.append(f"int call_{name}(void **values) {{ (void)values; return {name}({passed}); }}")
+        source = path.with_suffix(".c")
+        source.write_text("\n".join([*lines, ""]))
+        core = package / "liboffload_args.so"
+        run("gcc", *OPTIONS, f"-I{package / 'include'}", "-o", path, source, core, f"-Wl,-rpath,{package}")
+        self._callers = ctypes.CDLL(str(path))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
+
+    def types(self, name: str) -> list[str]:
+        """Return the types of a function's parameters."""
+        return self._types[name]
+
+    def call(self, name: str, values: list[Any]) -> int:
+        """Call a function; values: a ctypes object for each parameter."""
+        caller: Callable[[Any], int] = self._callers[f"call_{name}"]
+        return caller((ctypes.c_void_p * (len(values) or 1))(*[ctypes.addressof(one) for one in values]))

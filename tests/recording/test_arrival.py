@@ -1,0 +1,34 @@
+"""Each argument of every bound function arrives at the vendor's function: in its place, of its width, with its value.
+
+The vendor's library is a double with the prototypes of its api file, which records what it gets.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from helpers.vendor import bound
+from recording import legal
+from recording.recorder import build
+from recording.workers import VARIANTS, Workers, every_family, turned
+
+
+@pytest.mark.promise("T30")
+@every_family(*VARIANTS)
+@turned(short=2, long=40)
+def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: int) -> None:
+    workers[variant].ask("arrival", family, turns)
+
+
+@pytest.mark.parametrize("library", legal.libraries())
+def test_every_bound_function_is_called(library: str) -> None:
+    assert sorted(legal.functions(library)) == bound(importlib.import_module(f"offload_args.{library}"))
+    assert library in VARIANTS
+
+
+def test_a_double_has_the_prototypes_of_the_vendors_header(tmp_path: Path) -> None:
+    openblas = pytest.importorskip("scipy_openblas32")
+    build(legal.libraries()["cblas"], tmp_path / "cblas.so", headers=Path(openblas.__file__).parent / "include")

@@ -1,0 +1,42 @@
+"""Arrays that end with the last element that a call touches will do; with one less the call is refused by name.
+
+The same calls are made on the vendor's own library where its devices are: there compute-sanitizer sees whether it
+touches more.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.devices import open_or_skip
+from recording import legal, tight
+from recording.bench import Bench
+from recording.workers import DEVICES, Workers, every_family, families, turned
+
+ON_DEVICES = [
+    pytest.param(DEVICES[one.backend], name, family, id=f"{DEVICES[one.backend]}-{name}-{family}")
+    for name, one in legal.libraries().items()
+    if one.backend in DEVICES
+    for family in families(name)
+]
+
+
+@pytest.mark.promise("T31")
+@every_family(*legal.libraries())
+@turned(short=6, long=300)
+def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
+    workers: Workers, variant: str, family: str, turns: int
+) -> None:
+    workers[variant].ask("tight", family, turns)
+
+
+@pytest.mark.promise("T31")
+@pytest.mark.parametrize(("name", "library", "family"), ON_DEVICES)
+@turned(short=3, long=30)
+def test_the_vendors_library_is_content_with_the_tightest_arrays(
+    name: str, library: str, family: str, turns: int
+) -> None:
+    bench = Bench(legal.libraries()[library], open_or_skip(name))
+    for function in legal.functions(library).values():
+        if function.family == family:
+            tight.check(bench, function, turns)

@@ -1,0 +1,47 @@
+"""Checks that arrays which end with the last element that a call touches will do, and shorter ones are refused."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args.errors import ExtentError
+from recording import legal
+from recording.bench import Bench, DoubleBench, naming
+from recording.legal import Call, roles
+
+
+def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -> None:
+    """Fail unless the call is refused, by name, if one of its arrays lacks the last element."""
+    pointer = pointers[name]
+    short = pointer[:-1] if pointer.ndim else pointer.reshape(1)[:0]
+    what = rf"{bench.library.name}\.{call.function.name}: {name} needs"
+    needs = rf"{what} {pointer.size} elements? .*has {pointer.size - 1}$"
+    if name not in call.touched:
+        needs = f"{what} .*"
+    before = bench.counts()
+    with pytest.raises(ExtentError, match=f"^{needs}"):
+        bench.by_python(call, pointers, **{name: short})
+    assert bench.counts() == before
+
+
+def check(bench: Bench, function: roles.Function, turns: int) -> None:
+    """Call a function `turns` times with arrays that are exactly as large as they need be, and with each one less."""
+    random = np.random.default_rng(zlib.crc32(f"tight {function.name}".encode()))
+    forms = [one for one in bench.forms(function) if not one.staged]
+    for turn in range(turns):
+        call, form = legal.draw(bench.library, function, random), forms[turn % len(forms)]
+        if isinstance(bench, DoubleBench):
+            bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
+        arrays = bench.arrays(call, form)
+        with naming(call, form), bench.lent(arrays) as pointers:
+            bench.by_python(call, pointers)
+            for name, array in arrays.items():
+                if array.size:
+                    check_short(bench, call, name, pointers)
+        if isinstance(bench, DoubleBench):
+            with naming(call, form):
+                assert bench.recorder.count == 1

@@ -1,0 +1,57 @@
+"""A process of its own for one library on its double, because a library is loaded once.
+
+It reads requests, a line each, and writes the failures that it found:
+
+    {"check": "arrival", "family": "gemv", "turns": 2}
+    {"failures": []}                                         or the traceback of each function that failed
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args is meant, not its sources
+
+import offload_args  # noqa: E402
+from offload_args import testing  # noqa: E402
+from recording import arrival, legal, tight  # noqa: E402
+from recording.bench import DoubleBench  # noqa: E402
+from recording.recorder import Typed  # noqa: E402
+
+CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
+    "arrival": arrival.check,
+    "tight": tight.check,
+}
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    settings: dict[str, Any] = json.loads(sys.argv[1])
+    library = legal.libraries()[settings["library"]]
+    package = Path(offload_args.__file__).parent
+    if not (package / "include").exists():  # an editable install has what was compiled elsewhere
+        package = Path(offload_args._core.__file__).parent
+    typed = Typed(package, library.name, Path(settings["typed"]))
+    bench = DoubleBench(library, settings["device"], Path(settings["double"]), typed, settings["integer_bits"])
+    for line in sys.stdin:
+        request = json.loads(line)
+        failures = []
+        for function in library.functions:
+            if function.family != request["family"]:
+                continue
+            try:
+                CHECKS[request["check"]](bench, function, request["turns"])
+                testing.no_mappings_left()
+            except Exception:
+                failures.append(f"{function.symbol}\n{traceback.format_exc()}")
+        print(json.dumps({"failures": failures}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Builds each library's double and its callers in C, and starts the process that has it loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recording import legal
+from recording.recorder import OPTIONS, build, run
+
+HERE = Path(__file__).parent
+DOUBLES = HERE.parent / "doubles"
+
+# Each double, and whether its integers have 64 bits.
+VARIANTS = {name: (name, False) for name in legal.libraries()}
+VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
+
+
+class Worker:
+    """The process that has one double loaded. It is started at its first request, and again after a crash."""
+
+    def __init__(self, variant: str, folder: Path) -> None:
+        library, wide = VARIANTS[variant]
+        self._double = build(legal.libraries()[library], folder / f"{variant}.so", wide=wide)
+        backend = legal.libraries()[library].backend
+        environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)}
+        if backend == "cuda":
+            run("gcc", *OPTIONS, "-o", folder / "libcuda.so.1", DOUBLES / "cuda.c")
+            environment["LD_LIBRARY_PATH"] = str(folder)
+        settings = {"library": library, "device": "cuda:0" if backend else "sim:0", "double": str(self._double)}
+        settings |= {"typed": str(folder / f"{variant}-typed.so"), "integer_bits": 64 if wide else 32}
+        self._command = [sys.executable, "-W", "error", str(HERE / "worker.py"), json.dumps(settings)]
+        self._environment = os.environ | environment
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, check: str, family: str, turns: int) -> None:
+        """Have the process check each function of a family; fail as it fails, or if it dies."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        process = self._process
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(json.dumps({"check": check, "family": family, "turns": turns}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            self._process = None
+            pytest.fail(f"the process of {check} of {family} ended with status {process.wait()}")
+        failures = json.loads(answer)["failures"]
+        if failures:
+            pytest.fail("\n".join(failures[:3]), pytrace=False)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.communicate(timeout=60)
+
+
+class Workers(dict[str, Worker]):
+    """The worker of each variant, made when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, variant: str) -> Worker:
+        self[variant] = Worker(variant, self._folder)
+        return self[variant]
+
+
+# The device of each kind of backend, for tests of the vendor's own library.
+DEVICES = {"cuda": "cuda:0"}
+
+
+def families(library: str) -> list[str]:
+    """Return the families of a library's bound functions."""
+    return sorted({one.family for one in legal.functions(library).values()})
+
+
+def every_family(*variants: str) -> Any:
+    """Parametrize a test over (variant, family): every family of bound functions of these variants."""
+    pairs = [(variant, family) for variant in variants for family in families(VARIANTS[variant][0])]
+    return pytest.mark.parametrize(("variant", "family"), pairs)
+
+
+def turned(short: int, long: int) -> Any:
+    """Parametrize a test over its number of turns, in the short and the long form."""
+    turns = [pytest.param(short, id="short"), pytest.param(long, id="long", marks=pytest.mark.slow)]
+    return pytest.mark.parametrize("turns", turns)
