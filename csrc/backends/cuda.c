@@ -39,6 +39,7 @@ enum { /* the driver's constants that are used here alone */
 #define DRIVER_LIBRARY "libcuda.so.1"
 #define OLDEST "a driver of CUDA 11.3"
 #define VENDOR "NVIDIA"
+#define NEEDS_POOLS 1
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -108,6 +109,15 @@ static int gpu_leave(oa_device *device, void *saved) {
 static void forget_error(void) {} /* the driver's interface has no such record */
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
+
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+  return driver.allocate(address, nbytes, pool, stream);
+}
+
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+  (void)pool;
+  return driver.free(address, stream);
+}
 
 static enum memory_kind memory_kind(const void *memory) {
   int type = 0, attribute = POINTER_ATTRIBUTE_MEMORY_TYPE;

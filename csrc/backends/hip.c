@@ -32,6 +32,7 @@ enum { /* the driver's constants that are used here alone */
 #define DRIVER_LIBRARY "libamdhip64"
 #define OLDEST "HIP 5.2"
 #define VENDOR "AMD"
+#define NEEDS_POOLS 0
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -85,8 +86,9 @@ static void *open_driver(void) {
   void *library = find_driver();
   if (!library) {
     if (!*driver_missing)
-      snprintf(driver_missing, sizeof driver_missing, "libamdhip64.so not found: no ROCm (looked in ROCM_PATH, "
-                                                      "/opt/rocm and where the system looks)");
+      snprintf(driver_missing, sizeof driver_missing,
+               "libamdhip64.so not found: no ROCm (looked in ROCM_PATH, "
+               "/opt/rocm and where the system looks)");
     return NULL;
   }
   *driver_missing = 0;
@@ -105,7 +107,9 @@ static int describe(oa_device *device, int number) {
   char *properties = calloc(1, MOST);
   if (!properties) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
   const char *architecture = properties + (properties_6 ? ARCHITECTURE_6 : ARCHITECTURE_5);
-  code = properties_6 ? properties_6(properties, device->index) : properties_5 ? properties_5(properties, device->index) : 1;
+  code = properties_6   ? properties_6(properties, device->index)
+         : properties_5 ? properties_5(properties, device->index)
+                        : 1;
   const size_t length = strlen(device->model);
   if (code == SUCCESS && strncmp(architecture, "gfx", 3) == 0)
     snprintf(device->model + length, sizeof device->model - length, "%s(%.*s)", length ? " " : "",
@@ -139,6 +143,15 @@ static int gpu_leave(oa_device *device, void *saved) {
 static void forget_error(void) { driver.last_error(); }
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
+
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+  return pool ? driver.allocate(address, nbytes, pool, stream) : driver.allocate_now(address, nbytes);
+}
+
+/* Without a pool, hipFree waits for the whole device first. */
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+  return pool ? driver.free(address, stream) : driver.free_now(address);
+}
 
 static enum memory_kind memory_kind(const void *memory) {
   enum { HOST_5 = 0, PLAIN_6 = 0, HOST_6 = 1 };

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef GPU_NAME
+#define GPU_NAME "double of a GPU, number %d"
+#endif
+
 typedef void *gpu_context, *gpu_pool, *gpu_stream, *gpu_event;
 typedef unsigned long long gpu_address;
 
@@ -150,11 +154,11 @@ int cuDeviceGet(int *device, int ordinal) {
   return *device = ordinal, ordinal >= 0 && ordinal < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 int cuDeviceGetName(char *name, int size, int device) {
-  snprintf(name, (size_t)size, "double of a GPU, number %d", device);
+  snprintf(name, (size_t)size, GPU_NAME, device);
   return SUCCESS;
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 88 ? 0 : 1;
+  *value = attribute == 75 ? 9 : attribute == 115; /* compute capability 9.0, and memory pools */
   return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 
