@@ -12,6 +12,7 @@ letters of a signature.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from ..parameters import (
     C_NUMBER,
@@ -23,6 +24,7 @@ from ..parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -90,7 +92,6 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
-        self.expressions()
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
@@ -106,15 +107,6 @@ class Body:
         self.lines.append("}")
         return "\n".join(self.lines)
 
-    def expressions(self) -> None:
-        """Raises ValueError, with the parameter, for an expression that C can't be written for."""
-        for one in self.function.arrays:
-            for expression in one.expressions:
-                try:
-                    to_c(expression, self.library.constants)
-                except ValueError as error:
-                    raise ValueError(f"{one.name}: {error}") from None
-
     # -- before the call --
 
     def locals(self) -> None:
@@ -126,7 +118,8 @@ class Body:
     def checks(self) -> None:
         for one in self.function.parameters:
             if isinstance(one, EnumValue):
-                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
+                plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name
+                test = " && ".join(f"{plain} != {value}" for _, value in one.enum.values)
                 failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
@@ -206,9 +199,12 @@ class Body:
 
     def extent(self, extent: Extent, repeats: bool) -> str:
         """Writes an extent; repeats: of a vector whose increment may be 0."""
+        constants = self.library.constants
+        if extent.pointers:
+            count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
+            return f"oa_listed({self.extent_of_one(extent, repeats)}, {count}, {name})"
         if not extent.batch:
             return self.extent_of_one(extent, repeats)
-        constants = self.library.constants
         stride, count = (to_c(expression, constants) for expression in extent.batch)
         stride_name, count_name = (to_name(expression, constants) for expression in extent.batch)
         return f"oa_strided({self.extent_of_one(extent, repeats)}, {count}, {stride}, {count_name}, {stride_name})"
@@ -237,8 +233,6 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
-            raise ValueError(f"{one.name}: may be {one.in_place}, which is not an array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access
@@ -269,6 +263,8 @@ class Body:
             again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(one)
             extent = self.extent(one.extents[-1 if again else 0], one.repeats)
+            if one.optional:
+                extent = f"oa_optional({extent})"
             self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
@@ -293,6 +289,12 @@ class Body:
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        if any(isinstance(one, PointerArray) for one in arrays):
+            self.add("  const int failed = oa_begin_lists(&call);")
+            self.add("  if (failed || !call.open) return failed;")
+            return
+        if any(one.optional for one in arrays):
+            raise ValueError("an array is optional beside arrays of pointers only")
         self.add("  const int failed = oa_begin(&call);")
         self.add("  if (failed) return failed;")
 
@@ -487,16 +489,19 @@ class Body:
 
 
 class Bodies:
-    """The bodies of a library, each written once, and which of them each function has."""
+    """The bodies of a library, each written once, and which of them each function has.
 
-    def __init__(self, library: Library) -> None:
+    body_of: makes the writer of a function's body.
+    """
+
+    def __init__(self, library: Library, body_of: Callable[[Library, Function], Body]) -> None:
         self.texts: dict[str, str] = {}  # by name
         self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
         self.users: dict[str, list[str]] = {}
         names: dict[str, str] = {}  # by text, with a name that none has
         taken: dict[str, int] = {}
         for function in library.functions:
-            body = Body(library, function)
+            body = body_of(library, function)
             text = body.text("NAME")
             if text not in names:
                 family = f"run_{function.family}"

@@ -24,7 +24,32 @@ struct copy_parameters {
   size_t width, lines;
 };
 
-enum { /* the driver's constants that are used here alone */
+struct launch_attribute {
+  int kind, padding;
+  union {
+    char bytes[64];
+    int cooperative;
+    unsigned cluster[3];
+  };
+};
+
+struct launch_config {
+  unsigned grid[3], block[3], shared_bytes;
+  void *stream;
+  struct launch_attribute *attributes;
+  unsigned attribute_count;
+};
+
+enum {                        /* the driver's constants that are used here alone */
+       ATTRIBUTE_BLOCK_X = 2, /* and y, z behind it */
+       ATTRIBUTE_GRID_X = 5,  /* likewise */
+       ATTRIBUTE_SHARED_PER_BLOCK = 8,
+       ATTRIBUTE_MULTIPROCESSORS = 16,
+       ATTRIBUTE_COOPERATIVE = 95,
+       ATTRIBUTE_SHARED_PER_BLOCK_OPTIN = 97,
+       ATTRIBUTE_CLUSTERS = 120,
+       LAUNCH_COOPERATIVE = 2,
+       LAUNCH_CLUSTER = 4,
        ATTRIBUTE_COMPUTE_MAJOR = 75,
        ATTRIBUTE_COMPUTE_MINOR = 76,
        ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
@@ -156,6 +181,51 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
     default:
       return driver.fill_2d_32(to, pitch, value, width / 4, lines, stream);
   }
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+static int good_block(gpu_function function, int *threads) {
+  int grid = 0;
+  return driver.occupancy(&grid, threads, function, NULL, 0, 0);
+}
+
+static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
+  int optin_bytes = 0;
+  const int code = driver.device_attribute(&optin_bytes, ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, number);
+  if (optin_bytes > *shared_bytes) *shared_bytes = optin_bytes;
+  if (!driver.launch_ex || driver.device_attribute(&info->clusters, ATTRIBUTE_CLUSTERS, number))
+    info->clusters = 0; /* the driver is older */
+  if (!driver.launch_ex) info->cooperative = 0;
+  return code;
+}
+
+static int permit_shared(gpu_function function, int nbytes) {
+  return driver.function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, nbytes);
+}
+
+/* The driver has no name for the end of the list: a number behind the last one is an invalid value to it. */
+static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
+  *nbytes = SIZE_MAX;
+  if (driver.parameter_info && driver.parameter_info(function, number, offset, nbytes)) *nbytes = 0;
+}
+
+static __attribute__((noinline)) int launch_with_attributes(gpu_function function, const oa_launch *l,
+                                                            gpu_stream stream, void **arguments) {
+  struct launch_attribute attributes[2];
+  struct launch_config config = {.shared_bytes = (unsigned)l->shared_bytes, .stream = stream, .attributes = attributes};
+  memcpy(config.grid, l->grid, sizeof config.grid);
+  memcpy(config.block, l->block, sizeof config.block);
+  memset(attributes, 0, sizeof attributes);
+  if (l->cooperative) {
+    attributes[config.attribute_count].kind = LAUNCH_COOPERATIVE;
+    attributes[config.attribute_count++].cooperative = 1;
+  }
+  if (l->cluster[0]) {
+    attributes[config.attribute_count].kind = LAUNCH_CLUSTER;
+    memcpy(attributes[config.attribute_count++].cluster, l->cluster, sizeof l->cluster);
+  }
+  return driver.launch_ex(&config, function, arguments, NULL);
 }
 
 const oa_backend oa_backend_cuda = {

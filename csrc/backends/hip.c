@@ -17,6 +17,11 @@ struct pointer_attributes {
 };
 
 enum { /* the driver's constants that are used here alone */
+       ATTRIBUTE_COOPERATIVE = 10,
+       ATTRIBUTE_BLOCK_X = 26, /* and y, z behind it */
+       ATTRIBUTE_GRID_X = 29,  /* likewise */
+       ATTRIBUTE_MULTIPROCESSORS = 63,
+       ATTRIBUTE_SHARED_PER_BLOCK = 74,
        ATTRIBUTE_COMPUTE_MAJOR = 23,
        ATTRIBUTE_COMPUTE_MINOR = 61,
        ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 65,
@@ -184,6 +189,40 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
   int code = SUCCESS;
   for (size_t i = 0; i < lines && code == SUCCESS; i++) code = fill_line(to + i * pitch, value, unit, width, stream);
   return code;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+static int good_block(gpu_function function, int *threads) {
+  int grid = 0;
+  return driver.occupancy(&grid, threads, function, 0, 0);
+}
+
+/* All of a block's shared memory may be asked for, and there are no clusters. */
+static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
+  (void)number;
+  (void)shared_bytes;
+  info->clusters = 0;
+  return SUCCESS;
+}
+
+static int permit_shared(gpu_function function, int nbytes) {
+  (void)function;
+  (void)nbytes;
+  return SUCCESS;
+}
+
+static int launch_with_attributes(gpu_function function, const oa_launch *l, gpu_stream stream, void **arguments) {
+  return driver.launch_cooperative(function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                   (unsigned)l->shared_bytes, stream, arguments);
+}
+
+/* HIP does not tell. The binary's own metadata does. */
+static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
+  (void)function;
+  (void)number;
+  *offset = 0;
+  *nbytes = SIZE_MAX;
 }
 
 const oa_backend oa_backend_hip = {

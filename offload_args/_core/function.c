@@ -2,43 +2,13 @@
  *
  * A builtin reads its arguments by its routine's record, has the routine run, and returns the results. Wrong arguments
  * are explained in Python, by offload_args._explain. */
-#include "module.h"
-
-#include "offload_args/routine.h"
+#include "function.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 32, ROOM = 256 }; /* ROOM: bytes of host memory for the parameters with a count, of one call */
-
-enum kind { ENUM, SIZE, ARRAY, SCALAR, RESULT, UPDATE, OUTPUT };
-
-typedef struct {
-  enum kind kind;
-  int dtype;      /* oa_dtype; OA_ANY of integers */
-  int elements;   /* 1, or the count of the record */
-  PyObject *name; /* interned */
-} Parameter;
-
-/* One builtin's data. It lives as long as the module object that is the builtin's self. */
-typedef struct {
-  const oa_routine *routine;
-  int count;      /* of parameters */
-  int positional; /* the parameters without the result, which is a keyword */
-  int has_result, has_outputs, has_handle;
-  char library[64]; /* its name */
-  PyMethodDef method;
-  Parameter parameters[];
-} Function;
-
-/* The values that a caller passed, as the caller's references. */
-typedef struct {
-  PyObject *const *positional;
-  PyObject *result, *handle; /* NULL where not given, or None */
-  void *own_handle;          /* the address that handle stands for; NULL: the region's handle */
-  PyObject *room[MOST_VALUES];
-} Arguments;
+enum { ROOM = 256 }; /* bytes of host memory for the parameters with a count, of one call */
 
 /* -- wrong arguments ----------------------------------------------------------------------------------------------- */
 /* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
@@ -102,6 +72,10 @@ static __attribute__((cold, noinline)) PyObject *explain(const Function *functio
   return NULL;
 }
 
+PyObject *function_explain(const Function *function, const Arguments *arguments) {
+  return explain(function, arguments, 0);
+}
+
 /* Raises the TypeError of a call whose arguments do not fit the signature. Returns -1. */
 static __attribute__((cold, noinline)) int misfit(const Function *function, PyObject *const *values, Py_ssize_t count,
                                                   PyObject *names) {
@@ -133,8 +107,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
 
 /* Finds the value of every parameter if the caller gave other arguments than exactly the positional ones. Returns 0, or
  * -1 with an exception. */
-static __attribute__((noinline)) int bind(const Function *function, Arguments *arguments, PyObject *const *values,
-                                          Py_ssize_t count, PyObject *names) {
+int function_bind(const Function *function, Arguments *arguments, PyObject *const *values, Py_ssize_t count,
+                  PyObject *names) {
   if (count > function->positional) return misfit(function, values, count, names);
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
   if (count == function->positional) {
@@ -152,7 +126,8 @@ static __attribute__((noinline)) int bind(const Function *function, Arguments *a
   }
   for (Py_ssize_t i = count; i < function->positional; i++)
     if (arguments->room[i] == NULL) {
-      if (function->parameters[i].kind != OUTPUT) return misfit(function, values, count, names);
+      if (function->parameters[i].kind != OUTPUT && function->parameters[i].kind != NEW_DEVICE)
+        return misfit(function, values, count, names);
       arguments->room[i] = Py_None;
     }
   if (arguments->result == Py_None) arguments->result = NULL;
@@ -178,6 +153,8 @@ static inline int read_integer(PyObject *object, int64_t *number) {
   }
   return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
+
+int function_read_integer(PyObject *object, int64_t *number) { return read_integer(object, number); }
 
 static inline int read_enum(PyObject *object, int64_t *number) {
   return read_integer(object, number) < 0 || *number != (int32_t)*number ? -1 : 0;
@@ -246,6 +223,12 @@ static inline int read_array(PyObject *object, const Parameter *parameter, oa_va
   return 0;
 }
 
+/* Reads an array that may be None. Returns as above. */
+static int read_optional(PyObject *object, const Parameter *parameter, oa_value *value) {
+  value->pointer = NULL;
+  return object == Py_None ? 0 : read_array(object, parameter, value);
+}
+
 /* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as above. */
 static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
   if (read_array(object, parameter, value) < 0) return -1;
@@ -259,6 +242,7 @@ static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_v
 typedef struct {
   _Alignas(16) unsigned char bytes[ROOM];
   size_t used;
+  List *lists; /* of the parameters that are lists */
 } Room;
 
 /* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
@@ -301,6 +285,12 @@ static inline enum read read_on_host(const Function *function, const Arguments *
         break;
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
+        break;
+      case OPTIONAL:
+        wrong = read_optional(object, parameter, &values[i]);
+        break;
+      case POINTERS:
+        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
         break;
       case SCALAR:
       case UPDATE:
@@ -372,6 +362,12 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
         break;
+      case OPTIONAL:
+        wrong = read_optional(object, parameter, &values[i]);
+        break;
+      case POINTERS:
+        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        break;
       default:
         if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
           wrong = read_device_scalar(object, parameter, &values[i]);
@@ -391,8 +387,15 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
 
 /* Returns any device pointer of a call: staged scalars go to its region. */
 static const void *anchor_of(const Function *function, const oa_value *values, const void *const *hosted) {
-  for (int i = 0; i < function->count; i++)
-    if (function->parameters[i].kind >= ARRAY && hosted[i] == NULL) return values[i].pointer;
+  for (int i = 0; i < function->count; i++) {
+    const enum kind kind = function->parameters[i].kind;
+    const void *pointer = kind >= OPTIONAL && hosted[i] == NULL ? values[i].pointer : NULL;
+    if (kind == POINTERS) {
+      const oa_pointer_list *list = values[i].pointer;
+      pointer = list->first != NULL ? list->first : list->count > 0 ? list->at[0] : NULL;
+    }
+    if (pointer != NULL) return pointer;
+  }
   return NULL;
 }
 
@@ -404,8 +407,10 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   oa_any *staged[MOST_VALUES];
   Room room = {.used = 0};
   int count = 0, status = OA_OK;
-  if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0)
+  if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0) {
+    release_lists(room.lists);
     return explain(function, arguments, 1);
+  }
   const void *anchor = anchor_of(function, values, hosted);
   for (int i = 0; i < function->count && status == OA_OK; i++) {
     if (hosted[i] == NULL) continue;
@@ -421,6 +426,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   }
   if (status != OA_OK && !PyErr_Occurred()) fail(status);
   for (int i = 0; i < count; i++) oa_pointer_release(staged[i]);
+  release_lists(room.lists);
   if (status != OA_OK) return NULL;
   Py_RETURN_NONE;
 }
@@ -478,11 +484,16 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
   Room room;
   int status;
   room.used = 0;
+  room.lists = NULL;
   const enum read read = read_on_host(function, arguments, values, &room);
-  if (__builtin_expect(read != ON_HOST, 0))
+  if (__builtin_expect(read != ON_HOST, 0)) {
+    release_lists(room.lists);
     return read == ON_DEVICE ? call_on_device(function, arguments) : explain(function, arguments, 0);
+  }
   Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 0);
-  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) return fail(status);
+  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) fail(status);
+  if (__builtin_expect(room.lists != NULL, 0)) release_lists(room.lists);
+  if (__builtin_expect(status != OA_OK, 0)) return NULL;
   if (function->has_result)
     return number_from(function->parameters[function->positional].dtype, values[function->positional].bytes);
   if (function->has_outputs) return outputs_from(function, values);
@@ -507,7 +518,7 @@ static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count,
     arguments.positional = values;
     return call_with(function, &arguments);
   }
-  if (bind(function, &arguments, values, count, names) < 0) return NULL;
+  if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL) return call_with_handle(function, &arguments);
   return call_with(function, &arguments);
 }
@@ -541,8 +552,17 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},    {"inout", ARRAY},
-               {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT}};
+  } kinds[] = {{"enum", ENUM},       {"size", SIZE},
+               {"in", ARRAY},        {"out", ARRAY},
+               {"inout", ARRAY},     {"in?", OPTIONAL},
+               {"out?", OPTIONAL},   {"in*", POINTERS},
+               {"out*", POINTERS},   {"inout*", POINTERS},
+               {"scalar", SCALAR},   {"result", RESULT},
+               {"update", UPDATE},   {"output", OUTPUT},
+               {"integer", INTEGER}, {"object", OBJECT},
+               {"ended", OBJECT},    {"text", TEXT},
+               {"new", NEW},         {"device", NEW_DEVICE},
+               {"gives", GIVEN},     {"native_stream", SET_STREAM}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;
@@ -563,6 +583,10 @@ static int read_token(const char *token, size_t length, Parameter *parameter) {
   if (kind < 0 || count < 2) return -1;
   parameter->kind = (enum kind)kind;
   parameter->dtype = count > 2 ? dtype_named(fields[2], lengths[2]) : OA_ANY;
+  if (parameter->dtype < 0 && kind >= FIRST_OF_SERVICES && lengths[2] < sizeof parameter->more) {
+    parameter->dtype = OA_ANY;
+    memcpy(parameter->more, fields[2], lengths[2]);
+  }
   parameter->elements = count > 3 ? (int)strtol(fields[3], NULL, 10) : 1;
   PyObject *name = PyUnicode_FromStringAndSize(fields[1], (Py_ssize_t)lengths[1]);
   if (name != NULL) PyUnicode_InternInPlace(&name);
@@ -580,10 +604,11 @@ static int read_record(Function *function) {
     function->count++;
     function->has_result = parameter->kind == RESULT;
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
+    function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
+    function->positional += parameter->kind != RESULT && parameter->kind != GIVEN && parameter->kind != NEW;
     if (parameter->elements > 1) room += (oa_itemsize(parameter->dtype) * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');
   }
-  function->positional = function->count - function->has_result;
   return function->count == function->routine->count && room <= ROOM ? 0 : -1;
 }
 
@@ -600,9 +625,11 @@ static Function *function_from(const oa_routine *routine, const char *library, c
   function->routine = routine;
   function->has_handle = handle != NULL && handle < signature_end;
   snprintf(function->library, sizeof function->library, "%s", library);
-  function->method =
-      (PyMethodDef){name, (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, routine->doc};
-  if (count <= MOST_VALUES && read_record(function) == 0) return function;
+  if (count <= MOST_VALUES && read_record(function) == 0) {
+    void (*called)(void) = (void (*)(void))(function->is_service ? service_call : call);
+    function->method = (PyMethodDef){name, (PyCFunction)called, METH_FASTCALL | METH_KEYWORDS, routine->doc};
+    return function;
+  }
   if (!PyErr_Occurred())
     PyErr_Format(PyExc_SystemError, "%s: its record \"%s\" can't be read", routine->function, routine->record);
   for (int i = 0; i < function->count; i++) Py_XDECREF(function->parameters[i].name);

@@ -8,6 +8,8 @@
 #include <hip/hip_runtime_api.h>
 #else
 typedef int hipError_t, hipDevice_t, hipDeviceAttribute_t, hipMemPoolAttr, hipMemcpyKind, hipStreamCaptureStatus;
+typedef int hipJitOption, hipFunction_attribute;
+typedef void *hipModule_t, *hipFunction_t;
 typedef void *hipCtx_t, *hipMemPool_t, *hipStream_t, *hipEvent_t, *hipDeviceptr_t;
 typedef struct hipPointerAttribute_t {
   int type, device;
@@ -55,14 +57,13 @@ hipError_t hipGetDeviceCount(int *count) { ANSWER(cuDeviceGetCount(count)); }
 hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) { ANSWER(cuDeviceGet(device, ordinal)); }
 hipError_t hipDeviceGetName(char *name, int size, hipDevice_t device) { ANSWER(cuDeviceGetName(name, size, device)); }
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
-  const int known = (int)attribute;
-  ANSWER(cuDeviceGetAttribute(value,
-                              known == 23                   ? 75
-                              : known == 61                 ? 76
-                              : known == 65                 ? 88
-                              : known == 88 && !has_pools() ? -1
-                                                            : 115,
-                              device));
+  static const unsigned char numbers[] = {[10] = 95, [23] = 75, [26] = 2,  [27] = 3,  [28] = 4, [29] = 5,  [30] = 6,
+                                          [31] = 7,  [61] = 76, [63] = 16, [65] = 88, [74] = 8, [88] = 115};
+  const unsigned known = (unsigned)attribute;
+  if (known >= sizeof numbers || !numbers[known]) return remember(INVALID_VALUE);
+  const int code = cuDeviceGetAttribute(value, numbers[known], device);
+  if (known == 88 && !has_pools()) *value = 0;
+  return remember(code);
 }
 hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device) {
   ANSWER(cuDevicePrimaryCtxRetain((void **)context, device));
@@ -182,3 +183,32 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) { ANSWER(cuEvent
 hipError_t hipEventDestroy(hipEvent_t event) { ANSWER(cuEventDestroy_v2(event)); }
 hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
 hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(cuEventSynchronize(event)); }
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned count, hipJitOption *options,
+                               void **values) {
+  ANSWER(cuModuleLoadDataEx((void **)module, image, count, (int *)options, values));
+}
+hipError_t hipModuleUnload(hipModule_t module) { ANSWER(cuModuleUnload(module)); }
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
+  ANSWER(cuModuleGetFunction((void **)function, module, name));
+}
+hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function) {
+  ANSWER(cuFuncGetAttribute(value, (int)attribute, function));
+}
+hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t function, size_t shared_bytes,
+                                                   int most) {
+  ANSWER(cuOccupancyMaxPotentialBlockSize(grid, block, function, NULL, shared_bytes, most));
+}
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                 hipStream_t stream, void **arguments, void **extra) {
+  ANSWER(cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments,
+                        extra));
+}
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                            hipStream_t stream, void **arguments) {
+  ANSWER(cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments,
+                        NULL));
+}
