@@ -21,7 +21,7 @@ def ours() -> dict[str, list[str]]:
     """Return the parameters of each function of hip.def: "pointer", or the number of bytes."""
     text = re.sub(r"/\*.*?\*/", "", DEF.read_text(), flags=re.DOTALL)
     found = {}
-    for symbol, parameters in re.findall(r"DRIVER\(\w+, (\w+),\s*([^)]*)\)", text):
+    for symbol, parameters in re.findall(r"(?:DRIVER|OPTIONAL)\(\w+, (\w+),\s*([^)]*)\)", text):
         kinds = []
         for one in parameters.split(","):
             kind = re.sub(r"\w+$", "", one.strip()).strip()
@@ -54,10 +54,12 @@ def theirs(include: Path) -> dict[str, list[str]]:
 
 def main() -> int:
     faults = []
-    declared = ours()
+    declared, optional = ours(), re.findall(r"OPTIONAL\(\w+, (\w+)", DEF.read_text())
     for include in sys.argv[1:]:
         there = theirs(Path(include))
         for symbol, parameters in declared.items():
+            if symbol not in there and symbol in optional:
+                continue
             if symbol not in there:
                 faults.append(f"{include}: there is no {symbol}")
             elif there[symbol] != [*parameters, "4 bytes"]:

@@ -203,6 +203,7 @@ static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   (void)number;
   (void)shared_bytes;
   info->clusters = 0;
+  if (!driver.launch_cooperative) info->cooperative = 0; /* before HIP 5.3 */
   return SUCCESS;
 }
 
