@@ -76,7 +76,7 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
         if enum != (other if other.startswith("cublas") and "Handle" not in other else ""):
             return None
         arguments.append(expression.format(label))
-    parameters = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
+    parameters = cublas.declared(function)
     return f"rocblas_status {name}({parameters}) {{ return answer({partner}({', '.join(arguments)})); }}\n"
 
 
