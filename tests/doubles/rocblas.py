@@ -31,6 +31,7 @@ typedef cublasHandle_t rocblas_handle;
 typedef void *hipStream_t;
 typedef cuComplex rocblas_float_complex;
 typedef cuDoubleComplex rocblas_double_complex;
+typedef __half rocblas_half;
 
 enum { INTERNAL_ERROR = 6 };
 
@@ -38,7 +39,9 @@ static rocblas_status answer(int status) { return status ? INTERNAL_ERROR : 0; }
 
 rocblas_status rocblas_create_handle(rocblas_handle *handle) { return answer(cublasCreate_v2(handle)); }
 rocblas_status rocblas_destroy_handle(rocblas_handle handle) { return answer(cublasDestroy_v2(handle)); }
-rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) { return answer(cublasSetStream_v2(h, stream)); }
+rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) {
+  return answer(cublasSetStream_v2(h, stream));
+}
 rocblas_status rocblas_get_stream(rocblas_handle h, hipStream_t *stream) {
   return answer(cublasGetStream_v2(h, stream));
 }
