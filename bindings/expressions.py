@@ -15,7 +15,8 @@ MOST = 2**63 - 1
 
 def names_in(expression: ast.expr) -> set[str]:
     """Returns every name of an expression."""
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 class Names:
@@ -35,7 +36,7 @@ class Names:
             yield f"{name} is neither a parameter nor a constant"
 
     def size(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no size."""
+        """Yields why an expression is not a size."""
         match expression:
             case ast.Name(id=name):
                 if name not in self.sizes:
@@ -43,6 +44,9 @@ class Names:
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+                yield from self.size(left)
+                yield from self.size(right)
+            case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
                 yield from self.size(left)
                 yield from self.size(right)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -53,7 +57,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
     def test(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no test."""
+        """Yields why an expression is not a test."""
         match expression:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 compared = [left, right]
@@ -72,7 +76,7 @@ class Names:
                     yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
 
     def overwrites(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no condition for overwriting."""
+        """Yields why an expression is not a condition for overwriting."""
         match expression:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 name in self.numbers

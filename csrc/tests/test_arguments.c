@@ -481,6 +481,9 @@ static void libraries(void) {
   for (int i = 0; i < 3; i++) {
     function = "oa_library_open";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
+    function = "oa_library_double";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double(names[i], "/nothing", "sim"));
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double("plain", "/nothing", names[i]));
     function = "oa_library_share";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
@@ -572,6 +575,28 @@ static void routine_find(void) {
   }
 }
 
+static int never_called(void *symbol, oa_value *values, int ilp64) {
+  (void)symbol;
+  (void)values;
+  return ilp64;
+}
+
+static void routine_repeat(void) {
+  const oa_routine of_gpu = {.function = "plain.copy", .record = "in:x:f32 out:y:f32", .library = &plain};
+  oa_routine dot = of_gpu, copy = of_gpu;
+  oa_value values[3] = {0};
+  const int64_t strides[2] = {1, 1};
+  dot.record = "in:x:f32 in:y:f32 result:result:f32";
+  dot.call = copy.call = never_called;
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(NULL, values, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, NULL, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, strides, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&of_gpu, values, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&dot, values, 0, 1, strides, ""));
+  CHECK_FAILS(oa_routine_repeat(&copy, values, 0, -1, strides, ""), OA_ERROR_ARGUMENT, "times needs to be at least 0");
+}
+
 /* -- the trace -- */
 
 static void trace(void) {
@@ -645,6 +670,52 @@ static void begin(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
   call = (oa_call){0};
   REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
+}
+
+static void begin_lists(void) {
+  const void *at[] = {live};
+  oa_pointer_list list = {.at = at, .count = 1};
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(NULL));
+  call.operands = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call.operands = &o;
+  const int counts[] = {0, -1, INT32_MIN};
+  for (int i = 0; i < 3; i++) {
+    call.count = counts[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  }
+  call.count = 1;
+  call.function = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call.function = function;
+  o.extent = oa_listed(o.extent, 1, "count");
+  o.pointer = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  o.pointer = &list;
+  for (int i = 0; i < WRONG; i++) {
+    at[0] = wrong[i];
+    REFUSES_POINTER(oa_begin_lists(&call));
+    list = (oa_pointer_list){.first = wrong[i], .count = 1};
+    if (wrong[i]) REFUSES_POINTER(oa_begin_lists(&call));
+    list = (oa_pointer_list){.at = at, .count = 1};
+  }
+  at[0] = live;
+  const int64_t batches[] = {0, 2, -1, INT64_MIN, INT64_MAX};
+  for (int i = 0; i < 5; i++) {
+    o.extent.batch = batches[i];
+    REFUSES(i < 4 ? OA_ERROR_ARGUMENT : OA_ERROR_OVERFLOW, oa_begin_lists(&call));
+  }
+  list = (oa_pointer_list){.first = live, .stride = INT64_MIN, .count = -1};
+  o.extent.batch = 3;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  list.stride = INT64_MAX;
+  REFUSES(OA_ERROR_OVERFLOW, oa_begin_lists(&call));
+  o.name = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call = (oa_call){0};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
 }
 
 static void end(void) {
@@ -859,6 +930,7 @@ static const struct {
     {"oa_residency_current", residency_configure},
     {"oa_residency_configure", residency_configure},
     {"oa_library_open", libraries},
+    {"oa_library_double", libraries},
     {"oa_library_share", libraries},
     {"oa_library_path", libraries},
     {"oa_library_set_loader", libraries},
@@ -869,12 +941,14 @@ static const struct {
     {"oa_library_object_kinds", objects},
     {"oa_library_routines", routines},
     {"oa_routine_find", routine_find},
+    {"oa_routine_repeat", routine_repeat},
     {"oa_use_handle", libraries},
     {"oa_object_query", objects},
     {"oa_object_destroy", objects},
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},
     {"oa_begin", begin},
+    {"oa_begin_lists", begin_lists},
     {"oa_end", end},
     {"oa_submit", submit},
     {"oa_library_symbol", library_symbol},

@@ -62,6 +62,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
         case ast.BinOp(left=left, op=operator, right=right):
             a, b = value(left, names), value(right, names)
             return {ast.Add: a + b, ast.Sub: max(a - b, 0), ast.Mult: a * b}[type(operator)]
+        case ast.Call(func=ast.Name(id="min"), args=arguments):
+            return min(value(one, names) for one in arguments)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
@@ -125,7 +127,7 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
 
 
 def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offsets:
-    """Return the places of all elements that an extent touches."""
+    """Return the places of all elements that an extent touches; of those behind an array of pointers, of each."""
     one = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
     if not extent.batch:
         return one
@@ -146,6 +148,12 @@ class Call:
     integers: dict[str, int]  # enums and sizes
     numbers: dict[str, Any]  # scalars and updates, as Python has them
     touched: dict[str, Offsets]  # of each array
+    many: dict[str, int]  # of those behind an array of pointers: how many there are
+
+    @property
+    def reaches_the_vendor(self) -> bool:
+        """Return whether the vendor's function is called: not if there is no array at all."""
+        return not self.touched or any(self.many.get(name, 1) for name in self.touched)
 
     def needs(self, name: str) -> int:
         """Return how many elements an array has to have."""
@@ -199,7 +207,8 @@ def arrays_with(function: roles.Function, name: str, label: str) -> list[tuple[A
 def _least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
-    names = library.constants | names | {size.name: 0}
+    lengths = {one.name: max(names[one.name], 0) for one in function.sizes if one.may_be_negative}
+    names = library.constants | names | lengths | {size.name: 0}
     if size.label == "ld":
         return max(
             (stored_rows(extent, names, by_rows) for _, extent in arrays_with(function, size.name, "ld")), default=1
@@ -251,8 +260,11 @@ def completed(
         one.name: np.unique(np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents]))
         for one in function.arrays
     }
+    many = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
+    if any(count > MOST_ELEMENTS for count in many.values()):
+        raise TooManyError
     order = [one.name for one in function.parameters if one.name in integers]
-    return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched)
+    return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched, many)
 
 
 def known_roles(function: roles.Function) -> None:
@@ -328,7 +340,8 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 @cache
 def also(library: str, family: str) -> dict[str, str]:
     """Return the names of a family's parameters by those of the header, where they differ."""
-    given = roles.read_roles(library)["family"][family].get("also", {})
+    labels = roles.read_roles(library)
+    given = labels.get("also", {}) | labels["family"][family].get("also", {})
     return {theirs.casefold(): ours for theirs, ours in given.items()}
 
 
@@ -341,8 +354,14 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
-        named = others.get(label.casefold(), label).casefold()
-        found.append((label, c_type, ours.pop(named if named in ours else "result")))
+        named = label.casefold()
+        if named not in ours:
+            named = others.get(named, label).casefold()
+        if named not in ours:
+            named = named.removesuffix("array")
+        if named not in ours:
+            named = "result" if "result" in ours else "results"
+        found.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
     return found
 
