@@ -369,8 +369,8 @@ int cuEventQuery(cu_event event) { return belongs(event); }
 int cuEventSynchronize(cu_event event) { return belongs(event); }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
-/* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: the kernels
- * of tests/kernels are here in C, by their names. A kernel of another name does nothing. */
+/* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
+ * tests/kernels are here in C, by their names. A kernel of another name does nothing. */
 enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
 enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90 };
 
