@@ -179,7 +179,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
   if ((a->part | b->part) & OA_BATCHED)
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
            a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
-  return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+  return a->kind == b->kind && (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
 /* Checks two operands whose intervals overlap, one of which is written. */
@@ -190,7 +190,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
              y = {&b->extent, reaches[j].lines, oa_itemsize(slot_b->dtype)};
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
-  const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
+  const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }

@@ -194,7 +194,7 @@ def arrays_with(function: roles.Function, name: str, label: str) -> list[Array]:
     return found
 
 
-def _least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
+def least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
     names = library.constants | names | {size.name: 0}
@@ -238,7 +238,7 @@ def completed(
         for size in function.of(label):
             assert isinstance(size, Size)
             if size.name not in integers:
-                integers[size.name] = _least(library, function, size, integers) + int(random.integers(0, spare + 1))
+                integers[size.name] = least(library, function, size, integers) + int(random.integers(0, spare + 1))
     by_rows = is_by_rows(library, integers)
     names = (
         library.constants
@@ -268,8 +268,8 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
         if isinstance(one, EnumValue):
             integers[one.name] = int(random.choice([number for _, number in one.enum.values]))
         elif isinstance(one, Size) and one.label == "size":
-            few = [1, 2, 3, 3, 4, 5, 6] + ([0, 1, *([-1, -7] if one.may_be_negative else [])] if least == 0 else [])
-            integers[one.name] = int(random.choice(few))
+            few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
+            integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
         elif isinstance(one, Size) and one.label == "inc":
             repeats = all(array.repeats for array in arrays_with(function, one.name, "inc"))
             integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *([0] if repeats else [])]))
