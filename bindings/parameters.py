@@ -178,6 +178,7 @@ class Array(Parameter):
     extent: Extent
     overwrites: ast.expr | None = None
     in_place: str = ""  # the operand whose memory this may be
+    becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
 
     @property
@@ -187,6 +188,17 @@ class Array(Parameter):
     @property
     def is_read_only(self) -> bool:
         return self.direction == "in"
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Returns its extent, and that which it becomes."""
+        return [self.extent, *([self.becomes] if self.becomes else [])]
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns every expression of its label."""
+        inside = [expression for extent in self.extents for expression in extent.expressions]
+        return [*inside, *([self.overwrites] if self.overwrites else [])]
 
     def declaration(self, device: bool) -> str:
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"

@@ -16,6 +16,7 @@ The roles file says, for families of functions, what a header can't:
     a = "update"                                                 a scalar that is read and written; "output": written
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
+"becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
@@ -31,8 +32,8 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b` and
-`a if test else b`.
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
+and `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
@@ -254,12 +255,10 @@ class _Reader:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
-    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
-        head, *clauses = (part.strip() for part in label.split(";"))
-        direction, _, extent_text = head.partition(" ")
-        call = shared.in_words(_parse(extent_text), self.words)
+    def extent(self, text: str, where: str) -> Extent | None:
+        call = shared.in_words(_parse(text), self.words)
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            self.faults.append(f"{where}: {extent_text!r} is not an extent")
+            self.faults.append(f"{where}: {text!r} is not an extent")
             return None
         batch = None
         if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
@@ -267,9 +266,17 @@ class _Reader:
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
-            self.faults.append(f"{where}: {extent_text!r} is not an extent; there are {', '.join(EXTENTS)}")
+            self.faults.append(f"{where}: {text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        overwrites, in_place, despite_const, repeats = None, "", False, False
+        return Extent(kind, tuple(call.args), batch)
+
+    def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
+        head, *clauses = (part.strip() for part in label.split(";"))
+        direction, _, extent_text = head.partition(" ")
+        extent = self.extent(extent_text, where)
+        if extent is None:
+            return None
+        overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
         for clause in clauses:
             if clause.startswith("overwrites if "):
                 overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
@@ -277,7 +284,9 @@ class _Reader:
                 in_place = clause.removeprefix("may be ")
             elif clause == "despite const":
                 despite_const = True
-            elif clause == "may repeat" and kind == "vector":
+            elif clause.startswith("becomes ") and direction == "inout":
+                becomes = self.extent(clause.removeprefix("becomes "), where)
+            elif clause == "may repeat" and extent.kind == "vector":
                 repeats = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
@@ -289,7 +298,6 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        extent = Extent(kind, tuple(call.args), batch)
         return Array(
             name=name,
             c_type=c_type,
@@ -298,6 +306,7 @@ class _Reader:
             extent=extent,
             overwrites=overwrites,
             in_place=in_place,
+            becomes=becomes,
             repeats=repeats,
         )
 
@@ -380,7 +389,7 @@ class _Reader:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
                 continue
-            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
+            for expression in one.expressions:
                 for unknown in sorted(names_in(expression) - known):
                     self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
         passed = sum(one.in_record for one in parameters)

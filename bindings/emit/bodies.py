@@ -60,7 +60,8 @@ def bare_sizes(function: Function) -> set[str]:
             return bare(expression.body) | bare(expression.orelse)
         return {expression.id} if isinstance(expression, ast.Name) else set()
 
-    return {name for one in function.arrays for expression in one.extent.sizes for name in bare(expression)}
+    sizes = [size for one in function.arrays for extent in one.extents for size in extent.sizes]
+    return {name for expression in sizes for name in bare(expression)}
 
 
 class Body:
@@ -108,7 +109,7 @@ class Body:
     def expressions(self) -> None:
         """Raises ValueError, with the parameter, for an expression that C can't be written for."""
         for one in self.function.arrays:
-            for expression in [*one.extent.expressions, *([one.overwrites] if one.overwrites else [])]:
+            for expression in one.expressions:
                 try:
                     to_c(expression, self.library.constants)
                 except ValueError as error:
@@ -139,12 +140,12 @@ class Body:
 
     def leading_dimensions(self) -> None:
         """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
-        for one in self.function.arrays:
-            if one.extent.kind not in ("matrix", "band", "band_triangle"):
+        for extent in (extent for one in self.function.arrays for extent in one.extents):
+            if extent.kind not in ("matrix", "band", "band_triangle"):
                 continue
-            values, _ = self.as_stored(one.extent)
+            values, _ = self.as_stored(extent)
             ld = values[-1]
-            match one.extent.kind:
+            match extent.kind:
                 case "matrix":
                     rows, columns = values[0], values[1]
                 case "band":
@@ -179,6 +180,11 @@ class Body:
 
     # -- operands --
 
+    @property
+    def operands(self) -> list[Array]:
+        """Returns the array of each operand: one that becomes another shape is two of them."""
+        return [one for one in self.function.arrays for _ in one.extents]
+
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
         """Returns the arguments of an extent's macro, and their names, of the matrix that lies there by columns."""
         constants = self.library.constants
@@ -198,25 +204,25 @@ class Body:
                     pair[a], pair[b] = f"({by_rows} ? {pair[b]} : {pair[a]})", f"({by_rows} ? {pair[a]} : {pair[b]})"
         return [*part, *values], names
 
-    def extent(self, one: Array) -> str:
-        """Writes the extent of an array."""
-        if not one.extent.batch:
-            return self.extent_of_one(one)
+    def extent(self, extent: Extent, repeats: bool) -> str:
+        """Writes an extent; repeats: of a vector whose increment may be 0."""
+        if not extent.batch:
+            return self.extent_of_one(extent, repeats)
         constants = self.library.constants
-        stride, count = (to_c(expression, constants) for expression in one.extent.batch)
-        stride_name, count_name = (to_name(expression, constants) for expression in one.extent.batch)
-        return f"oa_strided({self.extent_of_one(one)}, {count}, {stride}, {count_name}, {stride_name})"
+        stride, count = (to_c(expression, constants) for expression in extent.batch)
+        stride_name, count_name = (to_name(expression, constants) for expression in extent.batch)
+        return f"oa_strided({self.extent_of_one(extent, repeats)}, {count}, {stride}, {count_name}, {stride_name})"
 
-    def extent_of_one(self, one: Array) -> str:
-        kind = one.extent.kind
-        values, names = self.as_stored(one.extent)
+    def extent_of_one(self, extent: Extent, repeats: bool) -> str:
+        kind = extent.kind
+        values, names = self.as_stored(extent)
         if kind == "elements":
-            if isinstance(one.extent.arguments[0], ast.Constant):
+            if isinstance(extent.arguments[0], ast.Constant):
                 return f"OA_ELEMENTS({values[0]})"
             return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
         if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
             names = [*names[: len(EXTENTS[kind][1])], names[-1]]
-        kind = "repeatable" if one.repeats else kind
+        kind = "repeatable" if repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 
     def access(self, one: Array) -> str:
@@ -256,11 +262,14 @@ class Body:
 
     def begin(self) -> None:
         """Declares the operands and opens the call. Numbers are operands where they are on the device."""
-        arrays = self.function.arrays
+        arrays = self.operands
         count = len(arrays) + len(self.numbers)
         self.add(f"  oa_operand operands[{count}];")
         for position, one in enumerate(arrays):
-            self.add(f"  operands[{position}] = {self.operand(one, self.access(one), self.extent(one))};")
+            again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
+            access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(one)
+            extent = self.extent(one.extents[-1 if again else 0], one.repeats)
+            self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
         indent = "    " if arrays else "  "
@@ -289,7 +298,7 @@ class Body:
 
     def position(self, one: Parameter) -> int:
         """Returns an operand's place among the operands."""
-        return [*self.function.arrays, *self.numbers].index(one)  # type: ignore[list-item]
+        return [*self.operands, *self.numbers].index(one)  # type: ignore[list-item]
 
     # -- on a GPU: called at once
 

@@ -27,6 +27,8 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return f"{to_c(left, constants)} == {to_c(right, constants)}"
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]) if some:
+            return "(" + " || ".join(f"{to_c(left, constants)} == {to_c(one, constants)}" for one in some) + ")"
     raise ValueError(f"{ast.unparse(expression)!r} is not an expression that C can be written for")
 
 

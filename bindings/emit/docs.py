@@ -70,6 +70,8 @@ def _array(one: Array, library: Library, function: Function) -> str:
     does = {"in": "read", "out": "overwritten", "inout": "read and written"}[one.direction]
     if one.overwrites:
         does += f", overwritten if {ast.unparse(one.overwrites)}"
+    if one.becomes:
+        does += f"; becomes {_in_words(one.becomes, library, function)}"
     if one.in_place and not one.is_read_only:
         does += f", may be {one.in_place}"
     return f"{one.name}: DevicePtr of {NUMPY[one.dtype]}, {_in_words(one.extent, library, function)}; {does}."

@@ -190,6 +190,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
              y = {&b->extent, reaches[j].lines, oa_itemsize(slot_b->dtype)};
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
+  if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
   const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
@@ -449,7 +450,7 @@ enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
 
 /* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
 static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
-  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_ADDRESS_ONLY;
+  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_RESHAPED | OA_ADDRESS_ONLY;
   if (__builtin_expect(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE), 0)) {
     *status = oa_fail_operand(call, o);
     return NULL;

@@ -32,7 +32,7 @@ def wide(a: Any) -> Array:
 
 
 def op(A: Array, trans: str) -> Array:
-    return {"N": A, "T": A.T, "C": A.conj().T}[trans]
+    return {"N": A, "T": A.T, "C": A.conj().T, "R": A.conj()}[trans]
 
 
 def conj(A: Array, wanted: bool) -> Array:

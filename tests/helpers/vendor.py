@@ -15,12 +15,16 @@ A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and z
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import math
 import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +32,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import reference as ref
-from offload_args import cblas, cublas, offload_args
+from offload_args import cblas, cublas, libraries, offload_args
 
 Array = NDArray[Any]
 
@@ -151,7 +155,7 @@ class Vendor:
             self.diag = {"N": cublas.DIAG_NON_UNIT, "U": cublas.DIAG_UNIT}
         else:
             self.orders = [("F", (cblas.ColMajor,)), ("C", (cblas.RowMajor,))]
-            self.op = {"N": cblas.NoTrans, "T": cblas.Trans, "C": cblas.ConjTrans}
+            self.op = {"N": cblas.NoTrans, "T": cblas.Trans, "C": cblas.ConjTrans, "R": cblas.ConjNoTrans}
             self.uplo = {"U": cblas.Upper, "L": cblas.Lower}
             self.side = {"L": cblas.Left, "R": cblas.Right}
             self.diag = {"N": cblas.NonUnit, "U": cblas.Unit}
@@ -320,6 +324,32 @@ class Cases(dict[str, tuple[str, Case]]):
         return register
 
 
+def with_32_bit_integers() -> str:
+    """Return the path of scipy-openblas32's library, which is LP64."""
+    spec = find_spec("scipy_openblas32")
+    assert spec is not None and spec.origin is not None
+    return str(next((Path(spec.origin).parent / "lib").glob("libscipy_openblas*.so*")))
+
+
+@cache
+def cblas_as_loaded() -> tuple[ctypes.CDLL, str, str]:
+    """The library that cblas loads, and the prefix and suffix of its symbols."""
+    loaded = ctypes.CDLL(libraries.load("cblas").path)
+    spelled = product(("", "scipy_"), ("", "64_", "_64"))
+    return loaded, *next(one for one in spelled if hasattr(loaded, f"{one[0]}cblas_isamax{one[1]}"))
+
+
+def own_function(name: str) -> Any:
+    """A function of the library that cblas loads, as ctypes has it; None if the library lacks it."""
+    loaded, prefix, suffix = cblas_as_loaded()
+    return getattr(loaded, f"{prefix}cblas_{name}{suffix}", None)
+
+
+def is_there(name: str) -> bool:
+    """Whether the library that cblas loads has a function that cblas binds, or has it in parts."""
+    return (own_function(f"{name}_sub") or own_function(name)) is not None
+
+
 def bound(module: types.ModuleType) -> list[str]:
     """Names of the functions that a library's module binds."""
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name))]
@@ -333,7 +363,7 @@ SHARES = pytest.mark.parametrize(
 
 def on_every_device(test: Callable[..., None]) -> Any:
     """Parametrize a test over (device, name) for every bound function, and over the shares."""
-    pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas)]
+    pairs = [(device, name) for device in ("host", "sim:0") for name in bound(cblas) if is_there(name)]
     pairs += [("cuda:0", name) for name in bound(cublas)]
     return pytest.mark.parametrize(("device", "name"), pairs, indirect=["device"])(SHARES(test))
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from helpers.processes import python
+from helpers.vendor import with_32_bit_integers
 from offload_args import libraries
 from offload_args.errors import LibraryError
 
@@ -59,13 +59,6 @@ def build(folder: Path, name: str, source: str, *options: str | Path) -> Path:
     command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", path, "-x", "none", *options]
     subprocess.run(command, input=source, text=True, check=True)
     return path
-
-
-def with_32_bit_integers() -> str:
-    """Return the path of scipy-openblas32's library, which is LP64."""
-    spec = find_spec("scipy_openblas32")
-    assert spec is not None and spec.origin is not None
-    return str(next((Path(spec.origin).parent / "lib").glob("libscipy_openblas*.so*")))
 
 
 def numpys_own() -> str:

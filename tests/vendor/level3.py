@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from helpers import reference as ref
 from helpers.vendor import (
+    CANARY,
+    Array,
     Cases,
     Operand,
     Routine,
@@ -58,14 +62,42 @@ def gemmt(r: Routine) -> None:
 
 @CASES.of("{t}omatcopy")
 def omatcopy(r: Routine) -> None:
-    for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTC", SHAPES_2):
+    for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTCR", SHAPES_2):
         for t in r.turns(3):
             what = f"{order} {trans=} {m=} {n=} {t}"
             A = matrix(r.values(m, n), order, t.layout)
-            B = matrix(r.nan(*((m, n) if trans == "N" else (n, m))), order, (t.layout + 1) % 3)
+            B = matrix(r.nan(*((m, n) if trans in "NR" else (n, m))), order, (t.layout + 1) % 3)
             r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, ld(A), B, ld(B))
             r.close(B, t.alpha * ref.op(A.wide, trans), 1, abs(t.alpha) * abs(ref.op(A.wide, trans)), what)
             A.check(what)
+
+
+def places(m: int, n: int, order: str, lead: int) -> Array:
+    """Where the elements of a matrix lie, counted from its first one."""
+    i, j = np.indices((m, n))
+    return 2 + (j * lead + i if order == "F" else i * lead + j)
+
+
+@CASES.of("{t}imatcopy")
+def imatcopy(r: Routine) -> None:
+    shapes = [*SHAPES_2, (4, 4), (7, 7)]
+    for (order, first), trans, (m, n), (pad, new_pad) in r.each(
+        r.vendor.orders, "NTCR", shapes, [(0, 0), (2, 2), (0, 3), (4, 1)]
+    ):
+        for t in r.turns(2):
+            what = f"{order} {trans=} {m=} {n=} {pad=} {new_pad=} {t}"
+            rows, columns = (m, n) if trans in "NR" else (n, m)
+            lead, new_lead = (m, rows) if order == "F" else (n, columns)
+            before = places(m, n, order, max(lead, 1) + pad)
+            after = places(rows, columns, order, max(new_lead, 1) + new_pad)
+            needed = max(before.max(initial=2), after.max(initial=2)) - 1
+            base = np.full(needed + 4, CANARY, r.dtype)
+            A = Operand(r.values(m, n), base, before, base[2 : 2 + needed])
+            r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, max(lead, 1) + pad, max(new_lead, 1) + new_pad)
+            expected = t.alpha * ref.op(A.wide, trans)
+            ref.assert_close(base[after], expected, 1, abs(expected), r.dtype, what)
+            others = np.setdiff1d(np.arange(base.size), [*before.flat, *after.flat])
+            assert (base[others] == CANARY).all(), what
 
 
 @CASES.of("{t}geam")
@@ -120,6 +152,7 @@ def packing(r: Routine) -> None:
 
 @CASES.of("{t}gemm_strided_batched")
 @CASES.of("{t}gemm3m_strided_batched", letters="c")
+@CASES.of("{t}gemm_batch_strided", letters="sd")
 def gemm_strided(r: Routine) -> None:
     shapes = [(3, *shape) for shape in SHAPES] + [(1, 4, 3, 5), (0, 4, 3, 5), (7, 2, 2, 2)]
     for (order, first), trans_a, trans_b, (count, m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", shapes):

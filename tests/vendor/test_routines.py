@@ -45,3 +45,21 @@ def test_too_small_a_leading_dimension_or_buffer_is_named_before_the_call(device
             v.module.sgemv(*order, no_trans, 4, 3, 1.0, dA, 4, dx, 0, 0.0, dy, 1)
     after = Device(device).counters
     assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)
+
+
+def test_a_matrix_that_becomes_another_shape_fits_in_both() -> None:
+    whole, tight = np.arange(30.0).reshape(5, 6), np.arange(12.0)
+    before, columns = whole.copy(), tight.reshape(3, 4, order="F").copy()
+    with offload_args(whole[:4, :4], tight, device="host") as (d_part, d_tight):
+        cblas.dimatcopy(cblas.RowMajor, cblas.Trans, 3, 4, 2.0, d_part, 6, 6)
+        for ld, new_ld in [(3, 5), (4, 4)]:  # one of the two is longer than the array
+            with pytest.raises(ExtentError, match=r"dimatcopy: A needs 1[45] elements .*, has 12"):
+                cblas.dimatcopy(cblas.ColMajor, cblas.Trans, 3, 4, 1.0, d_tight, ld, new_ld)
+        with pytest.raises(ExtentError, match="would touch elements between the lines of its array"):
+            cblas.dimatcopy(cblas.RowMajor, cblas.NoTrans, 4, 4, 2.0, d_part, 6, 4)
+        with pytest.raises(ValueError, match=r"dimatcopy: ldb needs at least 4 \(the rows of A as stored\), got 3"):
+            cblas.dimatcopy(cblas.ColMajor, cblas.Trans, 3, 4, 1.0, d_tight, 3, 3)
+        cblas.dimatcopy(cblas.ColMajor, cblas.Trans, 3, 4, 1.0, d_tight, 3, 4)
+    assert np.array_equal(whole[:4, :3], 2 * before[:3, :4].T)
+    assert np.array_equal(whole[:, 4:], before[:, 4:]) and np.array_equal(whole[4], before[4])
+    assert np.array_equal(tight.reshape(4, 3, order="F"), columns.T)

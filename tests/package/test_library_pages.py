@@ -1,0 +1,42 @@
+"""The examples of docs/cblas.md and docs/cublas.md run as they stand there and print what they say."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.devices import open_or_skip
+from package.test_guide import code_of, promised
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(("page", "device"), [("cblas", "host"), ("cublas", "cuda:0")])
+def test_the_pages_examples_print_what_they_say(page: str, device: str) -> None:
+    open_or_skip(device)
+    code = code_of((DOCS / f"{page}.md").read_text())
+    assert len(promised(code)) >= 2
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code],
+        capture_output=True,
+        text=True,
+        env=clean,
+        timeout=120,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == promised(code)
+
+
+@pytest.mark.parametrize("page", ["cblas", "cublas"])
+def test_the_pages_name_functions_and_constants_that_there_are(page: str) -> None:
+    module = importlib.import_module(f"offload_args.{page}")
+    named = set(re.findall(rf"\b{page}\.(\w+)", (DOCS / f"{page}.md").read_text())) - {"md"}
+    assert len(named) >= 8
+    assert sorted(name for name in named if not hasattr(module, name)) == []

@@ -1,0 +1,57 @@
+"""Functions that NumPy's own CBLAS lacks, on builds that have them: each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.vendor import bound, is_there, with_32_bit_integers
+from offload_args import Scratch, _core, cblas, offload_args
+from offload_args.errors import LibraryError
+
+HERE = Path(__file__).parent
+DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+LACKING = [name for name in bound(cblas) if not is_there(name)]
+
+
+def run_cases(path: str, names: list[str]) -> None:
+    """Run the cases of these functions, on the host and on sim, with the library at path."""
+    test = f"{HERE / 'test_routines.py'}::test_a_routine_agrees_with_higher_precision"
+    ids = [f"{test}[short-{device}-{name}]" for device in ("host", "sim:0") for name in names]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ids],
+        cwd=HERE.parents[1],
+        env={**os.environ, "OFFLOAD_ARGS_CBLAS": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:]
+    assert f"{len(ids)} passed" in ran.stdout
+
+
+def test_functions_that_only_the_wheel_has() -> None:
+    run_cases(with_32_bit_integers(), ["sgemm_batch_strided", "dgemm_batch_strided"])
+
+
+def an_argument(kind: str, name: str) -> Any:
+    """Something that a parameter takes, but for pointers."""
+    if kind == "enum":
+        return {"order": cblas.ColMajor, "uplo": cblas.Upper}.get(name, cblas.NoTrans)
+    return 1 if kind == "size" else 1.0
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_function_that_the_library_lacks_is_refused_by_name(name: str) -> None:
+    tokens = [token.split(":") for token in _core.record("cblas", name).split()]
+    arrays = [Scratch((1,), DTYPES[token[2]]) for token in tokens if token[0] in ("in", "out", "inout")]
+    with offload_args(*arrays, device="host") as lent:
+        pointers = iter(lent)
+        given = [next(pointers) if token[0] in ("in", "out", "inout") else an_argument(*token[:2]) for token in tokens]
+        with pytest.raises(LibraryError, match=rf"cblas_{name}\w* *; a newer version of the library is needed"):
+            getattr(cblas, name)(*given)
