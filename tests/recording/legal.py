@@ -15,7 +15,7 @@ import ast
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -66,6 +66,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return int(value(left, names) == value(right, names))
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]):
+            return int(value(left, names) in [value(one, names) for one in some])
     raise NotImplementedError(ast.unparse(expression))
 
 
@@ -178,34 +180,39 @@ def stored_rows(extent: Extent, names: Mapping[str, int], by_rows: bool) -> int:
 LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 
-def arrays_with(function: roles.Function, name: str, label: str) -> list[Array]:
-    """Return the arrays whose leading dimension, increment or stride is the parameter of that name."""
+def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
+    """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
     found = []
-    for one in function.arrays:
-        extent, place = one.extent, None
-        if label == "ld" and extent.kind in LD_AT:
-            place = extent.arguments[LD_AT[extent.kind]]
-        elif label == "inc" and extent.kind == "vector":
-            place = extent.arguments[1]
-        elif label == "stride" and extent.batch:
-            place = extent.batch[0]
-        if place is not None and name in roles.names_in(place):
-            found.append(one)
+    for array in function.arrays:
+        for extent in array.extents:
+            place = None
+            if label == "ld" and extent.kind in LD_AT:
+                place = extent.arguments[LD_AT[extent.kind]]
+            elif label == "inc" and extent.kind == "vector":
+                place = extent.arguments[1]
+            elif label == "stride" and extent.batch:
+                place = extent.batch[0]
+            if place is not None and name in roles.names_in(place):
+                found.append((array, extent))
     return found
+
+
+def may_stand_still(function: roles.Function, inc: str) -> bool:
+    """Return whether an increment may be 0."""
+    return all(array.repeats for array, _ in extents_with(function, inc, "inc"))
 
 
 def least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
     names = library.constants | names | {size.name: 0}
+    extents = extents_with(function, size.name, size.label)
     if size.label == "ld":
-        return max(
-            (stored_rows(one.extent, names, by_rows) for one in arrays_with(function, size.name, "ld")), default=1
-        )
+        return max((stored_rows(extent, names, by_rows) for _, extent in extents), default=1)
     least = 0
-    for one in arrays_with(function, size.name, "stride"):
-        alone = touched_by(Extent(one.extent.kind, one.extent.arguments), names, by_rows)
-        if not one.is_read_only and len(alone):
+    for array, extent in extents:
+        alone = touched_by(Extent(extent.kind, extent.arguments), names, by_rows)
+        if not array.is_read_only and len(alone):
             least = max(least, int(alone.max()) + 1)
     return least
 
@@ -245,9 +252,26 @@ def completed(
         | integers
         | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
     )
-    touched = {one.name: touched_by(one.extent, names, by_rows) for one in function.arrays}
+    touched = {
+        one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
+        for one in function.arrays
+    }
     order = [one.name for one in function.parameters if one.name in integers]
     return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched)
+
+
+ARRAY_FIELDS = {
+    "name",
+    "c_type",
+    "dtype",
+    "count",
+    "direction",
+    "extent",
+    "overwrites",
+    "in_place",
+    "becomes",
+    "repeats",
+}
 
 
 def known_roles(function: roles.Function) -> None:
@@ -255,6 +279,8 @@ def known_roles(function: roles.Function) -> None:
     for one in function.arguments:
         if not isinstance(one, (EnumValue, Size, Array, Number, Handle, Stream)):
             raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
+        if isinstance(one, Array) and (unknown := {field.name for field in fields(one)} - ARRAY_FIELDS):
+            raise NotImplementedError(f"{function.name}: {one.name} has {', '.join(unknown)}")
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
@@ -271,8 +297,8 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
             few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
             integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
         elif isinstance(one, Size) and one.label == "inc":
-            repeats = all(array.repeats for array in arrays_with(function, one.name, "inc"))
-            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *([0] if repeats else [])]))
+            still = [0] if may_stand_still(function, one.name) else []
+            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
     return completed(library, function, integers, random, spare=3)
 
 
@@ -287,8 +313,7 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
     incs = {}
     for at, inc in enumerate(function.of("inc")):
-        repeats = all(array.repeats for array in arrays_with(function, inc.name, "inc"))
-        incs[inc.name] = (2 + at, 0) if repeats else (2 + at,)
+        incs[inc.name] = (2 + at, 0) if may_stand_still(function, inc.name) else (2 + at,)
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
     for values in [_found_before[key]] if key in _found_before else product(*axes.values()):

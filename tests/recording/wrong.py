@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
         yield Wrong(-(2**63), (ExtentError, SizeOverflowError))
         yield Wrong(2**63 - 1, REFUSED_SIZES)
     if one.label == "inc":
-        if not all(array.repeats for array in legal.arrays_with(function, one.name, "inc")):
+        if not legal.may_stand_still(function, one.name):
             yield Wrong(0, (ArgumentError,))
         yield from (Wrong(value, REFUSED_SIZES) for value in (2**63 - 1, -(2**63), -(2**63) + 1, 2**31 + 1))
     if one.label == "stride":
@@ -93,7 +93,7 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
 
 def names_of(array: Array) -> set[str]:
     """Return the names that an array's extent has."""
-    return set().union(*(legal.roles.names_in(one) for one in array.extent.expressions))
+    return set().union(*(legal.roles.names_in(one) for one in array.expressions))
 
 
 def least_ld(call: Call, one: Size) -> int:
@@ -158,17 +158,17 @@ def wrong_ones(bench: DoubleBench, call: Call, one: Parameter, foreign: Foreign)
 
 
 def check_refused(
-    bench: DoubleBench, call: Call, name: str, wrong: Wrong, attempt: Callable[[], Any], names: tuple[str, ...]
+    bench: DoubleBench, call: Call, one: Parameter, wrong: Wrong, pointers: dict[str, Any], names: tuple[str, ...]
 ) -> None:
     """Fail unless a call raises the right exception, which names the function and the argument, and does nothing."""
-    before = bench.counts()
+    before, name = bench.counts(), one.name
     try:
-        attempt()
+        bench.by_python(call, pointers, **{name: wrong.value})
     except wrong.kinds as error:
         text = str(error)
         function = f"{bench.library.name}.{call.function.name}: "
         assert text.startswith(function), f"{name}={wrong.value!r:.60}: {text}"
-        assert any(one in text.removeprefix(function) for one in names), f"{name}={wrong.value!r:.60}: {text}"
+        assert any(word in text.removeprefix(function) for word in names), f"{name}={wrong.value!r:.60}: {text}"
         assert len(text) < 600, text
     except Exception as error:
         raise AssertionError(f"{name}={wrong.value!r:.60} raised {type(error).__name__}: {error}") from error
@@ -195,10 +195,6 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                     if isinstance(one, Number):  # if one is on the device, the others have to be
                         sharing = tuple(number.name for number in function.numbers)
                     for wrong in wrong_ones(bench, call, one, foreign):
-                        changed = {one.name: wrong.value}
-                        names = (one.name, *sharing)
-                        check_refused(
-                            bench, call, one.name, wrong, lambda c=changed: bench.by_python(call, pointers, **c), names
-                        )
+                        check_refused(bench, call, one, wrong, pointers, (one.name, *sharing))
                 bench.by_python(call, pointers)
         assert bench.recorder.count == 1
