@@ -182,6 +182,16 @@ LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
+    key = (id(function), name)
+    if key not in _extents_with:
+        _extents_with[key] = _find_extents(function, name, label)
+    return _extents_with[key]
+
+
+_extents_with: dict[tuple[int, str], list[tuple[Array, Extent]]] = {}  # functions live as long as the process
+
+
+def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     found = []
     for array in function.arrays:
         for extent in array.extents:
@@ -316,7 +326,7 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
         incs[inc.name] = (2 + at, 0) if may_stand_still(function, inc.name) else (2 + at,)
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
-    for values in [_found_before[key]] if key in _found_before else product(*axes.values()):
+    for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
         integers = dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)
@@ -325,10 +335,11 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
         if all(call.needs(one) <= MOST_ELEMENTS for one in call.touched):
             _found_before[key] = values
             return call
+    _found_before[key] = ()
     return None
 
 
-# The values that with_large found, by family, size and the values of the enums: they do for all types.
+# The values that with_large found, by family, size and the values of the enums: they do for all types. (): none.
 _found_before: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
@@ -346,10 +357,12 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 
 
 @cache
-def also(library: str, family: str) -> dict[str, str]:
-    """Return the names of a family's parameters by those of the header, where they differ."""
-    given = roles.read_roles(library)["family"][family].get("also", {})
-    return {theirs.casefold(): ours for theirs, ours in given.items()}
+def also(library: str) -> dict[str, dict[str, str]]:
+    """Return, for each family, the names of its parameters by those of the header, where they differ."""
+    return {
+        family: {theirs.casefold(): ours for theirs, ours in table.get("also", {}).items()}
+        for family, table in roles.read_roles(library)["family"].items()
+    }
 
 
 def vendors_parameters(library: roles.Library, function: roles.Function) -> list[tuple[str, str, Parameter]]:
@@ -357,7 +370,7 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
 
     The pairs are found by name: so a generator that mixes parameters up does not mix these up, too.
     """
-    others = also(library.name, function.family)
+    others = also(library.name)[function.family]
     ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
