@@ -36,16 +36,23 @@ class Enum:
 
     type: str
     values: tuple[tuple[str, int], ...]
+    flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
 
     @property
     def names(self) -> str:
         """Returns "OP_N, OP_T or OP_C"."""
-        return _listed([name for name, _ in self.values])
+        return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
 
     @property
     def names_and_values(self) -> str:
         """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
-        return _listed([f"{name} ({value})" for name, value in self.values])
+        listed = _listed([f"{name} ({value})" for name, value in self.values])
+        return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
+
+    @property
+    def mask(self) -> int:
+        """Returns the bits of all flags."""
+        return sum(value for _, value in self.flags)
 
 
 def _listed(words: list[str]) -> str:
@@ -82,6 +89,8 @@ class Parameter:
 
     role: ClassVar[str] = ""
     in_record: ClassVar[bool] = True  # the caller passes it
+    last: ClassVar[bool] = False  # it is the last one of the record
+    in_python: ClassVar[bool] = True  # the Python function takes it, by place or, a result, by name
     name: str
     c_type: str
     dtype: str = ""
@@ -259,6 +268,7 @@ class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
     returned: bool = False
+    last: ClassVar[bool] = True
 
     @property
     def role(self) -> str:  # type: ignore[override]

@@ -32,12 +32,36 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
 
+Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
+
+    handle = "object tensor"                                     an object that the library made: [object.tensor]
+    handle = "new tensor"                                        the function makes one, and returns it in Python
+    handle = "ended tensor"                                      the function destroys it; its only parameter
+    count = "integer"                                            an integer that means what the manual says
+    name = "text"                                                a string; "text or none"
+    streamId = "sets stream"                                     a stream of the caller's, for the object before it
+    mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
+                                                                 integer", "gives text", "gives stream"
+    version = "returned integer"                                 the function's value; "returned text"
+
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
 and `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
 library that lacks it is whole: so it is with extensions of one vendor.
+
+Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
+(and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
+is not read, `values = { NAME = 1 }` instead.
+
+The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
+handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+
+    [object.tensor]
+    type = "xTensorDescriptor_t"
+    class = "TensorDescriptor"                                   its name in Python
+    destroy = "xDestroyTensorDescriptor"
 
 How Python finds the library, and what to install if it is missing:
 
@@ -101,6 +125,8 @@ from .parameters import (
     Stream,
     name_fault,
 )
+from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
+from .services import read as read_service
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -147,7 +173,7 @@ class Function:
     def parameters(self) -> tuple[Parameter, ...]:
         """Returns those that the caller passes: without the handle and the stream, and with the result last."""
         passed = [one for one in self.arguments if one.in_record]
-        return tuple(sorted(passed, key=lambda one: isinstance(one, Result)))
+        return tuple(sorted(passed, key=lambda one: one.last))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Returns the parameters that have one of these roles."""
@@ -164,6 +190,11 @@ class Function:
     @property
     def numbers(self) -> list[Number]:
         return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def is_service(self) -> bool:
+        """Returns whether it works on no array and no number of BLAS."""
+        return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
@@ -197,6 +228,7 @@ class Library:
     api: dict[str, Any]
     status: str = ""  # the type that its functions return; "" if they return none
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -220,6 +252,11 @@ def _pointee(c_type: str) -> tuple[str, bool]:
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
 
+def _constants(enum: dict[str, Any]) -> list[str]:
+    """Returns the names of the constants of an [enums] table: of the header, or with values of its own."""
+    return list(enum.get("constants", enum.get("values", [])))
+
+
 class _Reader:
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -230,13 +267,16 @@ class _Reader:
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.words: dict[str, str] = {}
         self.faults: list[str] = []
+        self.object_kinds = self.read_object_kinds()
         self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
         self.faults += [
             f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
         ]
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in self.enums.values() for key in one["constants"]}
+        for one in self.enums.values():  # an enum of a header that is not read
+            self.all_constants |= one.get("values", {})
+        used = {key for one in self.enums.values() for key in [*_constants(one), *one.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
         for word, key in roles.get("words", {}).items():
@@ -245,11 +285,29 @@ class _Reader:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
+    def read_object_kinds(self) -> dict[str, ObjectKind]:
+        """Returns the [object] tables."""
+        found: dict[str, ObjectKind] = {}
+        handle = self.roles.get("handle", {}).get("type")
+        for key, table in self.roles.get("object", {}).items():
+            where = f"{self.name}.toml: [object.{key}]"
+            self.faults += [f"{where} has no {one}" for one in ("type", "class", "destroy") if one not in table]
+            self.faults += [f"{where} {one} is not understood" for one in table.keys() - {"type", "class", "destroy"}]
+            destroy = table.get("destroy", "")
+            if destroy not in self.api["functions"]:
+                self.faults.append(f"{where} destroy: the header has no {destroy}")
+            c_type = table.get("type", "")
+            found[key] = ObjectKind(key, c_type, table.get("class", ""), destroy, c_type == handle)
+        return found
+
     def enum(self, key: str, letter: str) -> Enum:
         entry = self.enums[key]
-        names = entry.get("complex", entry["constants"]) if letter in ("c", "z") else entry["constants"]
-        strip = self.settings.get("strip", "")
-        return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
+        names = entry.get("complex", _constants(entry)) if letter in ("c", "z") else _constants(entry)
+        values, flags = (
+            tuple((one.removeprefix(self.settings.get("strip", "")), self.all_constants.get(one, 0)) for one in listed)
+            for listed in (names, entry.get("flags", []))
+        )
+        return Enum(entry["type"], values, flags)
 
     def dtype(self, pointee: str, letter: str) -> str:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
@@ -322,6 +380,18 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return EnumValue(name=name, c_type=c_type, enum=enum)
+        service = read_service(
+            name,
+            c_type,
+            label,
+            kinds=self.object_kinds,
+            enums={key: self.enum(key, letter) for key in self.enums},
+            named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
+        )
+        if isinstance(service, str):
+            self.faults.append(f"{where}: {service}")
+        if service is not None:
+            return None if isinstance(service, str) else service
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
@@ -357,7 +427,7 @@ class _Reader:
         parameters: list[Parameter] = []
         used: set[str] = set()
         for given, c_type in entry["parameters"]:
-            if handle and c_type == handle:
+            if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
@@ -373,8 +443,10 @@ class _Reader:
             made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
             if made:
                 parameters.append(made)
+        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
-            if label == "returned":
+            if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
@@ -384,7 +456,7 @@ class _Reader:
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
-            wrong = name_fault(one.name) if one.in_record else ""
+            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
             if not isinstance(one, Array):
@@ -570,6 +642,7 @@ class _Reader:
             api=self.api,
             status=status or "",
             raw=self.roles.get("raw", {}),
+            object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from . import _core
 from ._cffi import CDATA, FFI, converted
 from .errors import ArgumentTypeError, LibraryError
+from .objects import LibraryObject
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -79,11 +80,20 @@ class _Function:
             raise ArgumentTypeError(
                 f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
             )
+        arguments = tuple(map(self._plain, arguments, self._type.args))
         if not any(isinstance(value, DevicePtr) for value in arguments):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)
         return self._call(converted(self._title, arguments, self._type.args))
+
+    def _plain(self, value: Any, c_type: Any) -> Any:
+        """Return a library's object as the vendor's own; return other values as they are."""
+        if not isinstance(value, LibraryObject):
+            return value
+        if not isinstance(value, getattr(self._raw.functions, type(value).__name__, ())):
+            raise ArgumentTypeError(f"{self._title}: needs an object of {self._raw.library}, got {value!r}")
+        return self._raw.ffi.cast(c_type, value.address)
 
     @property
     def _title(self) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..roles import Library, RolesError
-from .bodies import Body
 from .docs import record
 from .python_modules import python_module, python_table
 from .raw import raw_file
 from .report import report
+from .services import body_of
 from .stubs import python_stub
 from .tables import libraries_file, library_file
 from .wrappers import header, wrappers_file
@@ -26,7 +26,7 @@ def faults(library: Library) -> list[str]:
     found = []
     for function in library.functions:
         try:
-            body = Body(library, function)
+            body = body_of(library, function)
             body.text("body")
             if body.is_late:
                 body.caller()

@@ -12,6 +12,7 @@ letters of a signature.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from ..parameters import (
     C_NUMBER,
@@ -126,7 +127,8 @@ class Body:
     def checks(self) -> None:
         for one in self.function.parameters:
             if isinstance(one, EnumValue):
-                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
+                plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name
+                test = " && ".join(f"{plain} != {value}" for _, value in one.enum.values)
                 failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
@@ -487,16 +489,19 @@ class Body:
 
 
 class Bodies:
-    """The bodies of a library, each written once, and which of them each function has."""
+    """The bodies of a library, each written once, and which of them each function has.
 
-    def __init__(self, library: Library) -> None:
+    body_of: makes the writer of a function's body.
+    """
+
+    def __init__(self, library: Library, body_of: Callable[[Library, Function], Body]) -> None:
         self.texts: dict[str, str] = {}  # by name
         self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
         self.users: dict[str, list[str]] = {}
         names: dict[str, str] = {}  # by text, with a name that none has
         taken: dict[str, int] = {}
         for function in library.functions:
-            body = Body(library, function)
+            body = body_of(library, function)
             text = body.text("NAME")
             if text not in names:
                 family = f"run_{function.family}"

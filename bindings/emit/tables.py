@@ -9,6 +9,7 @@ from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
 from .bodies import Bodies
 from .c_text import made_from, quoted, quoted_lines
 from .docs import builtin_doc, record
+from .services import body_of
 
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
@@ -19,6 +20,7 @@ def symbols_of(library: Library) -> list[str]:
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
+    names |= {one.destroy for one in library.object_kinds}
     optional = optional_symbols(library)
     return [*sorted(names - optional), *sorted(optional)]
 
@@ -63,6 +65,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     lines += [f"static void *addresses[{len(index)}];", "static oa_library_state state;", ""]
     lines += ["static const oa_code_name codes[] = {"]
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
+    if library.object_kinds:
+        lines += ["static const oa_object_kind object_kinds[] = {"]
+        lines += [
+            f"    {{{quoted(one.name)}, {index[one.destroy]}, {int(one.is_handle)}}}," for one in library.object_kinds
+        ]
+        lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
     for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
@@ -87,6 +95,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
         **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
         "takes_stream": str(int(library.stream == "argument")),
+        "object_kinds": "object_kinds" if library.object_kinds else "NULL",
+        "object_kind_count": str(len(library.object_kinds)),
         "addresses": "addresses",
         "state": "&state",
     }
@@ -97,8 +107,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
 def library_file(library: Library) -> str:
     """Returns <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
-    bodies = Bodies(library)
-    lines = [f"/* {made_from(library)} */", '#include "call/routine.h"', ""]
+    bodies = Bodies(library, body_of)
+    lines = [f"/* {made_from(library)} */", '#include "call/service.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

@@ -13,6 +13,7 @@ enum { /* sizes of the first versions */
        OA_FIRST_BACKEND_INFO = sizeof(oa_backend_info),
        OA_FIRST_COUNTERS = sizeof(oa_counters),
        OA_FIRST_DEVICE_INFO = sizeof(oa_device_info),
+       OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
        OA_FIRST_POINTER_INFO = sizeof(oa_pointer_info),
        OA_FIRST_REGION_OPTIONS = sizeof(oa_region_options),
        OA_FIRST_RESIDENCY = sizeof(oa_residency)
@@ -24,6 +25,7 @@ enum { /* sizes of the first versions */
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
 OA_ENDS_WITH(oa_counters, pinned_bytes);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
+OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_pointer_info, reserved);
 OA_ENDS_WITH(oa_region_options, reserved);
 OA_ENDS_WITH(oa_residency, demoted);

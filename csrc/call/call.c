@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
+#include "call/object.h"
 #include "device/memory.h"
 #include "library/library.h"
 #include "region/leave.h"
@@ -630,6 +631,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   int arriving, capturing;
   oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
+  if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
   if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
   if (status) {
     oa_unlock();
@@ -653,6 +655,14 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
+/* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
+static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
+  int status = oa_object_take_handle(call, handle);
+  if (!status) status = oa_library_handle_stream(call->library, *handle, stream);
+  if (status) oa_object_return_handle(call);
+  return status;
+}
+
 int oa_begin(oa_call *call) {
   enum { FEW = 16 };
   reach few[FEW], *reaches = few;
@@ -665,12 +675,15 @@ int oa_begin(oa_call *call) {
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   if ((status = oa_core_start())) return status;
   void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
-  if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
-    return status;
-  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches)))
+  call->object = NULL;
+  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &handle_stream))) return status;
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
+    oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  }
   status = begin(call, reaches, handle, handle_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
+  if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;
 }
 
@@ -686,6 +699,7 @@ static int release_library(oa_call *call) {
     const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
     if (!status) status = restored;
   }
+  if (__builtin_expect(call->object != NULL, 0)) oa_object_return_handle(call);
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
     if (!status) status = left;

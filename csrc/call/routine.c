@@ -2,24 +2,19 @@
 
 #include <stdio.h>
 
-/* A token of a record: its kind and name, as pieces of the record. */
-typedef struct token {
-  const char *kind, *name;
-  int kind_length, name_length;
-} token;
-
-/* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
-static const char *read_token(const char *text, token *read) {
+const char *oa_token_read(const char *text, oa_token *read) {
   if (!text || !*text) return NULL;
   read->kind = text;
   read->kind_length = (int)strcspn(text, ":");
   read->name = text + read->kind_length + 1;
   read->name_length = (int)strcspn(read->name, ": ");
+  read->more = read->name + read->name_length + (read->name[read->name_length] == ':');
+  read->more_length = (int)strcspn(read->more, ": ");
   const char *end = read->name + strcspn(read->name, " ");
   return *end ? end + 1 : end;
 }
 
-static int is_kind(const token *read, const char *kind) {
+int oa_token_is(const oa_token *read, const char *kind) {
   return (int)strlen(kind) == read->kind_length && memcmp(read->kind, kind, (size_t)read->kind_length) == 0;
 }
 
@@ -32,10 +27,10 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
 static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   char name[64] = "a size";
   int64_t value = INT64_MAX;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (!is_kind(&read, "size") || !oa_is_wide(values[i].integer)) continue;
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    if (!oa_token_is(&read, "size") || !oa_is_wide(values[i].integer)) continue;
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     value = values[i].integer;
     break;
@@ -60,11 +55,11 @@ static int check_place(const oa_routine *routine, const char *name, const void *
  * first number; -1 if there is neither. */
 static int first_operand(const oa_routine *routine, int device) {
   int number = -1;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (is_kind(&read, "in") || is_kind(&read, "inout") || is_kind(&read, "out")) return i;
-    if (device && number < 0 && !is_kind(&read, "size") && !is_kind(&read, "enum")) number = i;
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    if (oa_token_is(&read, "in") || oa_token_is(&read, "inout") || oa_token_is(&read, "out")) return i;
+    if (device && number < 0 && !oa_token_is(&read, "size") && !oa_token_is(&read, "enum")) number = i;
   }
   return number;
 }
@@ -75,9 +70,9 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   oa_error_save(&saved);
   const int first = first_operand(routine, device);
   if (first >= 0) {
-    token read;
+    oa_token read;
     const char *next = routine->record;
-    for (int i = 0; i <= first; i++) next = read_token(next, &read);
+    for (int i = 0; i <= first; i++) next = oa_token_read(next, &read);
     char name[64];
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     const int status = check_place(routine, name, values[first].pointer);

@@ -49,6 +49,7 @@ int oa_library_handle(const oa_library *library, oa_stream *stream, int on_devic
 void oa_library_give_back(oa_stream *stream);
 /* Returns the handle this thread asked for with oa_use_handle; NULL if none. */
 void *oa_library_used_handle(const oa_library *library);
+int oa_library_set_stream(const oa_library *library, void *handle, void *native);
 int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode);
 int oa_library_set_mode(const oa_library *library, void *handle, int mode);

@@ -512,6 +512,36 @@ static void libraries(void) {
   oa_library_set_loader(NULL);
 }
 
+static void objects(void) {
+  const oa_object_kind *kinds = NULL;
+  oa_object_info info = OA_SIZED(oa_object_info);
+  int count = -1;
+  function = "oa_object_query";
+  REFUSES(OA_ERROR_ARGUMENT, oa_object_query(NULL, NULL));
+  for (int i = 0; i < WRONG; i++) {
+    oa_fail_null("none", "yet");
+    const int status = oa_object_query(wrong[i], &info);
+    CHECK(status == OA_ERROR_NOT_HANDLE || status == OA_ERROR_STALE);
+    CHECK(strstr(oa_last_error(), function));
+    if (wrong[i]) CHECK(oa_object_destroy((oa_object *)wrong[i]) == (status == OA_ERROR_STALE ? OA_OK : status));
+  }
+  function = "oa_object_destroy";
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_destroy((oa_object *)host));
+  function = "oa_object_query";
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_query((const oa_object *)live, &info));
+  REFUSES(OA_ERROR_STALE, oa_object_query((const oa_object *)stale, &info));
+  info.size = 3;
+  REFUSES(OA_ERROR_ARGUMENT, oa_object_query((const oa_object *)live, &info));
+  CHECK_OK(oa_object_destroy(NULL));
+  CHECK_OK(oa_object_destroy((oa_object *)stale));
+  function = "oa_library_object_kinds";
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("no such library", &kinds, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("plain", NULL, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("plain", &kinds, NULL));
+  CHECK_OK(oa_library_object_kinds("plain", &kinds, &count));
+  CHECK(!kinds && count == 0);
+}
+
 static void library_symbol(void) {
   const int indices[] = {-1, 1, INT32_MAX, INT32_MIN};
   oa_fail_null("none", "yet");
@@ -709,9 +739,12 @@ static const struct {
     {"oa_library_address", libraries},
     {"oa_library_integer_bits", libraries},
     {"oa_library_version", libraries},
+    {"oa_library_object_kinds", objects},
     {"oa_library_routines", routines},
     {"oa_routine_find", routine_find},
     {"oa_use_handle", libraries},
+    {"oa_object_query", objects},
+    {"oa_object_destroy", objects},
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},
     {"oa_begin", begin},

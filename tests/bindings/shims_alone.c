@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "library/library.h"
+#include "call/service.h"
 #include "offload_args_cublas.h"
 #define EXPECT(test)                                     \
   do {                                                   \
@@ -32,6 +32,20 @@ int oa_begin(oa_call *call) {
 int oa_end(oa_call *call, int status) {
   (void)call;
   return status;
+}
+int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values) {
+  (void)service;
+  (void)values;
+  return oa_fail_null(routine->function, "handle");
+}
+int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
+  (void)service;
+  (void)values;
+  return vendor_status;
+}
+int oa_service_destroy(const oa_routine *routine, oa_value *values, int device) {
+  (void)values;
+  return oa_fail_null(routine->function, device ? "device" : "handle");
 }
 static int narrow(void *handle, int trans, int m, int n, const void *alpha, const void *A, int lda, const void *x,
                   int incx, const void *beta, void *y, int incy) {

@@ -45,8 +45,8 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(library: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name."""
-    return {one.name: one for one in libraries()[library].functions}
+    """Return the bound functions of a library by name, without services: those have no array and no number."""
+    return {one.name: one for one in libraries()[library].functions if not one.is_service}
 
 
 # -- extents, element by element ---------------------------------------------------------------------------------------

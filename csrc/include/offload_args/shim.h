@@ -108,6 +108,7 @@ typedef struct oa_call {
   int open;
   int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
   int64_t begun;     /* of the trace; 0: it is off */
+  void *object;      /* the caller's own handle, if the core made it */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
@@ -137,6 +138,12 @@ enum oa_version_kind {
   OA_VERSION_NUMBER    /* int f(int *version) */
 };
 struct oa_routine;
+/* A kind of object that a library makes and the caller owns. */
+typedef struct oa_object_kind {
+  const char *name; /* "Handle" */
+  int destroy;      /* the index of its symbol: int destroy(void *) */
+  int is_handle;    /* 1: it is the library's handle: it belongs to a device, and has a stream */
+} oa_object_kind;
 struct oa_library {
   const char *name;               /* "cublas" */
   const char *title;              /* "cuBLAS" */
@@ -161,6 +168,8 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
   int takes_stream;
+  const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
+  int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
 };
