@@ -106,8 +106,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import shared
-from .lines import located
+from . import expressions, schema, shared
+from .lines import extended_by, located
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -139,10 +139,8 @@ STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
-REQUIRED = ("name", "title")
-SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
-SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -237,15 +235,6 @@ class Library:
         return bool(function.numbers) and self.scalars != "host"
 
 
-def _parse(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
-
-
-def names_in(expression: ast.expr) -> set[str]:
-    """Returns every name of an expression."""
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
-
-
 def _pointee(c_type: str) -> tuple[str, bool]:
     """Returns what a pointer type points to, and whether that is const; ("", False) for any other type."""
     found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
@@ -266,12 +255,8 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.words: dict[str, str] = {}
-        self.faults: list[str] = []
+        self.faults = schema.disagreements(name, api, roles)
         self.object_kinds = self.read_object_kinds()
-        self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
-        self.faults += [
-            f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
-        ]
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
         for one in self.enums.values():  # an enum of a header that is not read
@@ -291,13 +276,10 @@ class _Reader:
         handle = self.roles.get("handle", {}).get("type")
         for key, table in self.roles.get("object", {}).items():
             where = f"{self.name}.toml: [object.{key}]"
-            self.faults += [f"{where} has no {one}" for one in ("type", "class", "destroy") if one not in table]
-            self.faults += [f"{where} {one} is not understood" for one in table.keys() - {"type", "class", "destroy"}]
-            destroy = table.get("destroy", "")
+            destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
-            c_type = table.get("type", "")
-            found[key] = ObjectKind(key, c_type, table.get("class", ""), destroy, c_type == handle)
+            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle)
         return found
 
     def enum(self, key: str, letter: str) -> Enum:
@@ -313,9 +295,18 @@ class _Reader:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
+    def parse(self, text: str, where: str) -> ast.expr | None:
+        try:
+            return shared.in_words(ast.parse(text.strip(), mode="eval").body, self.words)
+        except SyntaxError:
+            self.faults.append(f"{where}: {text!r} is not an expression")
+            return None
+
     def extent(self, text: str, where: str) -> Extent | None:
-        call = shared.in_words(_parse(text), self.words)
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        call = self.parse(text, where)
+        if call is None:
+            return None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords):
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
         batch = None
@@ -336,11 +327,11 @@ class _Reader:
             return None
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
         for clause in clauses:
-            if clause.startswith("overwrites if "):
-                overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
+            if clause.startswith("overwrites if ") and direction == "inout":
+                overwrites = self.parse(clause.removeprefix("overwrites if "), where)
             elif clause.startswith("may be "):
                 in_place = clause.removeprefix("may be ")
-            elif clause == "despite const":
+            elif clause == "despite const" and direction != "in":
                 despite_const = True
             elif clause.startswith("becomes ") and direction == "inout":
                 becomes = self.extent(clause.removeprefix("becomes "), where)
@@ -395,6 +386,8 @@ class _Reader:
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
+            if not 0 < count <= MOST_NUMBERS:
+                self.faults.append(f"{where}: {label!r}: a number of 1 to {MOST_NUMBERS} is needed")
             pointee, const = _pointee(c_type)
             dtype = self.dtype(pointee or plain, letter)
             by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
@@ -407,6 +400,10 @@ class _Reader:
                 return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
             return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
         if label == "stream":
+            if self.settings.get("stream") != "argument" or plain in SIZE_TYPES:
+                self.faults.append(
+                    f'{where}: labelled stream, but [library] stream is not "argument", or it is a number'
+                )
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
@@ -416,9 +413,6 @@ class _Reader:
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
         family = self.roles["family"][key]
         self.own_types = family.get("types", {})
-        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional", "shared"}
-        if unknown:
-            self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
@@ -454,16 +448,11 @@ class _Reader:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
         parameters, lacking = shared.in_form(form, parameters)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
-        known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-            if not isinstance(one, Array):
-                continue
-            for expression in one.expressions:
-                for unknown in sorted(names_in(expression) - known):
-                    self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
@@ -545,6 +534,10 @@ class _Reader:
                 groups[rule["reason"]].append(symbol)
             elif symbol not in used:
                 self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
+        empty = [reason for reason, symbols in groups.items() if not symbols]
+        self.faults += [
+            f"{self.name}.toml: [not_bound] {reason!r}: no function is left for this reason" for reason in empty
+        ]
         return groups
 
     def find(self) -> dict[str, Any]:
@@ -554,9 +547,7 @@ class _Reader:
         if version["gives"] not in ("", *VERSION_GIVES):
             known = ", ".join(VERSION_GIVES)
             self.faults.append(f"{self.name}.toml: [find] version: gives is one of {known}, not {version['gives']!r}")
-        found = {key: given.pop(key, empty) for key, empty in FIND.items()}
-        self.faults += [f"{self.name}.toml: [find] {key} is not understood" for key in given]
-        return found | {"version": (version["call"], version["gives"])}
+        return FIND | given | {"version": (version["call"], version["gives"])}
 
     def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
         """Returns a setting that has to be one of a few words."""
@@ -604,6 +595,8 @@ class _Reader:
         functions = self.functions()
         handle = self.handle()
         stream, scalars = self.policies(handle)
+        if stream == "argument" and not any(isinstance(one, Stream) for made in functions for one in made.arguments):
+            self.faults.append(f'{self.name}.toml: [library] stream = "argument": no function has a parameter "stream"')
         probe = settings.get("probe")
         if probe is not None and probe not in self.api["functions"]:
             self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
@@ -648,16 +641,35 @@ class _Reader:
         )
 
 
+def _file(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((folder / "roles" / f"{name}.toml").read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise RolesError([f"{name}.toml: {error}"]) from None
+
+
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Reads roles/<name>.toml, with the families that it shares with other libraries."""
-    with open(folder / "roles" / f"{name}.toml", "rb") as file:
-        return shared.extended(tomllib.load(file), folder)
+    """Reads roles/<name>.toml, with the families that it shares; raises RolesError if their structure is wrong."""
+    roles = _file(name, folder)
+    wrong = schema.faults(name, roles)
+    for other in roles.get("extends", []) if not wrong else []:
+        if (folder / "roles" / f"{other}.toml").exists():
+            wrong += schema.faults(other, _file(other, folder))
+        else:
+            wrong.append(f"{name}.toml: extends: there is no roles/{other}.toml")
+    if not wrong:
+        roles = shared.extended(roles, folder)
+        wrong = schema.incomplete(name, roles)
+    if wrong:
+        raise RolesError(wrong)
+    return roles
 
 
 def names(folder: Path = HERE) -> list[str]:
-    """Returns the libraries: those of roles/*.toml that have [library]; other files have families to share."""
+    """Returns the libraries: the files in roles, but for those that others extend."""
     paths = sorted((folder / "roles").glob("*.toml"))
-    return [path.stem for path in paths if "[library]" in path.read_text().splitlines()]
+    extended = {one for path in paths for one in extended_by(path.read_text())}
+    return [path.stem for path in paths if path.stem not in extended]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
@@ -678,8 +690,6 @@ def load(folder: Path = HERE) -> list[Library]:
             libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
-        except tomllib.TOMLDecodeError as error:
-            faults.append(f"{name}.toml: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

@@ -28,11 +28,13 @@ __all__ = [
     "HostPointerError",
     "InvalidDataError",
     "LibraryError",
+    "ModuleError",
     "OffloadError",
     "OffloadWarning",
     "PerformanceWarning",
     "PresentError",
     "RegionError",
+    "SignatureError",
     "SizeOverflowError",
     "StalePointerError",
     "TornArrayError",
@@ -137,6 +139,14 @@ class TornArrayError(OffloadError, RuntimeError):
     """A device that was lost while host arrays were being written; the text says which are new, old and torn."""
 
 
+class ModuleError(OffloadError, ValueError):
+    """A module of kernels that can't be read, that the driver refuses, or that lacks a kernel."""
+
+
+class SignatureError(OffloadError, TypeError):
+    """A kernel's signature that its module contradicts, or that no kernel can have."""
+
+
 class OffloadWarning(UserWarning):
     """The base of every warning of this package."""
 
@@ -169,6 +179,8 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
     _core.OA_ERROR_CAPTURE: CaptureError,
     _core.OA_ERROR_FORKED: ForkedError,
     _core.OA_ERROR_TORN: TornArrayError,
+    _core.OA_ERROR_MODULE: ModuleError,
+    _core.OA_ERROR_SIGNATURE: SignatureError,
 }
 
 
@@ -177,6 +189,10 @@ _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
     "oa_keep": "Device.keep",
+    "oa_kernel_get": "Module.kernel",
+    "oa_kernel_launch": "launch",
+    "oa_module_load": "Module.load",
+    "oa_module_unload": "Module.unload",
     "oa_export": "DevicePtr",
     "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",

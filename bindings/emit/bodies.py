@@ -91,7 +91,6 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
-        self.expressions()
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
@@ -106,15 +105,6 @@ class Body:
             self.call()
         self.lines.append("}")
         return "\n".join(self.lines)
-
-    def expressions(self) -> None:
-        """Raises ValueError, with the parameter, for an expression that C can't be written for."""
-        for one in self.function.arrays:
-            for expression in one.expressions:
-                try:
-                    to_c(expression, self.library.constants)
-                except ValueError as error:
-                    raise ValueError(f"{one.name}: {error}") from None
 
     # -- before the call --
 
@@ -239,8 +229,6 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
-            raise ValueError(f"{one.name}: may be {one.in_place}, which is not an array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access

@@ -71,9 +71,15 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
                  call->function, o->name, device->name, library->name);
 }
 
+static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
+                                                     const oa_device *device) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
+                 o->name, device->name, ((const oa_device *)call->only)->name);
+}
+
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
-  if (!library) return OA_OK;
+  if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
   return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
 }
 
@@ -578,12 +584,12 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
 
 /* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
  * being captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_stream, void *own_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
   *capturing = 0;
-  if (__builtin_expect(has_handle, 0) && (status = foreign_stream(region, handle_stream, stream))) return status;
+  if (__builtin_expect(has_stream, 0) && (status = foreign_stream(region, own_stream, stream))) return status;
   if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
   oa_device *device = region->device;
   if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
@@ -624,15 +630,16 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
   return order(call, reaches, stream);
 }
 
-/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
-static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
+ * the call goes to a stream of the caller's. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
   if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
-  if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
+  if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
   if (status) {
     oa_unlock();
     return status;
@@ -674,14 +681,16 @@ int oa_begin(oa_call *call) {
   if (call->count < 1)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   if ((status = oa_core_start())) return status;
-  void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
+  void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *own_stream = call->library ? NULL : call->own_stream;
+  const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
   call->object = NULL;
-  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &handle_stream))) return status;
+  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
   if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
     oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
   }
-  status = begin(call, reaches, handle, handle_stream);
+  status = begin(call, reaches, handle, has_stream, own_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
   if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;

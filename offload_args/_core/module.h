@@ -184,6 +184,7 @@ int add_call(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_library(PyObject *module);
+int add_kernel(PyObject *module);
 int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);

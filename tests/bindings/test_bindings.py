@@ -120,28 +120,11 @@ def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "fault"),
-    [
-        ("place", "here", "cublas.toml: [find] place is not understood"),
-        (
-            "version",
-            {"call": "f", "gives": "words"},
-            "cublas.toml: [find] version: gives is one of text, parts, number",
-        ),
-    ],
-)
-def test_a_way_to_find_a_library_that_nothing_reads_is_refused(key: str, value: object, fault: str) -> None:
-    api, labels = given("cublas")
-    labels["find"][key] = value
-    assert fault in faults_of("cublas", api, labels)
-
-
-@pytest.mark.parametrize(
     ("parameter", "label", "fault"),
     [
         ("A", "in matrix(m ** 2, n, lda)", "A: 'm ** 2' is not an expression that C can be written for"),
         ("A", "in matrix(m, n if trans < OP_N else m, lda)", "A: 'trans < OP_N' is not an expression"),
-        ("x", "in vector(n, incx); may be m", "x: may be m, which is not an array"),
+        ("x", "in vector(n, incx); may be m", "x: may be m, which is not another array"),
     ],
 )
 def test_check_refuses_what_cannot_be_written_and_names_its_line(

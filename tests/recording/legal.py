@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
-from bindings import roles  # noqa: E402
+from bindings import expressions, roles  # noqa: E402
 from bindings.parameters import NUMPY, Array, EnumValue, Extent, Handle, Number, Parameter, Size, Stream  # noqa: E402
 
 MOST_ELEMENTS = 4096
@@ -47,6 +47,11 @@ def libraries() -> dict[str, roles.Library]:
 def functions(library: str) -> dict[str, roles.Function]:
     """Return the bound functions of a library by name, without services: those have no array and no number."""
     return {one.name: one for one in libraries()[library].functions if not one.is_service}
+
+
+def services(library: str) -> dict[str, roles.Function]:
+    """Return the services of a library by name."""
+    return {one.name: one for one in libraries()[library].functions if one.is_service}
 
 
 # -- extents, element by element ---------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple
                 place = extent.arguments[1]
             elif label == "stride" and extent.batch:
                 place = extent.batch[0]
-            if place is not None and name in roles.names_in(place):
+            if place is not None and name in expressions.names_in(place):
                 found.append((array, extent))
     return found
 

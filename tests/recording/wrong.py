@@ -93,7 +93,7 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
 
 def names_of(array: Array) -> set[str]:
     """Return the names that an array's extent has."""
-    return set().union(*(legal.roles.names_in(one) for one in array.expressions))
+    return set().union(*(legal.expressions.names_in(one) for one in array.expressions))
 
 
 def least_ld(call: Call, one: Size) -> int:

@@ -99,6 +99,10 @@ typedef struct oa_call {
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  /* Of calls without a library: */
+  int has_own_stream; /* 1: the call goes to own_stream, else to the region's */
+  void *own_stream;   /* a stream of the caller's */
+  const void *only;   /* the device that the operands need to be on; NULL: any */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
