@@ -376,7 +376,11 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     The pairs are found by name: so a generator that mixes parameters up does not mix these up, too.
     """
     others = also(library.name)[function.family]
-    ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
+    ours = {
+        one.name.casefold(): one
+        for one in function.arguments
+        if getattr(one, "passed", True) and not getattr(one, "returned", False)
+    }
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
         named = others.get(label.casefold(), label).casefold()

@@ -118,7 +118,7 @@ class Recorder:
         return [one for one in records if of_handles or one.function not in self._own]
 
     def records(self, of_handles: bool = False) -> list[Record]:
-        """Return the calls since the last reset; of_handles: also those of functions that the core calls for handles."""
+        """Return the calls since the last reset; of_handles: also those that the core makes for handles."""
         found = []
         for record in self._taken(of_handles):
             arguments = [
