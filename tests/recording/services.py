@@ -47,7 +47,7 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
-    """Return an argument for a parameter that is no object and no output."""
+    """Return an argument for a parameter that stands for neither an object nor an output."""
     match one:
         case EnumValue():
             return int(random.choice([number for _, number in one.enum.values]))

@@ -53,7 +53,7 @@ class Foreign:
 
 
 def wrong_integers(one: Parameter, pointer: Any) -> Iterator[Wrong]:
-    """Yield what is no integer, or none that fits."""
+    """Yield values that are not integers, and integers that do not fit."""
     for value in (None, 1.0, float("nan"), 1j, "1", [1], np.float32(1), np.ones(2, int)):
         yield Wrong(value, (ArgumentTypeError,))
     yield Wrong(pointer, (HostPointerError,))
@@ -62,7 +62,7 @@ def wrong_integers(one: Parameter, pointer: Any) -> Iterator[Wrong]:
 
 
 def wrong_enums(one: EnumValue) -> Iterator[Wrong]:
-    """Yield integers that are no constant of the parameter."""
+    """Yield integers that the parameter has no constant for."""
     known = [number for _, number in one.enum.values]
     for value in (min(known) - 1, max(known) + 1, -(2**31), 2**31 - 1):
         if value not in known:
@@ -101,7 +101,7 @@ def least_ld(call: Call, one: Size) -> int:
 
 
 def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, foreign: Foreign) -> Iterator[Wrong]:
-    """Yield what is no device pointer, one of another dtype or device, and one after its region."""
+    """Yield values that are not device pointers, and pointers of another dtype or device or after their region."""
     own = foreign.arrays[one.dtype]
     for value in (None, 0, 1 << 40, 1.5, "x", [1.0], own, own.ctypes.data, memoryview(own)):
         yield Wrong(value, (HostPointerError,))
@@ -115,7 +115,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
 
 
 def wrong_numbers(bench: DoubleBench, function: roles.Function, one: Number, foreign: Foreign) -> Iterator[Wrong]:
-    """Yield what is neither a number nor a pointer to one."""
+    """Yield values that are neither numbers nor pointers to them."""
     has_device_form = bench.library.scalars != "host"
     if one.role in ("scalar", "update"):
         values = (None, "1", b"1", [1.0], {}, np.ones(2), np.ones(1, complex))
