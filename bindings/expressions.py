@@ -15,7 +15,8 @@ MOST = 2**63 - 1
 
 def names_in(expression: ast.expr) -> set[str]:
     """Returns every name of an expression."""
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 class Names:
@@ -43,6 +44,9 @@ class Names:
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+                yield from self.size(left)
+                yield from self.size(right)
+            case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
                 yield from self.size(left)
                 yield from self.size(right)
             case ast.IfExp(test=test, body=body, orelse=orelse):

@@ -18,6 +18,7 @@ The roles file says, for families of functions, what a header can't:
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
+"optional", beside arrays of pointers: there may be no such array.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched. Rows and columns are those of the matrix: for functions with an order the generator turns them
@@ -31,6 +32,10 @@ into those stored.
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
+    pointers(matrix(...), count)                                 count of any of these, behind an array of pointers
+
+Of an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
+of handles. The addresses go to the device as an array.
 
 Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
 
@@ -44,8 +49,8 @@ Functions that have no array and no number make, set, ask, name or destroy; they
                                                                  integer", "gives text", "gives stream"
     version = "returned integer"                                 the function's value; "returned text"
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
-and `a if test else b`.
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
+`a in (b, c)` and `a if test else b`.
 
 A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
 before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
@@ -87,8 +92,8 @@ those that its header has:
     UPPER = "CUBLAS_FILL_MODE_UPPER"                             its constant for a word of the shared tests
 
 A family of the library with the name of a shared one states only what differs: a label, a name under `also`, a bound
-template. {form} in a name stands for "" and for the batched forms that the header has ("_strided_batched"). Those have
-the family's parameters and extents, each once for every one of a batch.
+template. {form} in a name stands for "" and for the batched forms that the header has ("_batched" with arrays of
+pointers, and "_strided_batched"). Those have the family's parameters and extents, each once for every one of a batch.
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -120,6 +125,7 @@ from .parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -246,6 +252,12 @@ def _constants(enum: dict[str, Any]) -> list[str]:
     return list(enum.get("constants", enum.get("values", [])))
 
 
+def _listed(c_type: str) -> tuple[str, bool]:
+    """Returns what the pointers of an array point to, and whether that is const; ("", False) for any other type."""
+    found = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
+    return (found.group(2), found.group(1) is not None) if found else ("", False)
+
+
 class _Reader:
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -254,6 +266,7 @@ class _Reader:
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
+        self.form = ""  # likewise
         self.words: dict[str, str] = {}
         self.faults = schema.disagreements(name, api, roles)
         self.object_kinds = self.read_object_kinds()
@@ -309,15 +322,20 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords):
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
-        batch = None
-        if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+        batch, pointers = None, None
+        if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
+            pointers = call.args[1]
+            call = call.args[0]
+        elif shared.is_listed(self.form):
+            pointers = ast.Name("batch count")  # in_form says which
+        elif call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        return Extent(kind, tuple(call.args), batch)
+        return Extent(kind, tuple(call.args), batch, pointers)
 
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
@@ -326,6 +344,7 @@ class _Reader:
         if extent is None:
             return None
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
+        pointers, optional = extent.pointers, False
         for clause in clauses:
             if clause.startswith("overwrites if ") and direction == "inout":
                 overwrites = self.parse(clause.removeprefix("overwrites if "), where)
@@ -337,17 +356,20 @@ class _Reader:
                 becomes = self.extent(clause.removeprefix("becomes "), where)
             elif clause == "may repeat" and extent.kind == "vector":
                 repeats = True
+            elif clause == "optional" and not pointers:
+                optional = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
-        pointee, const = _pointee(c_type)
+        pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         dtype = self.dtype(pointee, letter)
         if not pointee or not dtype:
-            self.faults.append(f"{where}: labelled an array, but its type is {c_type}")
+            kind_of = "pointers" if pointers else "an array"
+            self.faults.append(f"{where}: labelled {kind_of}, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        return Array(
+        return (PointerArray if pointers else Array)(
             name=name,
             c_type=c_type,
             dtype=dtype,
@@ -357,6 +379,7 @@ class _Reader:
             in_place=in_place,
             becomes=becomes,
             repeats=repeats,
+            optional=optional,
         )
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
@@ -412,7 +435,7 @@ class _Reader:
 
     def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
         family = self.roles["family"][key]
-        self.own_types = family.get("types", {})
+        self.own_types, self.form = family.get("types", {}), form
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
@@ -425,6 +448,8 @@ class _Reader:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
+            if looked_up not in labels:
+                looked_up = shared.plain_name(form, looked_up)
             if looked_up not in labels:
                 labelled = shared.label_in_form(form, given)
                 if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):

@@ -8,10 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .parameters import Array, Parameter, Size
+from .parameters import Array, Parameter, PointerArray, Size
 
 # {form} in the name of a function stands for one of these; the text is added to the function's summary.
-FORMS = {"": "", "_strided_batched": " For each of a batch, whose operands start strides apart."}
+FORMS = {
+    "": "",
+    "_batched": " For each of a batch, whose operands are behind arrays of pointers.",
+    "_strided_batched": " For each of a batch, whose operands start strides apart.",
+}
 _TABLES = ("bind", "parameters", "also", "types")
 
 
@@ -55,6 +59,16 @@ def label_in_form(form: str, name: str) -> str:
     return "stride" if form == "_strided_batched" and _folded(name).startswith("stride") else ""
 
 
+def is_listed(form: str) -> bool:
+    """Returns whether the arrays of a batched form are behind arrays of pointers."""
+    return form == "_batched"
+
+
+def plain_name(form: str, name: str) -> str:
+    """Returns the name that a parameter of a batched form has in the plain one, such as A for Aarray."""
+    return name.removesuffix("array") if is_listed(form) else name
+
+
 def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], list[str]]:
     """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride."""
     if not form:
@@ -64,7 +78,10 @@ def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], li
     changed: list[Parameter] = []
     lacking: list[str] = []
     for one in parameters:
-        if isinstance(one, Array):
+        if isinstance(one, PointerArray):
+            lacking += [] if count else [one.name]
+            one = replace(one, extent=replace(one.extent, pointers=ast.Name(count)))
+        elif isinstance(one, Array):
             stride = named.get(f"stride{_folded(one.name)}", "")
             if not stride or not count:
                 lacking.append(one.name)

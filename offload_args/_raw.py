@@ -59,6 +59,10 @@ def _store(place: Any, dtype: str, value: Any) -> None:
         place[0] = value  # an index, of as many bits as the caller's pointer says
 
 
+def _is_on_device(value: object) -> bool:
+    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, DevicePtr)
+
+
 class _Function:
     """One function of a vendor's library."""
 
@@ -81,7 +85,7 @@ class _Function:
                 f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
             )
         arguments = tuple(map(self._plain, arguments, self._type.args))
-        if not any(isinstance(value, DevicePtr) for value in arguments):
+        if not any(map(_is_on_device, arguments)):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)

@@ -24,6 +24,7 @@ from ..parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -198,9 +199,12 @@ class Body:
 
     def extent(self, extent: Extent, repeats: bool) -> str:
         """Writes an extent; repeats: of a vector whose increment may be 0."""
+        constants = self.library.constants
+        if extent.pointers:
+            count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
+            return f"oa_listed({self.extent_of_one(extent, repeats)}, {count}, {name})"
         if not extent.batch:
             return self.extent_of_one(extent, repeats)
-        constants = self.library.constants
         stride, count = (to_c(expression, constants) for expression in extent.batch)
         stride_name, count_name = (to_name(expression, constants) for expression in extent.batch)
         return f"oa_strided({self.extent_of_one(extent, repeats)}, {count}, {stride}, {count_name}, {stride_name})"
@@ -259,6 +263,8 @@ class Body:
             again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(one)
             extent = self.extent(one.extents[-1 if again else 0], one.repeats)
+            if one.optional:
+                extent = f"oa_optional({extent})"
             self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
@@ -283,6 +289,12 @@ class Body:
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        if any(isinstance(one, PointerArray) for one in arrays):
+            self.add("  const int failed = oa_begin_lists(&call);")
+            self.add("  if (failed || !call.open) return failed;")
+            return
+        if any(one.optional for one in arrays):
+            raise ValueError("an array is optional beside arrays of pointers only")
         self.add("  const int failed = oa_begin(&call);")
         self.add("  if (failed) return failed;")
 

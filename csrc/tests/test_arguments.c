@@ -647,6 +647,52 @@ static void begin(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_begin(&call));
 }
 
+static void begin_lists(void) {
+  const void *at[] = {live};
+  oa_pointer_list list = {.at = at, .count = 1};
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(NULL));
+  call.operands = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call.operands = &o;
+  const int counts[] = {0, -1, INT32_MIN};
+  for (int i = 0; i < 3; i++) {
+    call.count = counts[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  }
+  call.count = 1;
+  call.function = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call.function = function;
+  o.extent = oa_listed(o.extent, 1, "count");
+  o.pointer = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  o.pointer = &list;
+  for (int i = 0; i < WRONG; i++) {
+    at[0] = wrong[i];
+    REFUSES_POINTER(oa_begin_lists(&call));
+    list = (oa_pointer_list){.first = wrong[i], .count = 1};
+    if (wrong[i]) REFUSES_POINTER(oa_begin_lists(&call));
+    list = (oa_pointer_list){.at = at, .count = 1};
+  }
+  at[0] = live;
+  const int64_t batches[] = {0, 2, -1, INT64_MIN, INT64_MAX};
+  for (int i = 0; i < 5; i++) {
+    o.extent.batch = batches[i];
+    REFUSES(i < 4 ? OA_ERROR_ARGUMENT : OA_ERROR_OVERFLOW, oa_begin_lists(&call));
+  }
+  list = (oa_pointer_list){.first = live, .stride = INT64_MIN, .count = -1};
+  o.extent.batch = 3;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  list.stride = INT64_MAX;
+  REFUSES(OA_ERROR_OVERFLOW, oa_begin_lists(&call));
+  o.name = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+  call = (oa_call){0};
+  REFUSES(OA_ERROR_ARGUMENT, oa_begin_lists(&call));
+}
+
 static void end(void) {
   oa_operand o = operand(live);
   oa_call call = {.function = function, .operands = &o, .count = 1};
@@ -875,6 +921,7 @@ static const struct {
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},
     {"oa_begin", begin},
+    {"oa_begin_lists", begin_lists},
     {"oa_end", end},
     {"oa_submit", submit},
     {"oa_library_symbol", library_symbol},

@@ -29,6 +29,7 @@ int oa_begin(oa_call *call) {
   call->handle = call;
   return OA_OK;
 }
+int oa_begin_lists(oa_call *call) { return oa_begin(call); }
 int oa_end(oa_call *call, int status) {
   (void)call;
   return status;

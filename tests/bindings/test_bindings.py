@@ -122,6 +122,50 @@ def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str
 @pytest.mark.parametrize(
     ("parameter", "label", "fault"),
     [
+        ("A", "in matrix(m, n, lda)", "labelled an array, but its type is const float *const[]"),
+        ("A", "out pointers(matrix(m, n, lda), batchCount)", "labelled out, but its type is const float *const[]"),
+        ("C", "in pointers(matrix(m, n, ldc), batchCount)", "labelled in, but its type is float *const[], not const"),
+        ("alpha", "in pointers(elements(1), batchCount)", "labelled pointers, but its type is const float *"),
+        ("A", "in pointers(matrix(m, n, lda))", "'pointers(matrix(m, n, lda))' is not an extent"),
+        ("A", "in pointers(matrix(m, n, lda), batches)", "batches is neither a parameter nor a constant"),
+        ("C", "inout pointers(matrix(m, n, ldc), batchCount); optional", "'optional' is not understood"),
+    ],
+)
+def test_label_of_an_array_of_pointers_that_contradicts_the_header_is_refused(
+    parameter: str, label: str, fault: str
+) -> None:
+    api, labels = given("cublas")
+    types = {"m": "int", "n": "int", "A": "const float *const[]", "lda": "int", "alpha": "const float *"}
+    types |= {"C": "float *const[]", "ldc": "int", "batchCount": "int"}
+    api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": list(types.items())}
+    labels["family"]["new"] = {
+        "bind": {"{t}new": ["s", "Does something."]},
+        "parameters": {
+            "m": "size",
+            "n": "size",
+            "A": "in pointers(matrix(m, n, lda), batchCount)",
+            "lda": "ld",
+            "alpha": "scalar",
+            "C": "inout pointers(matrix(m, n, ldc), batchCount)",
+            "ldc": "ld",
+            "batchCount": "size",
+        },
+    }
+    assert [one.name for one in roles.join("cublas", api, labels).functions if one.family == "new"] == ["snew"]
+    labels["family"]["new"]["parameters"][parameter] = label
+    assert f"[family.new] cublasSnew: {parameter}: {fault}" in faults_of("cublas", api, labels)
+
+
+def test_an_optional_array_needs_arrays_of_pointers_beside_it() -> None:
+    api, labels = given("cublas")
+    labels["family"]["tpttr"]["parameters"]["AP"] = "in packed(uplo == FILL_MODE_UPPER, n); optional"
+    faults = emit.faults(roles.join("cublas", api, labels))
+    assert any("cublasStpttr: an array is optional beside arrays of pointers only" in one for one in faults)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "label", "fault"),
+    [
         ("A", "in matrix(m ** 2, n, lda)", "A: 'm ** 2' is not an expression that C can be written for"),
         ("A", "in matrix(m, n if trans < OP_N else m, lda)", "A: 'trans < OP_N' is not an expression"),
         ("x", "in vector(n, incx); may be m", "x: may be m, which is not another array"),
@@ -374,9 +418,13 @@ def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library
     for name, library in libraries.items():
         text = (emitted / "libraries" / f"{name}.c").read_text()
         bodies = len(re.findall(r"^static int run_\w+\(", text, re.MULTILINE))
-        families = {one.family for one in library.functions if not one.is_service}
+        forms = {
+            (one.family, re.search("(_strided)?_batched|$", one.name)[0])
+            for one in library.functions
+            if not one.is_service
+        }
         others = {one.family for one in library.functions if one.is_service}  # several of these may be alike
-        assert len(families) <= bodies <= len(families) + len(others) + 5
+        assert len(forms) <= bodies <= len(forms) + len(others) + 5
 
 
 @pytest.mark.promise("T30", "T32")

@@ -67,6 +67,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
         case ast.BinOp(left=left, op=operator, right=right):
             a, b = value(left, names), value(right, names)
             return {ast.Add: a + b, ast.Sub: max(a - b, 0), ast.Mult: a * b}[type(operator)]
+        case ast.Call(func=ast.Name(id="min"), args=arguments):
+            return min(value(one, names) for one in arguments)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
@@ -130,7 +132,7 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
 
 
 def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offsets:
-    """Return the places of all elements that an extent touches."""
+    """Return the places of all elements that an extent touches; of those behind an array of pointers, of each."""
     one = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
     if not extent.batch:
         return one
@@ -151,6 +153,12 @@ class Call:
     integers: dict[str, int]  # enums and sizes
     numbers: dict[str, Any]  # scalars and updates, as Python has them
     touched: dict[str, Offsets]  # of each array
+    many: dict[str, int]  # of those behind an array of pointers: how many there are
+
+    @property
+    def reaches_the_vendor(self) -> bool:
+        """Return whether the vendor's function is called: not if there is no array at all."""
+        return not self.touched or any(self.many.get(name, 1) for name in self.touched)
 
     def needs(self, name: str) -> int:
         """Return how many elements an array has to have."""
@@ -271,8 +279,11 @@ def completed(
         one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
         for one in function.arrays
     }
+    many = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
+    if any(count > MOST_ELEMENTS for count in many.values()):
+        raise TooManyError
     order = [one.name for one in function.parameters if one.name in integers]
-    return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched)
+    return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched, many)
 
 
 ARRAY_FIELDS = {
@@ -384,6 +395,7 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
         named = others.get(label.casefold(), label).casefold()
+        named = named if named in ours else named.removesuffix("array")
         found.append((label, c_type, ours.pop(named if named in ours else "result")))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
     return found

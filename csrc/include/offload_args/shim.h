@@ -28,10 +28,12 @@ enum oa_extent_kind {
   OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
 };
 enum oa_extent_part {
-  OA_UPPER = 1,   /* of triangles and triangular bands: the upper one; else the lower */
-  OA_UNIT = 2,    /* of the same: all but the diagonal */
-  OA_REPEATS = 4, /* of vectors: ld may be 0, and all are one element */
-  OA_BATCHED = 8  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
+  OA_UPPER = 1,    /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,     /* of the same: all but the diagonal */
+  OA_REPEATS = 4,  /* of vectors: ld may be 0, and all are one element */
+  OA_BATCHED = 8,  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
+  OA_LISTED = 16,  /* there are `batch` of them, each behind a pointer of its own: for oa_begin_lists */
+  OA_OPTIONAL = 32 /* the pointer may be NULL, and then there is no such operand: for oa_begin_lists */
 };
 
 typedef struct oa_extent {
@@ -70,6 +72,20 @@ static inline oa_extent oa_strided(oa_extent one, int64_t batch, int64_t stride,
   return one;
 }
 
+/* Returns the extent of `batch` of these, whose pointers are in an oa_pointer_list. */
+static inline oa_extent oa_listed(oa_extent one, int64_t batch, const char *batch_name) {
+  one.part |= OA_LISTED;
+  one.batch = batch;
+  one.batch_name = batch_name;
+  return one;
+}
+
+/* Returns the extent of an operand that may be absent. */
+static inline oa_extent oa_optional(oa_extent one) {
+  one.part |= OA_OPTIONAL;
+  return one;
+}
+
 enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
@@ -89,6 +105,14 @@ typedef struct oa_operand {
   void *slot;
   int touched; /* 0: the call touches no element of it; else for oa_end */
 } oa_operand;
+
+/* The device pointers of one parameter: as a list, or as one pointer to memory that has all of the arrays. */
+typedef struct oa_pointer_list {
+  const void *const *at; /* `count` of them; or NULL, and then: */
+  const void *first;     /* the pointer to all, */
+  int64_t stride;        /* and the elements from the start of one array to that of the next */
+  int64_t count;         /* -1: as many as the call says */
+} oa_pointer_list;
 
 typedef struct oa_library oa_library;
 
@@ -110,9 +134,10 @@ typedef struct oa_call {
   void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
-  int64_t begun;     /* of the trace; 0: it is off */
-  void *object;      /* the caller's own handle, if the core made it */
+  int vendor_status;      /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
+  int64_t begun;          /* of the trace; 0: it is off */
+  void *object;           /* the caller's own handle, if the core made it */
+  struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
@@ -120,6 +145,13 @@ typedef struct oa_call {
  * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
  * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
 int oa_begin(oa_call *call);
+/* Begins a call some of whose operands are OA_LISTED. The pointer of each of those is an oa_pointer_list, and every
+ * array of it is checked and moved as an operand of its own; messages call it "A[17]". Operands in a row that have the
+ * same list are parts of it, one behind the other. Sets the address of a listed operand to that of an array of
+ * addresses on the device, which went up in the order of the call's stream, and which is freed in that order when the
+ * call ends. A call all of whose lists are empty, with no other operand, touches no device: then call->open is 0 after
+ * OA_OK, and nothing may follow. */
+int oa_begin_lists(oa_call *call);
 /* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
  * OA_ERROR_LIBRARY is returned. */
 int oa_end(oa_call *call, int status);
