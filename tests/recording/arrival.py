@@ -132,6 +132,8 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
                 got = np.frombuffer(argument.behind, np.uintp).tolist()
                 wanted_too = [known or there for known, there in zip(made.addresses[one.name], got, strict=True)]
                 assert got == wanted_too, f"{where}: got the addresses {got}"
+            elif one.name in call.absent:
+                assert not argument.address, f"{where}: got {argument.address:#x}"
             elif made.addresses[one.name] is not None:
                 assert argument.address == made.addresses[one.name], f"{where}: got {argument.address:#x}"
         case Number():

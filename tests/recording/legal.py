@@ -154,11 +154,12 @@ class Call:
     numbers: dict[str, Any]  # scalars and updates, as Python has them
     touched: dict[str, Offsets]  # of each array
     many: dict[str, int]  # of those behind an array of pointers: how many there are
+    absent: frozenset[str] = frozenset()  # optional arrays that are not passed
 
     @property
     def reaches_the_vendor(self) -> bool:
         """Return whether the vendor's function is called: not if there is no array at all."""
-        return not self.touched or any(self.many.get(name, 1) for name in self.touched)
+        return not self.touched or any(self.many.get(name, 1) for name in self.touched.keys() - self.absent)
 
     def needs(self, name: str) -> int:
         """Return how many elements an array has to have."""
@@ -286,18 +287,9 @@ def completed(
     return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched, many)
 
 
-ARRAY_FIELDS = {
-    "name",
-    "c_type",
-    "dtype",
-    "count",
-    "direction",
-    "extent",
-    "overwrites",
-    "in_place",
-    "becomes",
-    "repeats",
-}
+# A field that is not among these may be a clause of the grammar that calls have to heed.
+ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
+ARRAY_FIELDS |= {"repeats", "optional"}
 
 
 def known_roles(function: roles.Function) -> None:
@@ -305,8 +297,9 @@ def known_roles(function: roles.Function) -> None:
     for one in function.arguments:
         if not isinstance(one, (EnumValue, Size, Array, Number, Handle, Stream)):
             raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
-        if isinstance(one, Array) and (unknown := {field.name for field in fields(one)} - ARRAY_FIELDS):
-            raise NotImplementedError(f"{function.name}: {one.name} has {', '.join(unknown)}")
+        for field in fields(one) if isinstance(one, Array) else ():
+            if field.name not in ARRAY_FIELDS and getattr(one, field.name) != field.default:
+                raise NotImplementedError(f"{function.name}: {one.name} has {field.name}")
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
@@ -325,7 +318,11 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
         elif isinstance(one, Size) and one.label == "inc":
             still = [0] if may_stand_still(function, one.name) else []
             integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
-    return completed(library, function, integers, random, spare=3)
+    call = completed(library, function, integers, random, spare=3)
+    optional = [one.name for one in function.arrays if one.optional]
+    call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
+    call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
+    return call
 
 
 def with_large(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:

@@ -25,29 +25,37 @@ def is_overwritten(call: Call, one: Array) -> bool:
     return not empty and len(np.unique(call.touched[one.name])) == call.needs(one.name)
 
 
+def flat(arrays: dict[str, Any]) -> list[Any]:
+    """Return all arrays, those of lists among them."""
+    return [one for array in arrays.values() for one in (array if isinstance(array, list) else [array])]
+
+
 def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
     """Fail unless exactly the arrays that the call reads come up, and those that it writes come down."""
     arrays = bench.arrays(call, Form())
-    for array in arrays.values():
+    for array in flat(arrays):
         array.view(np.uint8)[:] = random.integers(0, 256, array.nbytes, np.uint8)
-    before = {name: array.tobytes() for name, array in arrays.items()}
-    up = down = 0
+    before = {name: [one.tobytes() for one in flat({name: array})] for name, array in arrays.items()}
+    up = 8 * sum(call.many.values())  # addresses
+    down = 0
     for one in call.function.arrays:
         if len(call.touched[one.name]):
-            up += arrays[one.name].nbytes * (not is_overwritten(call, one))
-            down += arrays[one.name].nbytes * (not one.is_read_only)
+            nbytes = sum(array.nbytes for array in flat({one.name: arrays[one.name]}))
+            up += nbytes * (not is_overwritten(call, one))
+            down += nbytes * (not one.is_read_only)
     with offload_args.testing.counting(offload_args.Device(bench.device)) as moved, bench.lent(arrays) as pointers:
         bench.by_python(call, pointers)
     assert (moved.bytes_up, moved.bytes_down) == (up, down), f"{moved.bytes_up=} {up=} {moved.bytes_down=} {down=}"
     for one in call.function.arrays:
-        if not is_overwritten(call, one):  # the double writes nothing
-            assert arrays[one.name].tobytes() == before[one.name], f"{one.name} has changed"
+        if one.name not in call.absent and not is_overwritten(call, one):  # the double writes nothing
+            now = [array.tobytes() for array in flat({one.name: arrays[one.name]})]
+            assert now == before[one.name], f"{one.name} has changed"
 
 
 def check_rights(bench: Bench, call: Call) -> None:
     """Fail unless an In that would be written and an Out that would be read are refused."""
     for one in call.function.arrays:
-        if not len(call.touched[one.name]):
+        if not len(call.touched[one.name]) or not call.many.get(one.name, 1):
             continue
         refused: list[Any] = []
         if not one.is_read_only:
@@ -56,13 +64,16 @@ def check_rights(bench: Bench, call: Call) -> None:
             refused.append(offload_args.Out)
         for direction in refused:
             arrays = bench.arrays(call, Form())
-            lent = arrays | {one.name: direction(arrays[one.name])}
+            given = arrays[one.name]
+            start = f"{bench.library.name}.{call.function.name}: {one.name}{'[0]' * (one.name in call.many)} "
+            changed = [direction(given[0]), *given[1:]] if one.name in call.many else direction(given)
+            lent = arrays | {one.name: changed}
             before = bench.counts()
             try:
                 with bench.lent(lent) as pointers:
                     bench.by_python(call, pointers)
             except DirectionError as error:
-                assert str(error).startswith(f"{bench.library.name}.{call.function.name}: {one.name} "), error
+                assert str(error).startswith(start), error
             else:
                 raise AssertionError(f"{one.name}, lent as {direction.__name__}, was taken")
             assert bench.counts() == before

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import offload_args
-from bindings.parameters import Array, EnumValue, Number, Parameter, Size
+from bindings.parameters import Array, EnumValue, Number, Parameter, PointerArray, Size
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -35,6 +35,7 @@ class Wrong(NamedTuple):
 
     value: Any
     kinds: tuple[type[Exception], ...]
+    name: str = ""  # in messages, if it is not the parameter's
 
 
 class Foreign:
@@ -100,10 +101,39 @@ def least_ld(call: Call, one: Size) -> int:
     return legal.least(call.library, call.function, one, call.integers)
 
 
+def wrong_lists(bench: DoubleBench, one: PointerArray, foreign: Foreign, given: list[Any]) -> Iterator[Wrong]:
+    """Yield values that are not lists of pointers, lists of other lengths, and lists with one wrong pointer."""
+    own = foreign.arrays[one.dtype]
+    for value in (None, 0, 1.5, "x", {}, own):
+        yield Wrong(value, (ArgumentTypeError, HostPointerError))
+    for value in (foreign.here[one.dtype], foreign.here[one.dtype].reshape((1, -1))):
+        yield Wrong(value, (ArgumentTypeError, ArgumentError))
+    for value in ([], given[:-1], [*given, given[0]]):
+        yield Wrong(value, (ArgumentError,))
+    at = len(given) // 2
+    wrong: list[Wrong] = [Wrong(value, (HostPointerError,)) for value in (None, 0, own, [given[0]])]
+    wrong += [Wrong(pointer, (DTypeError,)) for dtype, pointer in foreign.here.items() if dtype != one.dtype]
+    wrong.append(Wrong(foreign.stale[one.dtype], (StalePointerError,)))
+    wrong.append(Wrong(foreign.elsewhere[one.dtype], (WrongDeviceError,)))
+    wrong.append(Wrong(given[at][:-1], (ExtentError,)))
+    for value, kinds, _ in wrong:
+        yield Wrong([*given[:at], value, *given[at + 1 :]], kinds, f"{one.name}[{at}]")
+
+
 def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, foreign: Foreign) -> Iterator[Wrong]:
     """Yield values that are not device pointers, and pointers of another dtype or device or after their region."""
     own = foreign.arrays[one.dtype]
-    for value in (None, 0, 1 << 40, 1.5, "x", [1.0], own, own.ctypes.data, memoryview(own)):
+    for value in (
+        *(() if one.optional else (None,)),
+        0,
+        1 << 40,
+        1.5,
+        "x",
+        [1.0],
+        own,
+        own.ctypes.data,
+        memoryview(own),
+    ):
         yield Wrong(value, (HostPointerError,))
     for dtype, pointer in foreign.here.items():
         if dtype != one.dtype:
@@ -140,7 +170,9 @@ def wrong_numbers(bench: DoubleBench, function: roles.Function, one: Number, for
     yield Wrong(foreign.here[one.dtype][:0], (ExtentError, *first))
 
 
-def wrong_ones(bench: DoubleBench, call: Call, one: Parameter, foreign: Foreign) -> Iterator[Wrong]:
+def wrong_ones(
+    bench: DoubleBench, call: Call, one: Parameter, foreign: Foreign, pointers: dict[str, Any]
+) -> Iterator[Wrong]:
     """Yield every wrong argument for a parameter."""
     match one:
         case EnumValue():
@@ -149,6 +181,8 @@ def wrong_ones(bench: DoubleBench, call: Call, one: Parameter, foreign: Foreign)
         case Size():
             yield from wrong_integers(one, foreign.here["f32"])
             yield from wrong_sizes(call.function, one, call)
+        case PointerArray():
+            yield from wrong_lists(bench, one, foreign, pointers[one.name])
         case Array():
             yield from wrong_arrays(bench, call.function, one, foreign)
         case Number():
@@ -187,14 +221,16 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         arrays = bench.arrays(call, Form())
         bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
         with ExitStack() as stack:
-            foreign = Foreign(bench.device, max([8, *(one.size for one in arrays.values())]), stack)
+            foreign = Foreign(bench.device, max([8, *(call.needs(one.name) for one in function.arrays)]), stack)
             pointers = stack.enter_context(bench.lent(arrays))
             with naming(call, Form()):
                 for one in function.parameters:
                     sharing = tuple(array.name for array in function.arrays if one.name in names_of(array))
                     if isinstance(one, Number):  # if one is on the device, the others have to be
                         sharing = tuple(number.name for number in function.numbers)
-                    for wrong in wrong_ones(bench, call, one, foreign):
-                        check_refused(bench, call, one, wrong, pointers, (one.name, *sharing))
+                    for wrong in wrong_ones(bench, call, one, foreign, pointers):
+                        check_refused(
+                            bench, call, one, wrong, pointers, (wrong.name,) if wrong.name else (one.name, *sharing)
+                        )
                 bench.by_python(call, pointers)
         assert bench.recorder.count == 1
