@@ -52,9 +52,9 @@ Functions that have no array and no number make, set, ask, name or destroy; they
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
-before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
-library that lacks it is whole: so it is with extensions of one vendor.
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
+all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
+the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
 
 Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
 (and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
@@ -95,6 +95,22 @@ A family of the library with the name of a shared one states only what differs: 
 template. {form} in a name stands for "" and for the batched forms that the header has ("_batched" with arrays of
 pointers, and "_strided_batched"). Those have the family's parameters and extents, each once for every one of a batch.
 
+Where an older version of the library differs, both headers are read, and the loaded version decides:
+
+    [older]
+    api = "rocblas-2"                                            api/rocblas-2.json, of the older header
+    before = "4.0"                                               the first version that has all of api/rocblas.json
+    [family.trmm.older]
+    "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
+
+Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
+of a function that the loaded version lacks raises LibraryVersionError.
+
+The header's own names for C's integers, in parameters and [raw]:
+
+    [integers]
+    rocblas_int = "int"
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -102,7 +118,6 @@ errors.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -113,6 +128,7 @@ from typing import Any
 
 from . import expressions, schema, shared
 from .lines import extended_by, located
+from .older import Older, fault, read_api
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -160,6 +176,19 @@ class RolesError(ValueError):
 
 
 @dataclass(frozen=True)
+class Binding:
+    """One function that a family of the roles file binds, before the header is looked at."""
+
+    family: str
+    name: str
+    letter: str
+    form: str
+    summary: str
+    older: str  # the name that it had in older versions; "" if that is the same
+    may_lack: bool  # the header need not have it
+
+
+@dataclass(frozen=True)
 class Function:
     """One bound function."""
 
@@ -170,6 +199,7 @@ class Function:
     arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
+    form: str  # "", or one of FORMS
     optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
 
@@ -230,7 +260,9 @@ class Library:
     functions: list[Function]
     find: dict[str, Any]
     api: dict[str, Any]
+    older: Older | None = None
     status: str = ""  # the type that its functions return; "" if they return none
+    integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
     object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
@@ -268,8 +300,12 @@ class _Reader:
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
         self.words: dict[str, str] = {}
+        older = api.get("older")
+        before = roles.get("older", {}).get("before", "")
+        self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
         self.faults = schema.disagreements(name, api, roles)
         self.object_kinds = self.read_object_kinds()
+        self.integers = roles.get("integers", {})
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
         for one in self.enums.values():  # an enum of a header that is not read
@@ -407,6 +443,8 @@ class _Reader:
         if service is not None:
             return None if isinstance(service, str) else service
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
+        if counted and counted[1] == "scalar" and shared.is_listed(self.form) and _listed(c_type)[0]:
+            return self.array(name, c_type, f"in elements({counted[2] or 1})", letter, where)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
             if not 0 < count <= MOST_NUMBERS:
@@ -433,17 +471,24 @@ class _Reader:
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
-    def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
+    def integer(self, c_type: str) -> str:
+        """Returns a type with C's own name of an integer for the header's."""
+        return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
+
+    def function(self, bound: Binding, symbol: str) -> Function:
+        name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
         family = self.roles["family"][key]
         self.own_types, self.form = family.get("types", {}), form
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
-        also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
+        everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in labels}
+        also = {one.casefold(): ours for one, ours in {**everywhere, **family.get("also", {})}.items()}
+        also = {one: ours for one, ours in also.items() if one not in labels}
         where = f"{self.name}.toml: [family.{key}] {symbol}"
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
         used: set[str] = set()
-        for given, c_type in entry["parameters"]:
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
             if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
@@ -452,7 +497,8 @@ class _Reader:
                 looked_up = shared.plain_name(form, looked_up)
             if looked_up not in labels:
                 labelled = shared.label_in_form(form, given)
-                if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):
+                ours = self.roles.get("also", {}).get(given, given)
+                if labelled and (made := self.parameter(ours, c_type, labelled, letter, f"{where}: {given}")):
                     parameters.append(made)
                     continue
                 self.faults.append(f"{where}: {given} ({c_type}) has no role")
@@ -471,7 +517,8 @@ class _Reader:
                     parameters.append(made)
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
-        parameters, lacking = shared.in_form(form, parameters)
+        plain = parameters
+        parameters, lacking = shared.in_form(form, plain)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         for one in parameters:
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
@@ -484,15 +531,21 @@ class _Reader:
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
-        device_only = family.get("pointer_mode") == "device"
+        device_only = family.get("pointer_mode") == "device" or sum(isinstance(one, Array) for one in parameters) > sum(
+            isinstance(one, Array) for one in plain
+        )
+        # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
+        has_sizes = any(isinstance(one, Size) and one.is_narrow for one in parameters)
+        has_indices = any(one.dtype == "i32" and one.direction != "in" for one in parameters if isinstance(one, Array))
         return Function(
             name=name,
             symbol=symbol,
-            wide_symbol=self.wide(symbol, where),
+            wide_symbol=self.wide(symbol, where) if has_sizes and not has_indices else None,
             returns=entry["returns"],
             arguments=tuple(parameters),
-            summary=summary,
+            summary=bound.summary,
             family=key,
+            form=form,
             optional=bool(family.get("optional", False)),
             device_only=device_only,
         )
@@ -503,48 +556,64 @@ class _Reader:
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
             return None
-        narrow = self.api["functions"][symbol]["parameters"]
-        same = len(narrow) == len(wide["parameters"]) and all(
+        narrow, wider = (
+            [(given, self.integer(c_type)) for given, c_type in one["parameters"]]
+            for one in (self.api["functions"][symbol], wide)
+        )
+        same = len(narrow) == len(wider) and all(
             a == b or (a[0] == b[0] and b[1] == re.sub(r"\bint\b", "int64_t", a[1]))
-            for a, b in zip(narrow, wide["parameters"], strict=True)
+            for a, b in zip(narrow, wider, strict=True)
         )
         if not same:
             self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
-    def named(self) -> Iterator[tuple[str, str, str, str, bool, str]]:
-        """Yields family, name, letter, summary, whether the header may lack it, and form of each function to be bound.
-
-        A library's own families come first.
-        """
+    def named(self) -> Iterator[Binding]:
+        """Yields each function that is to be bound; a library's own families come first."""
         families = self.roles.get("family", {})
-        templates = [
+        listed = [
             (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
         ]
-        for key, template, is_shared in sorted(templates, key=lambda one: one[2]):
+        for key, template, is_shared in sorted(listed, key=lambda one: one[2]):
             bound = families[key]["bind"][template]
+            older = families[key].get("older", {}).get(template, "")
             # Without letters: one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
-                    name = template.format(t=letter, r=REAL.get(letter, ""), form=form)
-                    yield key, name, letter, summary + text, is_shared or form != "", form
+                    words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
+                    name, before = template.format(**words), older.format(**words)
+                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+
+    def symbol(self, name: str) -> tuple[str | None, list[str]]:
+        """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
+        camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+        candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
+        return next((one for one in candidates if one in self.api["functions"]), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, name, letter, summary, may_lack, form in self.named():
-            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-            spelled = {"name": name, "Name": camel}
-            candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
-            symbol = next((one for one in candidates if one in self.api["functions"]), None)
-            if symbol is not None and name not in found:
-                found[name] = self.function(name, symbol, letter, key, summary, form)
-            elif symbol is None and not may_lack:
-                listed = ", ".join(candidates)
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: the header has none of {listed}")
-            elif symbol is not None and not may_lack:
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
+        for bound in self.named():
+            where = f"{self.name}.toml: [family.{bound.family}] {bound.name}"
+            symbol, candidates = self.symbol(bound.name)
+            if symbol is None:
+                if not bound.may_lack:
+                    self.faults.append(f"{where}: the header has none of {', '.join(candidates)}")
+            elif bound.name not in found:
+                found[bound.name] = self.function(bound, symbol)
+                self.in_older_version(bound, symbol, where)
+            elif not bound.may_lack:
+                self.faults.append(f"{where}: bound twice")
         return [found[name] for name in sorted(found)]
+
+    def in_older_version(self, bound: Binding, symbol: str, where: str) -> None:
+        """Notes under which name older versions of the library have a function, once it is known to be the same."""
+        instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
+        wrong = fault(self.api, symbol, instead)
+        if wrong:
+            self.faults.append(f"{where}: {wrong}")
+        elif instead and self.older:
+            self.older.instead[symbol] = instead
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
         bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
@@ -658,7 +727,9 @@ class _Reader:
             functions=functions,
             find=find,
             api=self.api,
+            older=self.older,
             status=status or "",
+            integers=self.integers,
             raw=self.roles.get("raw", {}),
             object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
@@ -712,7 +783,8 @@ def load(folder: Path = HERE) -> list[Library]:
             faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
             continue
         try:
-            libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
+            labels = read_roles(name, folder)
+            libraries.append(join(name, read_api(name, labels, folder), labels))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
     if faults:

@@ -51,7 +51,9 @@ FIND = Table(
         "version": Table({"call": TEXT, "gives": TEXT}, ("call", "gives")),
     }
 )
-HEADER = Table({"version": TEXTS, "functions": TEXT, "constants": TEXT, "prefix": TEXT}, ("version", "functions"))
+HEADER = Table(
+    {"version": TEXTS, "functions": TEXT, "constants": TEXT, "prefix": TEXT, "defines": TEXTS}, ("version", "functions")
+)
 # An enum has constants of the header, or values of a header that is not read.
 ENUM = Table(
     {"type": TEXT, "constants": TEXTS, "complex": TEXTS, "flags": TEXTS, "values": Table(others=NUMBER)}, ("type",)
@@ -65,6 +67,7 @@ FAMILY = Table(
         "types": _NAMED,
         "pointer_mode": TEXT,
         "optional": FLAG,
+        "older": _NAMED,
     }
 )
 FILE = Table(
@@ -73,6 +76,9 @@ FILE = Table(
         "library": LIBRARY,
         "find": FIND,
         "header": HEADER,
+        "older": Table({"api": TEXT, "before": TEXT}, ("api", "before")),
+        "integers": _NAMED,
+        "also": _NAMED,
         "handle": _NAMED,
         "object": Table(others=OBJECT),
         "raw": _NAMED,
@@ -145,8 +151,8 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
     for key, enum in roles.get("enums", {}).items():
-        if "constants" not in enum and "values" not in enum:
-            found.append(f"{name}.toml: [enums.{key}] has no constants")
+        if ("constants" in enum) == ("values" in enum):
+            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
     for rule in roles.get("not_bound", []):
         try:
             re.compile(rule["names"])

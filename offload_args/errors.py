@@ -28,6 +28,7 @@ __all__ = [
     "HostPointerError",
     "InvalidDataError",
     "LibraryError",
+    "LibraryVersionError",
     "ModuleError",
     "OffloadError",
     "OffloadWarning",
@@ -119,6 +120,10 @@ class LibraryError(OffloadError, RuntimeError):
     """A vendor library that is missing, lacks a function, or failed."""
 
 
+class LibraryVersionError(LibraryError, NotImplementedError):
+    """A function that the loaded version of a vendor library does not have."""
+
+
 class DeviceUnavailableError(OffloadError, RuntimeError):
     """A device that this machine does not have."""
 
@@ -181,6 +186,7 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
     _core.OA_ERROR_TORN: TornArrayError,
     _core.OA_ERROR_MODULE: ModuleError,
     _core.OA_ERROR_SIGNATURE: SignatureError,
+    _core.OA_ERROR_VERSION: LibraryVersionError,
 }
 
 
@@ -191,6 +197,7 @@ _CALLERS: Final = {
     "oa_keep": "Device.keep",
     "oa_kernel_get": "Module.kernel",
     "oa_kernel_launch": "launch",
+    "oa_library_double": "testing",
     "oa_module_load": "Module.load",
     "oa_module_unload": "Module.unload",
     "oa_export": "DevicePtr",

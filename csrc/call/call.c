@@ -63,9 +63,7 @@ static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, cons
 static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
                                                        const oa_device *device) {
   const oa_library *library = call->library;
-  if (library->backend)
-    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
-                   call->function, o->name, device->name, library->backend, library->backend);
+  if (library->backend) return oa_fail_library_device(library, call->function, o->name, device);
   return oa_fail(OA_ERROR_DEVICE,
                  "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
                  call->function, o->name, device->name, library->name);
@@ -473,11 +471,6 @@ static int take_handle(oa_call *call, oa_stream *stream) {
   return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
-/* Whether a library of a GPU can't be told of a stream: it is waited for before and after each call. */
-static inline bool has_no_stream(const oa_library *library) {
-  return library->backend && library->set_stream < 0 && !library->takes_stream;
-}
-
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used) {
   const oa_library *library = call->library;
@@ -493,7 +486,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
       status = take_handle(call, stream);
     }
   }
-  if (!status && has_no_stream(library)) status = device->backend->stream_synchronize(device, stream->native);
+  if (!status && library->state->waits) status = device->backend->stream_synchronize(device, stream->native);
   if (status && device->backend->leave) {
     oa_saved_error saved;
     oa_error_save(&saved);
@@ -755,7 +748,7 @@ static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
-  if (__builtin_expect(has_no_stream(call->library), 0)) status = device->backend->synchronize(call->device);
+  if (__builtin_expect(call->library->state->waits, 0)) status = device->backend->synchronize(call->device);
   if (__builtin_expect(call->saved_mode >= 0, 0)) {
     const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
     if (!status) status = restored;

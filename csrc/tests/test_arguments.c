@@ -481,6 +481,9 @@ static void libraries(void) {
   for (int i = 0; i < 3; i++) {
     function = "oa_library_open";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
+    function = "oa_library_double";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double(names[i], "/nothing", "sim"));
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double("plain", "/nothing", names[i]));
     function = "oa_library_share";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
@@ -905,6 +908,7 @@ static const struct {
     {"oa_residency_current", residency_configure},
     {"oa_residency_configure", residency_configure},
     {"oa_library_open", libraries},
+    {"oa_library_double", libraries},
     {"oa_library_share", libraries},
     {"oa_library_path", libraries},
     {"oa_library_set_loader", libraries},

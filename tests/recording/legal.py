@@ -161,6 +161,11 @@ class Call:
         """Return whether the vendor's function is called: not if there is no array at all."""
         return not self.touched or any(self.many.get(name, 1) for name in self.touched.keys() - self.absent)
 
+    @property
+    def names(self) -> dict[str, Any]:
+        """Return the values of all names in expressions."""
+        return clamped(self.library, self.function, self.integers) | self.numbers
+
     def needs(self, name: str) -> int:
         """Return how many elements an array has to have."""
         places = self.touched[name]
@@ -221,6 +226,12 @@ def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple
     return found
 
 
+def clamped(library: roles.Library, function: roles.Function, integers: Mapping[str, int]) -> dict[str, int]:
+    """Return the values of all names in expressions; lengths below 0 are 0."""
+    lengths = {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
+    return library.constants | dict(integers) | lengths
+
+
 def may_stand_still(function: roles.Function, inc: str) -> bool:
     """Return whether an increment may be 0."""
     return all(array.repeats for array, _ in extents_with(function, inc, "inc"))
@@ -229,7 +240,7 @@ def may_stand_still(function: roles.Function, inc: str) -> bool:
 def least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
-    names = library.constants | names | {size.name: 0}
+    names = clamped(library, function, names) | {size.name: 0}
     extents = extents_with(function, size.name, size.label)
     if size.label == "ld":
         return max((stored_rows(extent, names, by_rows) for _, extent in extents), default=1)
@@ -372,9 +383,10 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 @cache
 def also(library: str) -> dict[str, dict[str, str]]:
     """Return, for each family, the names of its parameters by those of the header, where they differ."""
+    labels = roles.read_roles(library)
     return {
-        family: {theirs.casefold(): ours for theirs, ours in table.get("also", {}).items()}
-        for family, table in roles.read_roles(library)["family"].items()
+        family: {theirs.casefold(): ours for theirs, ours in (labels.get("also", {}) | table.get("also", {})).items()}
+        for family, table in labels["family"].items()
     }
 
 
@@ -391,9 +403,14 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     }
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
-        named = others.get(label.casefold(), label).casefold()
-        named = named if named in ours else named.removesuffix("array")
-        found.append((label, c_type, ours.pop(named if named in ours else "result")))
+        named = label.casefold()
+        if named not in ours:
+            named = others.get(named, label).casefold()
+        if named not in ours:
+            named = named.removesuffix("array")
+        if named not in ours:
+            named = "result" if "result" in ours else "results"
+        found.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
     return found
 

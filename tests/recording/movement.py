@@ -17,7 +17,7 @@ from recording.legal import Call, roles
 
 def is_overwritten(call: Call, one: Array) -> bool:
     """Return whether the call writes every element of a tight array without reading one."""
-    names = call.library.constants | call.integers | call.numbers
+    names = call.names
     if one.direction != "out" and not (one.overwrites and legal.value(one.overwrites, names)):
         return False
     dimensions = [size for array in call.function.arrays for size in array.extent.sizes]

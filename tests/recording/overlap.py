@@ -34,7 +34,7 @@ class Operand(NamedTuple):
 
 def same_elements(call: Call, a: Array, b: Array) -> bool:
     """Return whether two operands that begin at one place have the same element at each place."""
-    names = call.library.constants | call.integers
+    names = call.names
     kinds = [(one.extent.kind, [legal.value(size, names) for size in one.extent.expressions]) for one in (a, b)]
     if all(kind == "vector" and arguments[0] == 1 for kind, arguments in kinds):
         return True
@@ -54,7 +54,7 @@ def is_tangled(call: Call, one: Array) -> bool:
     """Return whether the parts of a batch lie in each other: then all between them counts as touched."""
     if not one.extent.batch:
         return False
-    names = call.library.constants | call.integers
+    names = call.names
     stride, count = (legal.value(expression, names) for expression in one.extent.batch)
     return count > 1 and count * stride > call.needs(one.name)
 

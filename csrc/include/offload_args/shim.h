@@ -173,6 +173,11 @@ enum oa_version_kind {
   OA_VERSION_PARTS,    /* int f(int part, int *value): parts 0, 1 and 2 are major, minor and patch */
   OA_VERSION_NUMBER    /* int f(int *version) */
 };
+/* A symbol that versions of a library before oa_library.older_before have otherwise than later ones. */
+typedef struct oa_older {
+  int symbol;          /* its index */
+  const char *instead; /* the name that the same function has in those versions; NULL: later versions lack it */
+} oa_older;
 struct oa_routine;
 /* A kind of object that a library makes and the caller owns. */
 typedef struct oa_object_kind {
@@ -204,6 +209,10 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
   int takes_stream;
+  const char *header_version;               /* of the header that the table was made from; or NULL */
+  const char *older_version, *older_before; /* of an older header, and the first version without it; or NULL */
+  const oa_older *older;                    /* older_count of them */
+  int older_count;
   const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
   int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
