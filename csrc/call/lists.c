@@ -184,7 +184,8 @@ static int send(const oa_call *call, oa_lists *lists) {
   status = oa_transfer_up(device, stream, &move, 1);
   if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, call->function, status);
   /* oa_begin has waited for all else that such a library needs. */
-  if (!status && call->library && call->library->state->waits) status = device->backend->stream_synchronize(device, stream);
+  if (!status && call->library && call->library->state->waits)
+    status = device->backend->stream_synchronize(device, stream);
   return status;
 }
 
