@@ -213,7 +213,7 @@ class Array(Parameter):
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        return "DevicePtr[Any]" if self.dtype == "any" else f"DevicePtr[np.{NUMPY[self.dtype]}]"
 
 
 @dataclass(frozen=True, kw_only=True)

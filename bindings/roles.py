@@ -125,7 +125,7 @@ from .parameters import (
     Stream,
     name_fault,
 )
-from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
+from .services import DeviceNumber, Given, HostArray, ObjectKind, ServiceParameter
 from .services import read as read_service
 
 HERE = Path(__file__).parent
@@ -370,7 +370,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride"):
+        if label in ("size", "length", "ld", "inc", "stride", "itemsize"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -459,7 +459,7 @@ class _Reader:
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-            if not isinstance(one, Array):
+            if not isinstance(one, (Array, HostArray)):
                 continue
             for expression in one.expressions:
                 for unknown in sorted(names_in(expression) - known):

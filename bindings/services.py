@@ -6,11 +6,12 @@ parameters are of the classes here, enums and sizes.
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .parameters import Enum, Parameter
+from .parameters import EXTENTS, Enum, Extent, Parameter
 
 # Integers by their C types, as dtypes; a number of a service has the bits of its type.
 INTEGERS = {
@@ -178,6 +179,41 @@ class SetStream(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostArray(ServiceParameter):
+    """An array of the host."""
+
+    role: ClassVar[str] = "host"
+    extent: Extent
+    writes: bool
+
+    @property
+    def kind(self) -> str:
+        return "host_out" if self.writes else "host_in"
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns the expressions of its extent."""
+        return self.extent.expressions
+
+    def declaration(self, device: bool) -> str:
+        return f"{'' if self.writes else 'const '}void *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.host = {{{self.name}, NULL}}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].host.address"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "NDArray[Any]"
+
+    def described(self) -> str:
+        words = ", ".join(ast.unparse(one) for one in self.extent.arguments)
+        does = "written" if self.writes else "read"
+        return f"{self.name}: a NumPy array, of which {self.extent.kind}({words}) is {does}."
+
+
+@dataclass(frozen=True, kw_only=True)
 class Given(ServiceParameter):
     """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
@@ -243,6 +279,19 @@ def _integer(c_type: str, named: dict[str, str]) -> str:
     return INTEGERS.get(named.get(plain, plain), "")
 
 
+def _host_array(name: str, c_type: str, label: str) -> Parameter | str:
+    found = re.fullmatch(r"host (in|out) (.+)", label)
+    call = ast.parse(found[2], mode="eval").body if found else None
+    if not (found and isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        return f"{label!r} is not an array of the host: host in vector(n, inc)"
+    kind = call.func.id
+    if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
+        return f"{label!r} is not an extent; there are {', '.join(EXTENTS)}"
+    if c_type != ("const void *" if found[1] == "in" else "void *"):
+        return f"labelled {label}, but its type is {c_type}"
+    return HostArray(name=name, c_type=c_type, extent=Extent(kind, tuple(call.args)), writes=found[1] == "out")
+
+
 def read(
     name: str, c_type: str, label: str, *, kinds: dict[str, ObjectKind], enums: dict[str, Enum], named: dict[str, str]
 ) -> Parameter | str | None:
@@ -267,6 +316,8 @@ def read(
         return Integer(name=name, c_type=c_type, dtype=dtype) if dtype else wrong
     if label in ("text", "text or none"):
         return Text(name=name, c_type=c_type, may_be_none=label != "text") if c_type == "const char *" else wrong
+    if label.startswith("host "):
+        return _host_array(name, c_type, label)
     if label == "sets stream":
         return SetStream(name=name, c_type=c_type)
     found = re.fullmatch(r"(gives|returned) (\w+)", label)

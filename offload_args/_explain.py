@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from . import _core
-from .dtypes import C_NAMES, DTYPE_NAMES
+from .dtypes import C_NAMES, DTYPE_NAMES, code_of
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -100,6 +100,8 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             _check_object(function, token, value, fail)
         elif token.kind == "text":
             _check_text(token, value, fail)
+        elif token.kind in ("host_in", "host_out"):
+            _check_array(value, fail)
         elif token.kind in _CHECKED:
             continue
         elif token.kind in ("in", "out", "inout"):
@@ -185,6 +187,16 @@ def _check_object(function: str, token: _Token, value: object, fail: _Failure) -
         fail(ArgumentTypeError, f"a {library}.{token.dtype}")
 
 
+def _check_array(value: object, fail: _Failure) -> None:
+    needed = "a NumPy array of the host"
+    if isinstance(value, DevicePtr):
+        fail(HostPointerError, needed, "it is on the device")
+    if not isinstance(value, np.ndarray):
+        fail(ArgumentTypeError, needed)
+    if code_of(value.dtype) < 0:
+        fail(DTypeError, f"{needed}, of a dtype that devices can hold")
+
+
 def _check_text(token: _Token, value: object, fail: _Failure) -> None:
     needed = f"a string{' or None' if token.dtype else ''}"
     if not isinstance(value, str) and (value is not None or not token.dtype):
@@ -208,7 +220,7 @@ def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    if DTYPE_NAMES[value._dtype_code] != token.dtype_name:
+    if token.dtype != "any" and DTYPE_NAMES[value._dtype_code] != token.dtype_name:
         fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
 
 

@@ -29,6 +29,7 @@ from ..parameters import (
     Stream,
 )
 from ..roles import Function, Library
+from ..services import HostArray, ServiceParameter
 from .c_text import to_c, to_name, wrapped
 
 # How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
@@ -109,7 +110,7 @@ class Body:
 
     def expressions(self) -> None:
         """Raises ValueError, with the parameter, for an expression that C can't be written for."""
-        for one in self.function.arrays:
+        for one in [*self.function.arrays, *self.host_arrays]:
             for expression in one.expressions:
                 try:
                     to_c(expression, self.library.constants)
@@ -142,7 +143,8 @@ class Body:
 
     def leading_dimensions(self) -> None:
         """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
-        for extent in (extent for one in self.function.arrays for extent in one.extents):
+        extents = [extent for one in self.function.arrays for extent in one.extents]
+        for extent in [*extents, *(one.extent for one in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):
                 continue
             values, _ = self.as_stored(extent)
@@ -266,6 +268,7 @@ class Body:
         """Declares the operands and opens the call. Numbers are operands where they are on the device."""
         arrays = self.operands
         count = len(arrays) + len(self.numbers)
+        self.host_checks()
         self.add(f"  oa_operand operands[{count}];")
         for position, one in enumerate(arrays):
             again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
@@ -294,9 +297,46 @@ class Body:
             fields.append(".blocking = 1")
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
+        if self.special:
+            fields.append(f".special = {' | '.join(self.special)}")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
         self.add("  const int failed = oa_begin(&call);")
         self.add("  if (failed) return failed;")
+
+    @property
+    def host_arrays(self) -> list[HostArray]:
+        return [one for one in self.function.parameters if isinstance(one, HostArray)]
+
+    @property
+    def special(self) -> list[str]:
+        """Returns how the function differs from one that has a handle."""
+        arguments = self.function.arguments
+        if not self.library.handle or any(isinstance(one, Handle) for one in arguments):
+            return ["OA_ON_HOST_MEMORY"] if self.host_arrays else []
+        has_stream = any(isinstance(one, Stream) for one in arguments)
+        also = "OA_ON_HOST_MEMORY" if has_stream else "OA_ON_DEFAULT_STREAM"
+        return ["OA_WITHOUT_HANDLE", *([also] if self.host_arrays or not has_stream else [])]
+
+    def host_checks(self) -> None:
+        """Checks the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
+        sizes = [one for one in self.function.sizes if one.label == "itemsize"]
+        if not (self.host_arrays or sizes):
+            return
+        if self.is_late or not self.function.arrays:
+            raise ValueError("arrays of the host, and itemsizes, stand beside an array of a GPU")
+        first = self.function.arrays[0]
+        there = f"values[{self.at[first.name]}].pointer"
+        self.add("  int wrong;")
+        for size in sizes:
+            for one in self.function.arrays:
+                pointer = f"values[{self.at[one.name]}].pointer"
+                called = f'oa_check_itemsize(routine, "{size.name}", {size.name}, "{one.name}", {pointer})'
+                self.add(f"  if ((wrong = {called})) return wrong;")
+        for host in self.host_arrays:
+            self.add(f"  const oa_extent extent_{host.name} = {self.extent(host.extent, False)};")
+            value = f"&values[{self.at[host.name]}], &extent_{host.name}"
+            called = f'oa_check_host(routine, "{host.name}", {value}, {there}, {int(host.writes)})'
+            self.add(f"  if ((wrong = {called})) return wrong;")
 
     def position(self, one: Parameter) -> int:
         """Returns an operand's place among the operands."""
@@ -355,6 +395,10 @@ class Body:
                 case Array():
                     types.append("const void *" if one.is_read_only else "void *")
                     values.append(f"operands[{self.position(one)}].address")
+                case ServiceParameter() if one.passed:
+                    c_type, value = one.vendor(self.at[one.name])
+                    types.append(c_type)
+                    values.append(value)
                 case Result(returned=True):
                     raise ValueError(f"{one.name}: a function of a GPU can't return its result")
                 case Number() if one.is_pointer:

@@ -84,7 +84,8 @@ def _array(one: Array, library: Library, function: Function) -> str:
         does += f"; becomes {_in_words(one.becomes, library, function)}"
     if one.in_place and not one.is_read_only:
         does += f", may be {one.in_place}"
-    return f"{one.name}: DevicePtr of {NUMPY[one.dtype]}, {_in_words(one.extent, library, function)}; {does}."
+    dtype = "any dtype" if one.dtype == "any" else NUMPY[one.dtype]
+    return f"{one.name}: DevicePtr of {dtype}, {_in_words(one.extent, library, function)}; {does}."
 
 
 def _parameters(library: Library, function: Function) -> list[str]:
@@ -105,7 +106,10 @@ def _parameters(library: Library, function: Function) -> list[str]:
                 lines.append(f"{one.name}: {number}{',' if there else ''}{there}.")
             case ServiceParameter() if one.in_python:
                 lines.append(one.described())
-    sizes = [one.name for one in function.sizes]
+    for one in function.sizes:
+        if one.label == "itemsize":
+            lines.append(f"{one.name}: the bytes of an element.")
+    sizes = [one.name for one in function.sizes if one.label != "itemsize"]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
         if any(one.may_be_negative for one in function.sizes):

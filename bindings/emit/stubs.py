@@ -20,7 +20,8 @@ def _service(function: Function) -> str:
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
     lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Final, final, overload", "", "import numpy as np", "", "from ._raw import Raw"]
+    lines += ["from typing import Any, Final, final, overload", "", "import numpy as np"]
+    lines += ["from numpy.typing import NDArray", "", "from ._raw import Raw"]
     lines += ["from .devices import Device", "from .objects import LibraryObject, SupportsStream"]
     lines += ["from .pointers import DevicePtr", ""]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]

@@ -218,9 +218,14 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
-  if (__builtin_expect(pointer == NULL || pointer->dtype != parameter->dtype, 0)) return -1;
+  if (__builtin_expect(pointer == NULL, 0)) return -1;
+  if (__builtin_expect(pointer->dtype != parameter->dtype, 0) && parameter->dtype != OA_ANY) return -1;
   value->pointer = pointer->handle;
   return 0;
+}
+
+int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
+  return read_array(object, parameter, value);
 }
 
 /* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as above. */
@@ -522,7 +527,7 @@ static int kind_named(const char *name, size_t length) {
       {"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},         {"inout", ARRAY},
       {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT},     {"integer", INTEGER},
       {"object", OBJECT}, {"ended", OBJECT},  {"text", TEXT},     {"device", NEW_DEVICE}, {"native_stream", SET_STREAM},
-      {"gives", GIVEN},   {"new", NEW}};
+      {"gives", GIVEN}, {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY},   {"new", NEW}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

@@ -25,6 +25,7 @@ enum kind {
   TEXT,       /* more: "none" if None will do */
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
+  HOST_ARRAY,
   GIVEN, /* an output: an integer, or of more: "text" or "stream" */
   NEW    /* an object that the function makes */
 };
@@ -67,6 +68,9 @@ PyObject *function_explain(const Function *function, const Arguments *arguments)
 
 /* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 int function_read_integer(PyObject *object, int64_t *number);
+
+/* Reads a device array. Returns 0, or -1 without an exception. */
+int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value);
 
 /* -- service.c ----------------------------------------------------------------------------------------------------- */
 /* The METH_FASTCALL | METH_KEYWORDS function of services. self: a module whose state is the Function. */

@@ -32,6 +32,30 @@ static int read_text(const Parameter *parameter, PyObject *object, oa_value *val
   return text != NULL && strlen(text) == (size_t)length ? 0 : -1;
 }
 
+/* What the arguments of one call hold until its end. */
+typedef struct {
+  Item items[MOST_VALUES];
+  oa_array arrays[MOST_VALUES];
+  int count;
+} Room;
+
+/* Reads an array of the host. An ndarray can be neither freed nor resized meanwhile: its interface refers to it. */
+static int read_host(PyObject *object, oa_value *value, Room *room) {
+  Item *item = &room->items[room->count];
+  oa_array *array = &room->arrays[room->count];
+  int flags;
+  if (!PyObject_TypeCheck(object, (PyTypeObject *)python.ndarray)) return -1;
+  *item = (Item){.source = Py_NewRef(object)};
+  *array = (oa_array){.data = NULL};
+  room->count++;
+  const int read = read_ndarray(item, array, &flags);
+  if (read <= 0) return -1;
+  array->flags = flags & ARRAY_WRITEABLE ? 0 : OA_READ_ONLY;
+  value->host.address = array->data;
+  value->host.array = array;
+  return 0;
+}
+
 static int read_number_of(const char *asked, const Function *function, const Parameter *parameter, PyObject *object,
                           unsigned long long *number) {
   PyObject *found = object_ask(asked, Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
@@ -41,13 +65,18 @@ static int read_number_of(const char *asked, const Function *function, const Par
 }
 
 /* Returns 0; -1 with or without an exception for a wrong argument; -2 with an exception that says all. */
-static int read_one(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value) {
+static int read_one(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value,
+                    Room *room) {
   unsigned long long number;
   switch (parameter->kind) {
     case SIZE:
       return function_read_integer(object, &value->integer);
     case ENUM:
       return read_sized(object, OA_I32, value);
+    case ARRAY:
+      return function_read_array(object, parameter, value);
+    case HOST_ARRAY:
+      return read_host(object, value, room);
     case INTEGER:
       return read_sized(object, parameter->dtype, value);
     case OBJECT:
@@ -129,14 +158,10 @@ static void note(const Function *function, const Arguments *arguments, const oa_
   }
 }
 
-static PyObject *call_with(const Function *function, const Arguments *arguments) {
-  oa_value values[MOST_VALUES] = {{0}};
+/* Makes the call once its arguments are read. */
+static PyObject *run(const Function *function, const Arguments *arguments, oa_value *values) {
   Object *made = NULL;
   int status;
-  for (int i = 0; i < function->positional; i++) {
-    status = read_one(function, &function->parameters[i], arguments->positional[i], &values[i]);
-    if (status < 0) return status == -1 ? function_explain(function, arguments) : NULL;
-  }
   for (int i = function->positional; i < function->count; i++)
     if (function->parameters[i].kind == NEW && made == NULL) {
       made = object_new(function->library, function->parameters[i].more);
@@ -146,6 +171,18 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
   Py_END_ALLOW_THREADS if (status == OA_OK) note(function, arguments, values, made);
   PyObject *given = status == OA_OK ? given_from(function, arguments, values, made) : fail(status);
   Py_XDECREF((PyObject *)made);
+  return given;
+}
+
+static PyObject *call_with(const Function *function, const Arguments *arguments) {
+  oa_value values[MOST_VALUES] = {{0}};
+  Room room;
+  int wrong = 0;
+  room.count = 0;
+  for (int i = 0; i < function->positional && !wrong; i++)
+    wrong = read_one(function, &function->parameters[i], arguments->positional[i], &values[i], &room);
+  PyObject *given = wrong == -1 ? function_explain(function, arguments) : wrong ? NULL : run(function, arguments, values);
+  for (int i = 0; i < room.count; i++) release_item(&room.items[i]);
   return given;
 }
 

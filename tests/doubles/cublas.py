@@ -131,6 +131,44 @@ SETTING(EmulationSpecialValuesSupport, special, 1)
 SETTING(FixedPointEmulationMantissaControl, control, 1)
 SETTING(FixedPointEmulationMaxMantissaBitCount, max_bits, 1)
 SETTING(FixedPointEmulationMantissaBitOffset, offset, 1)
+
+/* -- copies between arrays of the host and of the device -- */
+static cublasStatus_t copy(int64_t rows, int64_t cols, int64_t size, const char *from, int64_t from_ld, char *to,
+                           int64_t to_ld, int up) {
+  if (rows < 0 || cols < 0 || size < 1 || from_ld < rows || to_ld < rows || from_ld < 1 || to_ld < 1)
+    return INVALID_VALUE;
+  for (int64_t j = 0; j < cols && rows; j++) {
+    if (kind_of(up ? to : from) != 2 || kind_of(up ? from : to) == 2) return 11; /* mapping error */
+    memcpy(to + j * to_ld * size, from + j * from_ld * size, (size_t)(rows * size));
+  }
+  return SUCCESS;
+}
+#define VECTOR(T) (T n, T size, const void *x, T incx, void *y, T incy)
+#define VECTOR_ASYNC(T) (T n, T size, const void *x, T incx, void *y, T incy, void *stream)
+#define MATRIX(T) (T rows, T cols, T size, const void *A, T lda, void *B, T ldb)
+#define MATRIX_ASYNC(T) (T rows, T cols, T size, const void *A, T lda, void *B, T ldb, void *stream)
+int cuStreamSynchronize(void *stream); /* fails for the stream of another context */
+#define LINES 1, n, size, x, incx, y, incy
+#define ALL rows, cols, size, A, lda, B, ldb
+#define BOTH(name, T)                                                                                            \\
+  cublasStatus_t cublasSetVector##name VECTOR(T) { return copy(LINES, 1); }                                      \\
+  cublasStatus_t cublasGetVector##name VECTOR(T) { return copy(LINES, 0); }                                      \\
+  cublasStatus_t cublasSetMatrix##name MATRIX(T) { return copy(ALL, 1); }                                        \\
+  cublasStatus_t cublasGetMatrix##name MATRIX(T) { return copy(ALL, 0); }                                        \\
+  cublasStatus_t cublasSetVectorAsync##name VECTOR_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(LINES, 1);                                         \\
+  }                                                                                                              \\
+  cublasStatus_t cublasGetVectorAsync##name VECTOR_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(LINES, 0);                                         \\
+  }                                                                                                              \\
+  cublasStatus_t cublasSetMatrixAsync##name MATRIX_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(ALL, 1);                                           \\
+  }                                                                                                              \\
+  cublasStatus_t cublasGetMatrixAsync##name MATRIX_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(ALL, 0);                                           \\
+  }
+BOTH(, int)
+BOTH(_64, int64_t)
 """
 
 SCALARS = {"alpha", "beta", "c", "s", "a", "b", "result", "param", "d1", "d2", "x1", "y1"}

@@ -18,6 +18,10 @@ typedef union oa_value {
   float single_parts[2]; /* c64: real and imaginary part, */
   double parts[2];       /* c128 */
   uint16_t half;         /* f16 and bf16 */
+  struct {
+    const void *address;
+    const oa_array *array; /* NULL: trusted to have what the call needs */
+  } host; /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
 

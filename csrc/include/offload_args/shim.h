@@ -92,6 +92,13 @@ typedef struct oa_operand {
 
 typedef struct oa_library oa_library;
 
+/* How the vendor's function of a call differs from one that has a handle. */
+enum oa_call_special {
+  OA_WITHOUT_HANDLE = 1,
+  OA_ON_DEFAULT_STREAM = 2, /* it knows no stream: the call's stream is waited for before it, and the device after it */
+  OA_ON_HOST_MEMORY = 4     /* it reads or writes memory of the host: it is waited for */
+};
+
 typedef struct oa_call {
   const char *function; /* "cublas.sgemv" */
   const oa_library *library;
@@ -99,6 +106,7 @@ typedef struct oa_call {
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  int special;        /* a sum of oa_call_special */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
