@@ -42,7 +42,14 @@ Functions that have no array and no number make, set, ask, name or destroy; they
     streamId = "sets stream"                                     a stream of the caller's, for the object before it
     mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
                                                                  integer", "gives text", "gives stream"
+    memory = "keeps bytes(n)"                                    device memory that the object before it keeps alive;
+                                                                 "keeps elements(1)"; "gives kept" asks for it
     version = "returned integer"                                 the function's value; "returned text"
+
+A function with arrays may have objects and integers, too, and arrays of the host beside those of the device:
+
+    x = "host in vector(n, incx)"                                an array of the host that is read; "host out ..."
+    elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
 and `a if test else b`.

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .parameters import EXTENTS, Enum, Extent, Parameter
+from .parameters import EXTENTS, NUMPY, Enum, Extent, Parameter
 
 # Integers by their C types, as dtypes; a number of a service has the bits of its type.
 INTEGERS = {
@@ -179,6 +179,28 @@ class SetStream(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kept(ServiceParameter):
+    """Device memory that the library may use from now on: it lives as long as the object that has it."""
+
+    role: ClassVar[str] = "keeps"
+    size: ast.expr  # how many elements; of any dtype, how many bytes
+
+    def declaration(self, device: bool) -> str:
+        return f"oa_{self.dtype} *{self.name}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        pointer = "DevicePtr[Any]" if self.dtype == "any" else f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        return f"{pointer} | None"
+
+    def described(self) -> str:
+        size = f"{ast.unparse(self.size)} {'bytes' if self.dtype == 'any' else 'elements'}"
+        return f"{self.name}: a DevicePtr of {size}, whose memory lives as long as the handle has it, or None."
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostArray(ServiceParameter):
     """An array of the host."""
 
@@ -217,7 +239,7 @@ class HostArray(ServiceParameter):
 class Given(ServiceParameter):
     """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
-    what: str  # integer, enum, text, stream or new
+    what: str  # integer, enum, text, stream, kept or new
     in_python: ClassVar[bool] = False
     enum: Enum | None = None
     object_kind: ObjectKind | None = None
@@ -244,6 +266,8 @@ class Given(ServiceParameter):
             return "oa_object *"
         if self.what == "text":
             return "const char *"
+        if self.what == "kept":
+            return "const oa_any *"
         return "void *" if self.what == "stream" else f"{C_INTEGER[self.dtype]} "
 
     def declaration(self, device: bool) -> str:
@@ -261,7 +285,7 @@ class Given(ServiceParameter):
     def annotation(self, on_device: bool | None = None) -> str:
         if self.object_kind:
             return self.object_kind.name
-        return {"text": "str", "stream": "SupportsStream"}.get(self.what, "int")
+        return {"text": "str", "stream": "SupportsStream", "kept": "DevicePtr[Any] | None"}.get(self.what, "int")
 
     def in_words(self) -> str:
         """Returns what it is, for the docstring."""
@@ -269,7 +293,8 @@ class Given(ServiceParameter):
             return f"a new {self.object_kind.name}"
         if self.enum:
             return f"{self.name}: {self.enum.names}"
-        what = {"text": "a string", "stream": "an object with __cuda_stream__"}.get(self.what, "an integer")
+        words = {"text": "a string", "stream": "an object with __cuda_stream__", "kept": "the DevicePtr that was set"}
+        what = words.get(self.what, "an integer")
         return what if self.returned else f"{self.name}: {what}"
 
 
@@ -316,6 +341,13 @@ def read(
         return Integer(name=name, c_type=c_type, dtype=dtype) if dtype else wrong
     if label in ("text", "text or none"):
         return Text(name=name, c_type=c_type, may_be_none=label != "text") if c_type == "const char *" else wrong
+    found = re.fullmatch(r"keeps (elements|bytes)\((.+)\)", label)
+    if found:
+        pointee = c_type.removesuffix("*").strip()
+        dtype = "any" if pointee == "void" and found[1] == "bytes" else INTEGERS.get(pointee, "")
+        if not dtype or not c_type.endswith("*") or (dtype == "any") != (found[1] == "bytes"):
+            return wrong
+        return Kept(name=name, c_type=c_type, dtype=dtype, size=ast.parse(found[2], mode="eval").body)
     if label.startswith("host "):
         return _host_array(name, c_type, label)
     if label == "sets stream":
@@ -329,7 +361,7 @@ def read(
         return wrong
     if what == "text":
         return Given(name=name, c_type=c_type, what=what, returned=returned) if pointee == "const char *" else wrong
-    if what == "stream":
+    if what in ("stream", "kept"):
         return Given(name=name, c_type=c_type, what=what, returned=returned)
     if what != "integer" and what not in enums:
         return f"labelled {label}, and there is no such thing to give"

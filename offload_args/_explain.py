@@ -102,6 +102,9 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             _check_text(token, value, fail)
         elif token.kind in ("host_in", "host_out"):
             _check_array(value, fail)
+        elif token.kind == "keeps":
+            if value is not None:
+                _check_pointer(token, value, fail)
         elif token.kind in _CHECKED:
             continue
         elif token.kind in ("in", "out", "inout"):
@@ -210,17 +213,18 @@ def _check_text(token: _Token, value: object, fail: _Failure) -> None:
 
 
 def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
-    needed = f"a DevicePtr[{token.dtype_name}]"
+    is_any = token.dtype == "any"
+    needed = "a DevicePtr" if is_any else f"a DevicePtr[{token.dtype_name}]"
     if not isinstance(value, DevicePtr):
         remedy = "lend a NumPy array first"
         if isinstance(value, np.ndarray):
             remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
-            if value.dtype != np.dtype(token.dtype_name):
+            if not is_any and value.dtype != np.dtype(token.dtype_name):
                 remedy = f"convert it and lend it first: {token.name} = {token.name}.astype(np.{token.dtype_name})"
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    if token.dtype != "any" and DTYPE_NAMES[value._dtype_code] != token.dtype_name:
+    if not is_any and DTYPE_NAMES[value._dtype_code] != token.dtype_name:
         fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
 
 

@@ -527,7 +527,7 @@ static int kind_named(const char *name, size_t length) {
       {"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},         {"inout", ARRAY},
       {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT},     {"integer", INTEGER},
       {"object", OBJECT}, {"ended", OBJECT},  {"text", TEXT},     {"device", NEW_DEVICE}, {"native_stream", SET_STREAM},
-      {"gives", GIVEN}, {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY},   {"new", NEW}};
+      {"gives", GIVEN}, {"keeps", KEPT}, {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY},   {"new", NEW}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

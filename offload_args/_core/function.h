@@ -26,6 +26,7 @@ enum kind {
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
   HOST_ARRAY,
+  KEPT, /* device memory that an object keeps, or None */
   GIVEN, /* an output: an integer, or of more: "text" or "stream" */
   NEW    /* an object that the function makes */
 };
@@ -81,6 +82,7 @@ PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count
 typedef struct {
   PyObject_HEAD oa_object *handle; /* NULL until it is made */
   PyObject *stream;                /* the caller's own stream that it has; NULL: none */
+  PyObject *kept;                  /* a dict of the DevicePtrs that it keeps, by the parameter's name; NULL: none */
   const char *library, *kind;      /* "cublas", "Handle" */
 } Object;
 

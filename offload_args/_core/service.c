@@ -77,6 +77,9 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
       return function_read_array(object, parameter, value);
     case HOST_ARRAY:
       return read_host(object, value, room);
+    case KEPT:
+      value->pointer = NULL;
+      return object == Py_None ? 0 : function_read_array(object, parameter, value);
     case INTEGER:
       return read_sized(object, parameter->dtype, value);
     case OBJECT:
@@ -104,6 +107,11 @@ static PyObject *given_one(const Parameter *parameter, const oa_value *value, Py
   }
   if (strcmp(parameter->more, "stream") == 0)
     return object_ask("stream_of", Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
+  if (strcmp(parameter->more, "kept") == 0) {
+    const Object *object = object_from(first);
+    PyObject *kept = object == NULL || object->kept == NULL ? NULL : PyDict_GetItem(object->kept, parameter->name);
+    return Py_NewRef(value->pointer != NULL && kept != NULL ? kept : Py_None);
+  }
   switch (parameter->dtype) { /* a pointer of the vendor's wrote as many bytes; or it was returned */
     case OA_I32:
       return PyLong_FromLong(*(const int32_t *)value->bytes);
@@ -154,6 +162,12 @@ static void note(const Function *function, const Arguments *arguments, const oa_
       PyObject *old = object == NULL ? NULL : object->stream;
       if (object != NULL) object->stream = Py_NewRef(arguments->positional[i]);
       Py_XDECREF(old);
+    } else if (parameter->kind == KEPT) {
+      Object *object = object_from(arguments->positional[0]);
+      if (object != NULL && object->kept == NULL) object->kept = PyDict_New();
+      if (object == NULL || object->kept == NULL ||
+          PyDict_SetItem(object->kept, parameter->name, arguments->positional[i]) < 0)
+        PyErr_Clear(); /* it can't be asked for */
     }
   }
 }

@@ -37,6 +37,9 @@ typedef struct handle {
   int magic;
   void *context; /* that was current when it was made; NULL: none was */
   void *stream;
+  void *workspace;
+  size_t workspace_bytes;
+  int *bit_count;
   int mode, math, atomics, sm_count, strategy, special, control, max_bits, offset;
 } *cublasHandle_t;
 
@@ -88,7 +91,11 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
   return SUCCESS;
 }
-cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) { handle->stream = stream; return SUCCESS; }
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) {
+  handle->stream = stream;
+  handle->workspace = NULL;
+  return SUCCESS;
+}
 cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, void **stream) { *stream = handle->stream; return SUCCESS; }
 cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, int mode) { handle->mode = mode; return SUCCESS; }
 cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, int *mode) { *mode = handle->mode; return SUCCESS; }
@@ -110,6 +117,29 @@ cublasStatus_t cublasLoggerConfigure(int on, int out, int err, const char *name)
   if (name && on && !file) return INVALID_VALUE;
   if (file) fputs("the log of the double\\n", file), fclose(file);
   return (unsigned)on > 1 || (unsigned)out > 1 || (unsigned)err > 1 ? INVALID_VALUE : SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *memory, size_t nbytes) {
+  if (!is_good(handle)) return NOT_INITIALIZED;
+  if (memory && (kind_of(memory) != 2 || (uintptr_t)memory % 256)) return INVALID_VALUE;
+  handle->workspace = memory;
+  handle->workspace_bytes = nbytes;
+  return SUCCESS;
+}
+cublasStatus_t cublasSetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int *count) {
+  if (!is_good(handle)) return NOT_INITIALIZED;
+  if (count && kind_of(count) == 0) return INVALID_VALUE;
+  handle->bit_count = count;
+  return SUCCESS;
+}
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int **count) {
+  return *count = handle->bit_count, SUCCESS;
+}
+/* Uses the memory that the handle has, as any routine may: it has to be alive. */
+static int uses_memory(const struct handle *handle) {
+  if (!handle || (handle->workspace && kind_of(handle->workspace) != 2)) return 0;
+  if (handle->workspace) memset(handle->workspace, 0x5a, handle->workspace_bytes);
+  if (handle->bit_count) *handle->bit_count = 40;
+  return 1;
 }
 #define SETTING(name, field, right)                                     \\
   cublasStatus_t cublasSet##name(cublasHandle_t handle, int value) {    \\
@@ -233,7 +263,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     return (
         f"{c_type(there['returns'])} scipy_{partner}({declared});\n"
         f"cublasStatus_t {name}({parameters}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 
@@ -343,7 +373,7 @@ def own(name: str, function: dict) -> str | None:
     return (
         f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
         f"cublasStatus_t {name}({parameters}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;"
+        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
         f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 

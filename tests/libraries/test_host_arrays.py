@@ -16,6 +16,7 @@ from offload_args.errors import (
     DTypeError,
     ExtentError,
     HostPointerError,
+    LibraryError,
     StalePointerError,
     WrongDeviceError,
 )
@@ -127,7 +128,7 @@ def test_what_is_not_an_array_of_the_host_is_refused(cuda: str) -> None:
                 cublas.set_vector(4, 8, wrong, 1, d, 1)
             with pytest.raises(error, match="cublas.get_matrix: B needs a NumPy array of the host, got"):
                 cublas.get_matrix(2, 2, 8, d, 2, wrong, 2)
-        with pytest.raises(HostPointerError, match=r"cublas.get_vector: x needs a DevicePtr\[any\], got a NumPy array"):
+        with pytest.raises(HostPointerError, match=r"cublas.get_vector: x needs a DevicePtr, got a NumPy array"):
             cublas.get_vector(4, 8, x, 1, x, 1)  # type: ignore[arg-type]
         for odd in (x[::-1], np.ones((4, 4, 4))[::2, ::2, ::2], np.broadcast_to(x[:1], (4,))):
             with pytest.raises(ArgumentError, match="x needs an array in C or Fortran order, or a part of one"):
@@ -151,5 +152,5 @@ def test_a_host_array_that_may_not_be_written_is_refused(cuda: str) -> None:
 
 def test_a_pointer_of_another_device_is_refused() -> None:
     with offload_args(np.ones(4), device="host") as (d,):
-        with pytest.raises((WrongDeviceError, Exception), match="cublas"):
+        with pytest.raises((WrongDeviceError, LibraryError), match="cublas"):
             cublas.set_vector(4, 8, np.ones(4), 1, d, 1)
