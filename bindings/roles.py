@@ -49,6 +49,7 @@ Functions that have no array and no number make, set, ask, name or destroy; they
 A function with arrays may have objects and integers, too, and arrays of the host beside those of the device:
 
     x = "host in vector(n, incx)"                                an array of the host that is read; "host out ..."
+    place = "struct"                                             a struct by value, which [raw] defines
     elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
@@ -132,8 +133,7 @@ from .parameters import (
     Stream,
     name_fault,
 )
-from .services import DeviceNumber, Given, HostArray, ObjectKind, ServiceParameter
-from .services import read as read_service
+from .services import DeviceNumber, Given, HostArray, Labels, ObjectKind, ServiceParameter
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -387,14 +387,13 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return EnumValue(name=name, c_type=c_type, enum=enum)
-        service = read_service(
-            name,
-            c_type,
-            label,
+        labels = Labels(
+            library=self.name,
             kinds=self.object_kinds,
             enums={key: self.enum(key, letter) for key in self.enums},
             named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
         )
+        service = labels.read(name, c_type, label)
         if isinstance(service, str):
             self.faults.append(f"{where}: {service}")
         if service is not None:

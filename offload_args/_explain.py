@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "handle_address", "misfit"]
 
-_CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
+_CHECKED: Final = ("device", "native_stream", "struct")  # by functions that raise their own errors
 _RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 

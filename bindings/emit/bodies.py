@@ -29,7 +29,7 @@ from ..parameters import (
     Stream,
 )
 from ..roles import Function, Library
-from ..services import HostArray, ServiceParameter
+from ..services import HostArray, Integer, Object, ServiceParameter
 from .c_text import to_c, to_name, wrapped
 
 # How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
@@ -93,7 +93,9 @@ class Body:
         """Returns the body, called `name`."""
         self.lines = []
         self.expressions()
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        has_objects = bool(self.function.of("object"))
+        inner = f"{name}_with_objects" if has_objects else name
+        self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
         self.locals()
@@ -106,6 +108,10 @@ class Body:
             self.begin()
             self.call()
         self.lines.append("}")
+        if has_objects:
+            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+            self.add(f"  return oa_with_objects(routine, values, device, {inner});")
+            self.lines.append("}")
         return "\n".join(self.lines)
 
     def expressions(self) -> None:
@@ -294,6 +300,8 @@ class Body:
         elif self.numbers:
             fields.append(".device_scalars = device")
         if self.is_late and self.has_status:
+            fields.append(".blocking = 1")
+        elif self.is_late and self.function.of("object"):  # which may be destroyed afterwards
             fields.append(".blocking = 1")
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
@@ -490,6 +498,12 @@ class Body:
                     letters.append(("l" if one.is_narrow else "L", at))
                 case Array():
                     letters.append(("r" if one.is_read_only else "p", at))
+                case Object():
+                    letters.append(("r", at))
+                case Integer():
+                    letters.append(("i" if one.dtype in ("i32", "u32") else "L", at))
+                case ServiceParameter():
+                    raise ValueError(f"{one.name}: a function of the CPU can't have a parameter that is {one.role}")
                 case Result(returned=True):
                     pass
                 case Number() if not one.is_read_only:

@@ -87,6 +87,21 @@ static void unwrap(const oa_service *service, oa_value *values) {
     if (oa_token_is(&read, "object")) values[at].pointer = (use++)->state->native;
 }
 
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+                    int (*body)(const oa_routine *, oa_value *, int)) {
+  oa_service service = {.routine = routine};
+  oa_token read;
+  const char *next = routine->record;
+  int status = oa_core_start();
+  for (int at = 0; !status && (next = oa_token_read(next, &read)); at++) status = note(&service, &read, values, at);
+  if (!status) status = oa_objects_take(routine->function, routine->library, service.uses, service.use_count);
+  if (status) return status;
+  unwrap(&service, values);
+  status = body(routine, values, device);
+  oa_objects_return(service.uses, service.use_count);
+  return status;
+}
+
 /* Takes a stream for a new handle. */
 static int take_stream(oa_service *service) {
   if (!service->makes || !service->makes->is_handle || service->routine->library->set_stream < 0) return OA_OK;
@@ -171,8 +186,8 @@ static int check_memory(const oa_service *service, const char *name, const oa_an
     return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %.*s is of %s", function, name, device->name,
                    service->uses[0].name_length, service->uses[0].name, service->device->name);
   if (service->dtype != OA_ANY && dtype != service->dtype)
-    return oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", function, name,
-                   oa_dtype_name(service->dtype), oa_dtype_name(dtype));
+    return oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", function, name, oa_dtype_name(service->dtype),
+                   oa_dtype_name(dtype));
   if (!writes)
     return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writable; lend it as InOut or Scratch", function, name);
   if (size > INT64_MAX / itemsize || has < size * itemsize)

@@ -30,6 +30,9 @@ int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *v
 int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size);
 /* Ends that with the vendor's status, and makes the object of a new one. */
 int oa_service_end(oa_service *service, oa_value *values, int vendor_status);
+/* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's. */
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+                    int (*body)(const oa_routine *, oa_value *, int));
 /* Runs a routine that destroys its only value. */
 int oa_service_destroy(const oa_routine *routine, oa_value *values, int device);
 

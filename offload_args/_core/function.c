@@ -204,6 +204,8 @@ static int read_number(PyObject *object, int dtype, void *memory) {
   return 0;
 }
 
+int function_read_number(PyObject *object, int dtype, void *memory) { return read_number(object, dtype, memory); }
+
 /* Reads as many numbers as the parameter has elements, from any iterable. Returns as read_number. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
@@ -319,6 +321,10 @@ static inline int run(const Function *function, const Arguments *arguments, oa_v
   return status;
 }
 
+int function_run(const Function *function, const Arguments *arguments, oa_value *values) {
+  return run(function, arguments, values, 0);
+}
+
 /* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns a status,
  * or -1 with an exception. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
@@ -408,7 +414,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
 }
 
 /* -- results ------------------------------------------------------------------------------------------------------- */
-static PyObject *number_from(int dtype, const void *memory) {
+PyObject *function_number(int dtype, const void *memory) {
   const float *single = memory;
   const double *real = memory;
   switch (dtype) {
@@ -429,7 +435,7 @@ static PyObject *numbers_from(const Parameter *parameter, const unsigned char *m
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *tuple = PyTuple_New(parameter->elements);
   for (int i = 0; tuple != NULL && i < parameter->elements; i++) {
-    PyObject *number = number_from(parameter->dtype, memory + i * itemsize);
+    PyObject *number = function_number(parameter->dtype, memory + i * itemsize);
     if (number == NULL)
       Py_CLEAR(tuple);
     else
@@ -444,7 +450,7 @@ static PyObject *outputs_from(const Function *function, const oa_value *values) 
   for (int i = 0; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
     if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
-    PyObject *one = parameter->elements == 1 ? number_from(parameter->dtype, values[i].bytes)
+    PyObject *one = parameter->elements == 1 ? function_number(parameter->dtype, values[i].bytes)
                                              : numbers_from(parameter, values[i].pointer);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
@@ -466,18 +472,22 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
   Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 0);
   Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) return fail(status);
   if (function->has_result)
-    return number_from(function->parameters[function->positional].dtype, values[function->positional].bytes);
+    return function_number(function->parameters[function->positional].dtype, values[function->positional].bytes);
   if (function->has_outputs) return outputs_from(function, values);
   Py_RETURN_NONE;
 }
 
-/* Calls with a handle of the caller's own, on whose stream the call goes. */
-static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+int function_find_handle(const Function *function, Arguments *arguments) {
   PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
-  if (address == NULL) return NULL;
+  if (address == NULL) return -1;
   arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
-  return PyErr_Occurred() ? NULL : call_with(function, arguments);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Calls with a handle of the caller's own, on whose stream the call goes. */
+static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+  return function_find_handle(function, arguments) < 0 ? NULL : call_with(function, arguments);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
@@ -523,11 +533,13 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {
-      {"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},         {"inout", ARRAY},
-      {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT},     {"integer", INTEGER},
-      {"object", OBJECT}, {"ended", OBJECT},  {"text", TEXT},     {"device", NEW_DEVICE}, {"native_stream", SET_STREAM},
-      {"gives", GIVEN}, {"keeps", KEPT}, {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY},   {"new", NEW}};
+  } kinds[] = {{"enum", ENUM},          {"size", SIZE},           {"in", ARRAY},
+               {"out", ARRAY},          {"inout", ARRAY},         {"scalar", SCALAR},
+               {"result", RESULT},      {"update", UPDATE},       {"output", OUTPUT},
+               {"integer", INTEGER},    {"object", OBJECT},       {"ended", OBJECT},
+               {"text", TEXT},          {"device", NEW_DEVICE},   {"native_stream", SET_STREAM},
+               {"gives", GIVEN},        {"keeps", KEPT},          {"struct", STRUCT},
+               {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY}, {"new", NEW}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

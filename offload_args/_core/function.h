@@ -26,9 +26,10 @@ enum kind {
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
   HOST_ARRAY,
-  KEPT, /* device memory that an object keeps, or None */
-  GIVEN, /* an output: an integer, or of more: "text" or "stream" */
-  NEW    /* an object that the function makes */
+  STRUCT, /* by value; more: the format of its fields, as Python's struct module has them */
+  KEPT,   /* device memory that an object keeps, or None */
+  GIVEN,  /* an output: an integer, or of more: "text" or "stream" */
+  NEW     /* an object that the function makes */
 };
 
 typedef struct {
@@ -72,6 +73,18 @@ int function_read_integer(PyObject *object, int64_t *number);
 
 /* Reads a device array. Returns 0, or -1 without an exception. */
 int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value);
+
+/* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
+int function_read_number(PyObject *object, int dtype, void *memory);
+
+/* Returns a number of that dtype as Python has it. */
+PyObject *function_number(int dtype, const void *memory);
+
+/* Finds what the caller's own handle stands for. Returns 0, or -1 with an exception. */
+int function_find_handle(const Function *function, Arguments *arguments);
+
+/* Has the routine run, with the caller's own handle if there is one. Returns a status. Without the GIL. */
+int function_run(const Function *function, const Arguments *arguments, oa_value *values);
 
 /* -- service.c ----------------------------------------------------------------------------------------------------- */
 /* The METH_FASTCALL | METH_KEYWORDS function of services. self: a module whose state is the Function. */

@@ -32,7 +32,7 @@ static int read_text(const Parameter *parameter, PyObject *object, oa_value *val
   return text != NULL && strlen(text) == (size_t)length ? 0 : -1;
 }
 
-/* What the arguments of one call hold until its end. */
+/* The memory and references that one call holds until its end. */
 typedef struct {
   Item items[MOST_VALUES];
   oa_array arrays[MOST_VALUES];
@@ -56,6 +56,17 @@ static int read_host(PyObject *object, oa_value *value, Room *room) {
   return 0;
 }
 
+/* Reads a struct into bytes of the room. */
+static int read_struct(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value,
+                       Room *room) {
+  PyObject *packed = object_ask(
+      "packed", Py_BuildValue("(sOsO)", function->routine->function, parameter->name, parameter->more, object));
+  if (packed == NULL) return -2;
+  room->items[room->count++] = (Item){.source = packed};
+  value->pointer = PyBytes_AsString(packed);
+  return value->pointer == NULL ? -2 : 0;
+}
+
 static int read_number_of(const char *asked, const Function *function, const Parameter *parameter, PyObject *object,
                           unsigned long long *number) {
   PyObject *found = object_ask(asked, Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
@@ -77,6 +88,10 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
       return function_read_array(object, parameter, value);
     case HOST_ARRAY:
       return read_host(object, value, room);
+    case SCALAR:
+      return parameter->elements > 1 ? -1 : function_read_number(object, parameter->dtype, value->bytes);
+    case STRUCT:
+      return read_struct(function, parameter, object, value, room);
     case KEPT:
       value->pointer = NULL;
       return object == Py_None ? 0 : function_read_array(object, parameter, value);
@@ -181,7 +196,7 @@ static PyObject *run(const Function *function, const Arguments *arguments, oa_va
       made = object_new(function->library, function->parameters[i].more);
       if (made == NULL) return NULL;
     }
-  Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
+  Py_BEGIN_ALLOW_THREADS status = function_run(function, arguments, values);
   Py_END_ALLOW_THREADS if (status == OA_OK) note(function, arguments, values, made);
   PyObject *given = status == OA_OK ? given_from(function, arguments, values, made) : fail(status);
   Py_XDECREF((PyObject *)made);
@@ -195,7 +210,9 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
   room.count = 0;
   for (int i = 0; i < function->positional && !wrong; i++)
     wrong = read_one(function, &function->parameters[i], arguments->positional[i], &values[i], &room);
-  PyObject *given = wrong == -1 ? function_explain(function, arguments) : wrong ? NULL : run(function, arguments, values);
+  PyObject *given = wrong == -1 ? function_explain(function, arguments)
+                    : wrong     ? NULL
+                                : run(function, arguments, values);
   for (int i = 0; i < room.count; i++) release_item(&room.items[i]);
   return given;
 }
@@ -205,5 +222,7 @@ PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count
   Arguments arguments;
   arguments.result = arguments.handle = NULL;
   arguments.own_handle = NULL;
-  return function_bind(function, &arguments, values, count, names) < 0 ? NULL : call_with(function, &arguments);
+  if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
+  if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
+  return call_with(function, &arguments);
 }

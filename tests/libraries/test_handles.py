@@ -285,8 +285,13 @@ def test_a_workspace_lives_as_long_as_the_handle_has_it(cuda: str) -> None:
 
 
 def test_a_workspace_that_will_not_do_is_refused(cuda: str) -> None:
-    with cublas.create(cuda) as handle, offload_args(Scratch((64, 64), np.uint8), In(np.ones(99)), device=cuda) as (w, r):
-        with pytest.raises(ExtentError, match="cublas.set_workspace: workspace needs 4097 bytes without gaps, has 4096"):
+    with (
+        cublas.create(cuda) as handle,
+        offload_args(Scratch((64, 64), np.uint8), In(np.ones(99)), device=cuda) as (w, r),
+    ):
+        with pytest.raises(
+            ExtentError, match="cublas.set_workspace: workspace needs 4097 bytes without gaps, has 4096"
+        ):
             cublas.set_workspace(handle, w, 4097)
         with pytest.raises(ExtentError, match="workspace needs 256 bytes without gaps, has 32"):
             cublas.set_workspace(handle, w[:, :32], 256)
@@ -300,7 +305,9 @@ def test_a_workspace_that_will_not_do_is_refused(cuda: str) -> None:
         for wrong in (1 << 20, np.ones(99), "memory"):
             with pytest.raises(HostPointerError, match="cublas.set_workspace: workspace needs a DevicePtr, got"):
                 cublas.set_workspace(handle, wrong, 10)
-        with pytest.raises(LibraryError, match="cublas.set_workspace: the library returned CUBLAS_STATUS_INVALID_VALUE"):
+        with pytest.raises(
+            LibraryError, match="cublas.set_workspace: the library returned CUBLAS_STATUS_INVALID_VALUE"
+        ):
             cublas.set_workspace(handle, w[1:], 64)  # not aligned
         dead = w
     with cublas.create(cuda) as handle:
@@ -327,7 +334,9 @@ def test_emulation_writes_its_bits_to_memory_of_the_callers(cuda: str) -> None:
         with offload_args(bits, np.zeros(1), device=cuda) as (db, dx):
             cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, db)
             assert cublas.get_fixed_point_emulation_mantissa_bit_count_pointer(handle) is db
-            with pytest.raises(DTypeError, match=r"mantissaBitCount needs a DevicePtr\[int32\], got a DevicePtr.float64"):
+            with pytest.raises(
+                DTypeError, match=r"mantissaBitCount needs a DevicePtr\[int32\], got a DevicePtr.float64"
+            ):
                 cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, dx)
             cublas.dscal(1, 2.0, dx, 1, handle=handle)
         cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, None)

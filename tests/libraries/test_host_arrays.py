@@ -111,7 +111,9 @@ def test_a_host_array_that_is_too_short_is_refused(cuda: str) -> None:
 def test_the_size_of_an_element_is_that_of_both_arrays(cuda: str) -> None:
     x = np.ones(4, np.float32)
     with offload_args(np.zeros(4, np.float32), device=cuda) as (d,):
-        with pytest.raises(ArgumentError, match=r"elemSize needs to be 4, the bytes of an element of y \(float32\), got 8"):
+        with pytest.raises(
+            ArgumentError, match=r"elemSize needs to be 4, the bytes of an element of y \(float32\), got 8"
+        ):
             cublas.set_vector(2, 8, x, 1, d, 1)
         with pytest.raises(DTypeError, match="x needs an array of float32, as the device array has, got int32"):
             cublas.set_vector(4, 4, x.astype(np.int32), 1, d, 1)
@@ -142,7 +144,9 @@ def test_a_host_array_that_may_not_be_written_is_refused(cuda: str) -> None:
     locked.flags.writeable = False
     with offload_args(x, device=cuda) as (d,):
         for array in (x, locked, x[1:]):
-            with pytest.raises(DirectionError, match="cublas.get_vector: y needs to be writeable, and is read-only, or"):
+            with pytest.raises(
+                DirectionError, match="cublas.get_vector: y needs to be writeable, and is read-only, or"
+            ):
                 cublas.get_vector(2, 8, d, 1, array, 1)
         cublas.set_vector(2, 8, locked, 1, d, 1)
     with offload_args(In(x), device=cuda) as (d,):

@@ -21,7 +21,7 @@ typedef union oa_value {
   struct {
     const void *address;
     const oa_array *array; /* NULL: trusted to have what the call needs */
-  } host; /* a host array */
+  } host;                  /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
 
