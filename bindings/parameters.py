@@ -66,16 +66,18 @@ class Extent:
     kind: str
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
+    pointers: ast.expr | None = None  # how many there are, each behind a pointer of its own
 
     @property
     def sizes(self) -> list[ast.expr]:
         """Returns the arguments that are dimensions: nothing is touched if one is 0."""
-        return [self.arguments[position] for position in EXTENTS[self.kind][1]] + list((self.batch or ())[1:])
+        counts = [*(self.batch or ())[1:], *([self.pointers] if self.pointers else [])]
+        return [self.arguments[position] for position in EXTENTS[self.kind][1]] + counts
 
     @property
     def expressions(self) -> list[ast.expr]:
         """Returns all of its arguments."""
-        return [*self.arguments, *(self.batch or ())]
+        return [*self.arguments, *(self.batch or ()), *([self.pointers] if self.pointers else [])]
 
     @property
     def leaves_out_the_diagonal(self) -> bool:
@@ -117,6 +119,10 @@ class Parameter:
     def declaration(self, device: bool) -> str:
         """Returns its declaration in the typed C function."""
         raise NotImplementedError
+
+    def preparation(self) -> str:
+        """Returns the statement of the typed C function that its initializer needs, or ""."""
+        return ""
 
     def initializer(self, device: bool) -> str:
         """Returns the initializer of its oa_value in the typed C function."""
@@ -189,10 +195,11 @@ class Array(Parameter):
     in_place: str = ""  # the operand whose memory this may be
     becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
+    optional: bool = False  # there may be none
 
     @property
     def kind(self) -> str:
-        return self.direction
+        return f"{self.direction}?" if self.optional else self.direction
 
     @property
     def is_read_only(self) -> bool:
@@ -213,7 +220,34 @@ class Array(Parameter):
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return "DevicePtr[Any]" if self.dtype == "any" else f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        element = "Any" if self.dtype == "any" else f"np.{NUMPY[self.dtype]}"
+        return f"DevicePtr[{element}]{' | None' if self.optional else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointerArray(Array):
+    """Device arrays of a number that the call says: a list of pointers, or one pointer with an axis more."""
+
+    @property
+    def kind(self) -> str:
+        return f"{self.direction}*"
+
+    def declaration(self, device: bool) -> str:
+        return f"{super().declaration(device).removesuffix(self.name)}const *{self.name}"
+
+    def preparation(self) -> str:
+        pointers = f"(const void *const *){self.name}"
+        return f"const oa_pointer_list {self.name}_list = {{.at = {pointers}, .count = -1}};"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = &{self.name}_list}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        pointer = super().annotation(on_device)
+        return f"{pointer} | Sequence[{pointer}]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ The roles file says, for families of functions, what a header can't:
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
+"optional", beside arrays of pointers: there may be no such array.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched. Rows and columns are those of the matrix: for functions with an order the generator turns them
@@ -31,6 +32,10 @@ into those stored.
     band_triangle(upper, n, k, ld[, unit])                       one triangle of a square band matrix
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
+    pointers(matrix(...), count)                                 count of any of these, behind an array of pointers
+
+Of an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
+of handles. The addresses go to the device as an array.
 
 Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
 
@@ -52,12 +57,12 @@ A function with arrays may have objects and integers, too, and arrays of the hos
     place = "struct"                                             a struct by value, which [raw] defines
     elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a == b`, `a in (b, c)`
-and `a if test else b`.
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
+`a in (b, c)` and `a if test else b`.
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
-before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
-library that lacks it is whole: so it is with extensions of one vendor.
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
+all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
+the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
 
 Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
 (and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
@@ -95,8 +100,24 @@ those that its header has:
     UPPER = "CUBLAS_FILL_MODE_UPPER"                             its constant for a word of the shared tests
 
 A family of the library with the name of a shared one states only what differs: a label, a name under `also`, a bound
-template. {form} in a name stands for "" and for the batched forms that the header has ("_strided_batched"). Those have
-the family's parameters and extents, each once for every one of a batch.
+template. {form} in a name stands for "" and for the batched forms that the header has ("_batched" with arrays of
+pointers, and "_strided_batched"). Those have the family's parameters and extents, each once for every one of a batch.
+
+Where an older version of the library differs, both headers are read, and the loaded version decides:
+
+    [older]
+    api = "rocblas-2"                                            api/rocblas-2.json, of the older header
+    before = "4.0"                                               the first version that has all of api/rocblas.json
+    [family.trmm.older]
+    "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
+
+Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
+of a function that the loaded version lacks raises LibraryVersionError.
+
+The header's own names for C's integers, in parameters and [raw]:
+
+    [integers]
+    rocblas_int = "int"
 
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
@@ -105,7 +126,6 @@ errors.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -114,8 +134,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import shared
-from .lines import located
+from . import expressions, schema, shared
+from .lines import extended_by, located
+from .older import Older, fault, read_api
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -128,12 +149,13 @@ from .parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
     name_fault,
 )
-from .services import DeviceNumber, Given, HostArray, Labels, ObjectKind, ServiceParameter
+from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -146,10 +168,8 @@ STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
-REQUIRED = ("name", "title")
-SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
-SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -163,6 +183,19 @@ class RolesError(ValueError):
 
 
 @dataclass(frozen=True)
+class Binding:
+    """One function that a family of the roles file binds, before the header is looked at."""
+
+    family: str
+    name: str
+    letter: str
+    form: str
+    summary: str
+    older: str  # the name that it had in older versions; "" if that is the same
+    may_lack: bool  # the header need not have it
+
+
+@dataclass(frozen=True)
 class Function:
     """One bound function."""
 
@@ -173,6 +206,7 @@ class Function:
     arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
+    form: str  # "", or one of FORMS
     optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
 
@@ -233,7 +267,9 @@ class Library:
     functions: list[Function]
     find: dict[str, Any]
     api: dict[str, Any]
+    older: Older | None = None
     status: str = ""  # the type that its functions return; "" if they return none
+    integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
     object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
@@ -242,15 +278,6 @@ class Library:
     def has_device_form(self, function: Function) -> bool:
         """Returns whether the numbers of a function may be on the device."""
         return bool(function.numbers) and self.scalars != "host"
-
-
-def _parse(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
-
-
-def names_in(expression: ast.expr) -> set[str]:
-    """Returns every name of an expression."""
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
 
 
 def _pointee(c_type: str) -> tuple[str, bool]:
@@ -264,6 +291,12 @@ def _constants(enum: dict[str, Any]) -> list[str]:
     return list(enum.get("constants", enum.get("values", [])))
 
 
+def _listed(c_type: str) -> tuple[str, bool]:
+    """Returns what the pointers of an array point to, and whether that is const; ("", False) for any other type."""
+    found = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
+    return (found.group(2), found.group(1) is not None) if found else ("", False)
+
+
 class _Reader:
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -272,13 +305,14 @@ class _Reader:
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
+        self.form = ""  # likewise
         self.words: dict[str, str] = {}
-        self.faults: list[str] = []
+        older = api.get("older")
+        before = roles.get("older", {}).get("before", "")
+        self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
+        self.faults = schema.disagreements(name, api, roles)
         self.object_kinds = self.read_object_kinds()
-        self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
-        self.faults += [
-            f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
-        ]
+        self.integers = roles.get("integers", {})
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
         for one in self.enums.values():  # an enum of a header that is not read
@@ -298,13 +332,10 @@ class _Reader:
         handle = self.roles.get("handle", {}).get("type")
         for key, table in self.roles.get("object", {}).items():
             where = f"{self.name}.toml: [object.{key}]"
-            self.faults += [f"{where} has no {one}" for one in ("type", "class", "destroy") if one not in table]
-            self.faults += [f"{where} {one} is not understood" for one in table.keys() - {"type", "class", "destroy"}]
-            destroy = table.get("destroy", "")
+            destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
-            c_type = table.get("type", "")
-            found[key] = ObjectKind(key, c_type, table.get("class", ""), destroy, c_type == handle)
+            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle)
         return found
 
     def enum(self, key: str, letter: str) -> Enum:
@@ -320,20 +351,34 @@ class _Reader:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
+    def parse(self, text: str, where: str) -> ast.expr | None:
+        try:
+            return shared.in_words(ast.parse(text.strip(), mode="eval").body, self.words)
+        except SyntaxError:
+            self.faults.append(f"{where}: {text!r} is not an expression")
+            return None
+
     def extent(self, text: str, where: str) -> Extent | None:
-        call = shared.in_words(_parse(text), self.words)
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        call = self.parse(text, where)
+        if call is None:
+            return None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords):
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
-        batch = None
-        if call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+        batch, pointers = None, None
+        if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
+            pointers = call.args[1]
+            call = call.args[0]
+        elif shared.is_listed(self.form):
+            pointers = ast.Name("batch count")  # in_form says which
+        elif call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        return Extent(kind, tuple(call.args), batch)
+        return Extent(kind, tuple(call.args), batch, pointers)
 
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
@@ -342,28 +387,32 @@ class _Reader:
         if extent is None:
             return None
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
+        pointers, optional = extent.pointers, False
         for clause in clauses:
-            if clause.startswith("overwrites if "):
-                overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
+            if clause.startswith("overwrites if ") and direction == "inout":
+                overwrites = self.parse(clause.removeprefix("overwrites if "), where)
             elif clause.startswith("may be "):
                 in_place = clause.removeprefix("may be ")
-            elif clause == "despite const":
+            elif clause == "despite const" and direction != "in":
                 despite_const = True
             elif clause.startswith("becomes ") and direction == "inout":
                 becomes = self.extent(clause.removeprefix("becomes "), where)
             elif clause == "may repeat" and extent.kind == "vector":
                 repeats = True
+            elif clause == "optional" and not pointers:
+                optional = True
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
-        pointee, const = _pointee(c_type)
+        pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         dtype = self.dtype(pointee, letter)
         if not pointee or not dtype:
-            self.faults.append(f"{where}: labelled an array, but its type is {c_type}")
+            kind_of = "pointers" if pointers else "an array"
+            self.faults.append(f"{where}: labelled {kind_of}, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and not const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
-        return Array(
+        return (PointerArray if pointers else Array)(
             name=name,
             c_type=c_type,
             dtype=dtype,
@@ -373,6 +422,7 @@ class _Reader:
             in_place=in_place,
             becomes=becomes,
             repeats=repeats,
+            optional=optional,
         )
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
@@ -399,8 +449,12 @@ class _Reader:
         if service is not None:
             return None if isinstance(service, str) else service
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
+        if counted and counted[1] == "scalar" and shared.is_listed(self.form) and _listed(c_type)[0]:
+            return self.array(name, c_type, f"in elements({counted[2] or 1})", letter, where)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
+            if not 0 < count <= MOST_NUMBERS:
+                self.faults.append(f"{where}: {label!r}: a number of 1 to {MOST_NUMBERS} is needed")
             pointee, const = _pointee(c_type)
             dtype = self.dtype(pointee or plain, letter)
             by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
@@ -413,33 +467,44 @@ class _Reader:
                 return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
             return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
         if label == "stream":
+            if self.settings.get("stream") not in ("argument", "handle") or plain in SIZE_TYPES:
+                self.faults.append(
+                    f'{where}: labelled stream, but [library] stream is not "argument" or "handle", or it is a number'
+                )
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
-    def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
+    def integer(self, c_type: str) -> str:
+        """Returns a type with C's own name of an integer for the header's."""
+        return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
+
+    def function(self, bound: Binding, symbol: str) -> Function:
+        name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
         family = self.roles["family"][key]
-        self.own_types = family.get("types", {})
-        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional", "shared"}
-        if unknown:
-            self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
+        self.own_types, self.form = family.get("types", {}), form
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
-        also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
+        everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in labels}
+        also = {one.casefold(): ours for one, ours in {**everywhere, **family.get("also", {})}.items()}
+        also = {one: ours for one, ours in also.items() if one not in labels}
         where = f"{self.name}.toml: [family.{key}] {symbol}"
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
         used: set[str] = set()
-        for given, c_type in entry["parameters"]:
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
             if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
             if looked_up not in labels:
+                looked_up = shared.plain_name(form, looked_up)
+            if looked_up not in labels:
                 labelled = shared.label_in_form(form, given)
-                if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):
+                ours = self.roles.get("also", {}).get(given, given)
+                if labelled and (made := self.parameter(ours, c_type, labelled, letter, f"{where}: {given}")):
                     parameters.append(made)
                     continue
                 self.faults.append(f"{where}: {given} ({c_type}) has no role")
@@ -458,33 +523,35 @@ class _Reader:
                     parameters.append(made)
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
-        parameters, lacking = shared.in_form(form, parameters)
+        plain = parameters
+        parameters, lacking = shared.in_form(form, plain)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
-        known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-            if not isinstance(one, (Array, HostArray)):
-                continue
-            for expression in one.expressions:
-                for unknown in sorted(names_in(expression) - known):
-                    self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
-        device_only = family.get("pointer_mode") == "device"
+        device_only = family.get("pointer_mode") == "device" or sum(isinstance(one, Array) for one in parameters) > sum(
+            isinstance(one, Array) for one in plain
+        )
+        # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
+        has_sizes = any(isinstance(one, Size) and one.is_narrow for one in parameters)
+        has_indices = any(one.dtype == "i32" and one.direction != "in" for one in parameters if isinstance(one, Array))
         return Function(
             name=name,
             symbol=symbol,
-            wide_symbol=self.wide(symbol, where),
+            wide_symbol=self.wide(symbol, where) if has_sizes and not has_indices else None,
             returns=entry["returns"],
             arguments=tuple(parameters),
-            summary=summary,
+            summary=bound.summary,
             family=key,
+            form=form,
             optional=bool(family.get("optional", False)),
             device_only=device_only,
         )
@@ -495,48 +562,64 @@ class _Reader:
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
             return None
-        narrow = self.api["functions"][symbol]["parameters"]
-        same = len(narrow) == len(wide["parameters"]) and all(
+        narrow, wider = (
+            [(given, self.integer(c_type)) for given, c_type in one["parameters"]]
+            for one in (self.api["functions"][symbol], wide)
+        )
+        same = len(narrow) == len(wider) and all(
             a == b or (a[0] == b[0] and b[1] == re.sub(r"\bint\b", "int64_t", a[1]))
-            for a, b in zip(narrow, wide["parameters"], strict=True)
+            for a, b in zip(narrow, wider, strict=True)
         )
         if not same:
             self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
-    def named(self) -> Iterator[tuple[str, str, str, str, bool, str]]:
-        """Yields family, name, letter, summary, whether the header may lack it, and form of each function to be bound.
-
-        A library's own families come first.
-        """
+    def named(self) -> Iterator[Binding]:
+        """Yields each function that is to be bound; a library's own families come first."""
         families = self.roles.get("family", {})
-        templates = [
+        listed = [
             (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
         ]
-        for key, template, is_shared in sorted(templates, key=lambda one: one[2]):
+        for key, template, is_shared in sorted(listed, key=lambda one: one[2]):
             bound = families[key]["bind"][template]
+            older = families[key].get("older", {}).get(template, "")
             # Without letters: one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
-                    name = template.format(t=letter, r=REAL.get(letter, ""), form=form)
-                    yield key, name, letter, summary + text, is_shared or form != "", form
+                    words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
+                    name, before = template.format(**words), older.format(**words)
+                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+
+    def symbol(self, name: str) -> tuple[str | None, list[str]]:
+        """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
+        camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+        candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
+        return next((one for one in candidates if one in self.api["functions"]), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, name, letter, summary, may_lack, form in self.named():
-            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-            spelled = {"name": name, "Name": camel}
-            candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
-            symbol = next((one for one in candidates if one in self.api["functions"]), None)
-            if symbol is not None and name not in found:
-                found[name] = self.function(name, symbol, letter, key, summary, form)
-            elif symbol is None and not may_lack:
-                listed = ", ".join(candidates)
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: the header has none of {listed}")
-            elif symbol is not None and not may_lack:
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
+        for bound in self.named():
+            where = f"{self.name}.toml: [family.{bound.family}] {bound.name}"
+            symbol, candidates = self.symbol(bound.name)
+            if symbol is None:
+                if not bound.may_lack:
+                    self.faults.append(f"{where}: the header has none of {', '.join(candidates)}")
+            elif bound.name not in found:
+                found[bound.name] = self.function(bound, symbol)
+                self.in_older_version(bound, symbol, where)
+            elif not bound.may_lack:
+                self.faults.append(f"{where}: bound twice")
         return [found[name] for name in sorted(found)]
+
+    def in_older_version(self, bound: Binding, symbol: str, where: str) -> None:
+        """Notes under which name older versions of the library have a function, once it is known to be the same."""
+        instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
+        wrong = fault(self.api, symbol, instead)
+        if wrong:
+            self.faults.append(f"{where}: {wrong}")
+        elif instead and self.older:
+            self.older.instead[symbol] = instead
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
         bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
@@ -551,6 +634,10 @@ class _Reader:
                 groups[rule["reason"]].append(symbol)
             elif symbol not in used:
                 self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
+        empty = [reason for reason, symbols in groups.items() if not symbols]
+        self.faults += [
+            f"{self.name}.toml: [not_bound] {reason!r}: no function is left for this reason" for reason in empty
+        ]
         return groups
 
     def find(self) -> dict[str, Any]:
@@ -560,9 +647,7 @@ class _Reader:
         if version["gives"] not in ("", *VERSION_GIVES):
             known = ", ".join(VERSION_GIVES)
             self.faults.append(f"{self.name}.toml: [find] version: gives is one of {known}, not {version['gives']!r}")
-        found = {key: given.pop(key, empty) for key, empty in FIND.items()}
-        self.faults += [f"{self.name}.toml: [find] {key} is not understood" for key in given]
-        return found | {"version": (version["call"], version["gives"])}
+        return FIND | given | {"version": (version["call"], version["gives"])}
 
     def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
         """Returns a setting that has to be one of a few words."""
@@ -610,6 +695,8 @@ class _Reader:
         functions = self.functions()
         handle = self.handle()
         stream, scalars = self.policies(handle)
+        if stream == "argument" and not any(isinstance(one, Stream) for made in functions for one in made.arguments):
+            self.faults.append(f'{self.name}.toml: [library] stream = "argument": no function has a parameter "stream"')
         probe = settings.get("probe")
         if probe is not None and probe not in self.api["functions"]:
             self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
@@ -646,7 +733,9 @@ class _Reader:
             functions=functions,
             find=find,
             api=self.api,
+            older=self.older,
             status=status or "",
+            integers=self.integers,
             raw=self.roles.get("raw", {}),
             object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
@@ -654,16 +743,35 @@ class _Reader:
         )
 
 
+def _file(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((folder / "roles" / f"{name}.toml").read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise RolesError([f"{name}.toml: {error}"]) from None
+
+
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Reads roles/<name>.toml, with the families that it shares with other libraries."""
-    with open(folder / "roles" / f"{name}.toml", "rb") as file:
-        return shared.extended(tomllib.load(file), folder)
+    """Reads roles/<name>.toml, with the families that it shares; raises RolesError if their structure is wrong."""
+    roles = _file(name, folder)
+    wrong = schema.faults(name, roles)
+    for other in roles.get("extends", []) if not wrong else []:
+        if (folder / "roles" / f"{other}.toml").exists():
+            wrong += schema.faults(other, _file(other, folder))
+        else:
+            wrong.append(f"{name}.toml: extends: there is no roles/{other}.toml")
+    if not wrong:
+        roles = shared.extended(roles, folder)
+        wrong = schema.incomplete(name, roles)
+    if wrong:
+        raise RolesError(wrong)
+    return roles
 
 
 def names(folder: Path = HERE) -> list[str]:
-    """Returns the libraries: those of roles/*.toml that have [library]; other files have families to share."""
+    """Returns the libraries: the files in roles, but for those that others extend."""
     paths = sorted((folder / "roles").glob("*.toml"))
-    return [path.stem for path in paths if "[library]" in path.read_text().splitlines()]
+    extended = {one for path in paths for one in extended_by(path.read_text())}
+    return [path.stem for path in paths if path.stem not in extended]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
@@ -681,11 +789,10 @@ def load(folder: Path = HERE) -> list[Library]:
             faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
             continue
         try:
-            libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
+            labels = read_roles(name, folder)
+            libraries.append(join(name, read_api(name, labels, folder), labels))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
-        except tomllib.TOMLDecodeError as error:
-            faults.append(f"{name}.toml: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import ModuleType, TracebackType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,9 @@ OA_ERROR_LOST: Final[int]
 OA_ERROR_CAPTURE: Final[int]
 OA_ERROR_FORKED: Final[int]
 OA_ERROR_TORN: Final[int]
+OA_ERROR_MODULE: Final[int]
+OA_ERROR_SIGNATURE: Final[int]
+OA_ERROR_VERSION: Final[int]
 OA_TRACE_ENTER: Final[int]
 OA_TRACE_LEAVE: Final[int]
 OA_TRACE_UP: Final[int]
@@ -82,6 +85,12 @@ OA_TRACE_WAIT: Final[int]
 OA_TRACE_ALLOCATE: Final[int]
 OA_TRACE_RELEASE: Final[int]
 OA_TRACE_ACCESS: Final[int]
+OA_TRACE_LAUNCH: Final[int]
+OA_READ: Final[int]
+OA_OVERWRITE: Final[int]
+OA_READ_WRITE: Final[int]
+OA_MOST_PARAMETERS: Final[int]
+OA_MOST_PARAMETER_BYTES: Final[int]
 
 # records.c: named tuples, each by one table in C, with the docs of the fields.
 class BackendInfo(NamedTuple):
@@ -195,6 +204,35 @@ class Region:
     def _pointers(self) -> tuple[DevicePtr[Any], ...] | None: ...
     def _calls_to(self) -> int: ...
 
+class Kernel:
+    def __new__(cls, name: str, parameters: tuple[tuple[int, int, int, int], ...], /) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def _parameters(self) -> tuple[tuple[int, int, int, int], ...]: ...  # (access, dtype, offset, nbytes)
+    def __getitem__(self, key: Any) -> Launcher: ...
+
+class Launcher:
+    @property
+    def kernel(self) -> Any: ...
+    @property
+    def _shape(self) -> tuple[tuple[int, int, int], tuple[int, int, int], int]: ...
+    def __call__(self, *arguments: Any) -> None: ...
+
+def launcher(
+    kernel: Kernel,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    stream: int | None,
+    cooperative: bool,
+    cluster: tuple[int, int, int],
+    /,
+) -> Launcher: ...
+def module_load(device: int, name: str, image: bytes, /) -> int: ...
+def module_unload(module: int, /) -> None: ...
+def kernel_get(module: int, kernel: Kernel, names: tuple[str, ...], /) -> int: ...
+def kernel_info(kernel: int, /) -> tuple[Any, ...]: ...
 def call(
     function: Any,
     /,
@@ -245,6 +283,7 @@ def release(array: NDArray[Any], device: int, /) -> None: ...
 def pinned(device: int, nbytes: int, /) -> Any: ...  # a writable buffer
 def handle(pointer: Pointer, /) -> int: ...
 def library_open(library: str, path: bytes, shared: bool, /) -> str: ...
+def library_double(library: str, path: bytes, backend: str, /) -> None: ...
 def library_loaded(library: str, /) -> tuple[str, str]: ...
 def library_address(library: str, symbol: str, /) -> int: ...
 def library_integer_bits(library: str, /) -> int: ...

@@ -38,7 +38,7 @@ _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 class _Token(NamedTuple):
     """A parameter as records describe it: "scalar:alpha:f32"."""
 
-    kind: str  # enum, size, in, out, inout, scalar, result, update or output; of services: csrc/call/service.h
+    kind: str  # of routines: csrc/include/offload_args/routine.h; of services: csrc/call/service.h
     name: str
     dtype: str  # abbreviated, "" for enum and size; of an object the name of its class
     elements: int
@@ -107,8 +107,13 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
                 _check_pointer(token, value, fail)
         elif token.kind in _CHECKED:
             continue
+        elif token.kind.endswith("*"):
+            _check_pointers(function, token, value, fail)
         elif token.kind in ("in", "out", "inout"):
             _check_pointer(token, value, fail)
+        elif token.kind.endswith("?"):
+            if value is not None:
+                _check_pointer(token, value, fail, " or None")
         elif isinstance(value, DevicePtr):
             _check_pointer(token, value, fail)
             if value.size != token.elements:
@@ -212,9 +217,26 @@ def _check_text(token: _Token, value: object, fail: _Failure) -> None:
         fail(ArgumentError, f"{needed} that UTF-8 has bytes for")
 
 
-def _check_pointer(token: _Token, value: object, fail: _Failure) -> None:
+def _check_pointers(function: str, token: _Token, value: object, fail: _Failure) -> None:
+    needed = f"a list of DevicePtr[{token.dtype_name}], or one whose first axis counts the arrays"
+    if isinstance(value, DevicePtr):
+        _check_pointer(token, value, fail)
+        if value.ndim < 2:
+            fail(ArgumentTypeError, needed, f"it has {value.ndim} dimension{'s' * (value.ndim != 1)}")
+        if value.shape[0] > 1 and (value.strides[0] < 0 or value.strides[0] % value.dtype.itemsize):
+            fail(ArgumentTypeError, needed, "its first axis goes backwards; pass a list of its parts")
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            _check_pointer(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one))
+    elif isinstance(value, np.ndarray):
+        fail(HostPointerError, needed, f"lend it first: with offload_args({token.name}) as (d{token.name},)")
+    else:
+        fail(ArgumentTypeError, needed)
+
+
+def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
     is_any = token.dtype == "any"
-    needed = "a DevicePtr" if is_any else f"a DevicePtr[{token.dtype_name}]"
+    needed = f"a DevicePtr{'' if is_any else f'[{token.dtype_name}]'}{otherwise}"
     if not isinstance(value, DevicePtr):
         remedy = "lend a NumPy array first"
         if isinstance(value, np.ndarray):

@@ -24,6 +24,7 @@ from ..parameters import (
     Handle,
     Number,
     Parameter,
+    PointerArray,
     Result,
     Size,
     Stream,
@@ -92,7 +93,6 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
-        self.expressions()
         has_objects = bool(self.function.of("object"))
         inner = f"{name}_with_objects" if has_objects else name
         self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
@@ -113,15 +113,6 @@ class Body:
             self.add(f"  return oa_with_objects(routine, values, device, {inner});")
             self.lines.append("}")
         return "\n".join(self.lines)
-
-    def expressions(self) -> None:
-        """Raises ValueError, with the parameter, for an expression that C can't be written for."""
-        for one in [*self.function.arrays, *self.host_arrays]:
-            for expression in one.expressions:
-                try:
-                    to_c(expression, self.library.constants)
-                except ValueError as error:
-                    raise ValueError(f"{one.name}: {error}") from None
 
     # -- before the call --
 
@@ -216,9 +207,12 @@ class Body:
 
     def extent(self, extent: Extent, repeats: bool) -> str:
         """Writes an extent; repeats: of a vector whose increment may be 0."""
+        constants = self.library.constants
+        if extent.pointers:
+            count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
+            return f"oa_listed({self.extent_of_one(extent, repeats)}, {count}, {name})"
         if not extent.batch:
             return self.extent_of_one(extent, repeats)
-        constants = self.library.constants
         stride, count = (to_c(expression, constants) for expression in extent.batch)
         stride_name, count_name = (to_name(expression, constants) for expression in extent.batch)
         return f"oa_strided({self.extent_of_one(extent, repeats)}, {count}, {stride}, {count_name}, {stride_name})"
@@ -247,8 +241,6 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
-            raise ValueError(f"{one.name}: may be {one.in_place}, which is not an array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access
@@ -280,6 +272,8 @@ class Body:
             again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(one)
             extent = self.extent(one.extents[-1 if again else 0], one.repeats)
+            if one.optional:
+                extent = f"oa_optional({extent})"
             self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
@@ -308,6 +302,12 @@ class Body:
         if self.special:
             fields.append(f".special = {' | '.join(self.special)}")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        if any(isinstance(one, PointerArray) for one in arrays):
+            self.add("  const int failed = oa_begin_lists(&call);")
+            self.add("  if (failed || !call.open) return failed;")
+            return
+        if any(one.optional for one in arrays):
+            raise ValueError("an array is optional beside arrays of pointers only")
         self.add("  const int failed = oa_begin(&call);")
         self.add("  if (failed) return failed;")
 

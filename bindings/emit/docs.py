@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from ..parameters import NUMPY, Array, EnumValue, Extent, Handle, Output, Result, Scalar, Update
+from ..parameters import NUMPY, Array, EnumValue, Extent, Handle, Output, PointerArray, Result, Scalar, Update
 from ..roles import Function, Library
 from ..services import Given, ServiceParameter
 
@@ -85,6 +85,12 @@ def _array(one: Array, library: Library, function: Function) -> str:
     if one.in_place and not one.is_read_only:
         does += f", may be {one.in_place}"
     dtype = "any dtype" if one.dtype == "any" else NUMPY[one.dtype]
+    if isinstance(one, PointerArray) and one.extent.pointers:
+        count = ast.unparse(one.extent.pointers)
+        many = f"a list of {count} DevicePtrs of {NUMPY[one.dtype]}, or one DevicePtr with as many along its first axis"
+        return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
+    if one.optional:
+        does += "; or None"
     return f"{one.name}: DevicePtr of {dtype}, {_in_words(one.extent, library, function)}; {does}."
 
 

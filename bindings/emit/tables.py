@@ -75,6 +75,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
         lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
+    older = library.older
+    if older:
+        lines += ["static const oa_older older[] = {"]
+        for symbol in (one for one in index if one in older.instead or one in older.only):
+            lines += [f"    {{{index[symbol]}, {quoted(older.instead.get(symbol))}}},"]
+        lines += ["};"]
     handle = library.handle or {}
     version, gives = library.find["version"]
     fields = {
@@ -94,6 +100,9 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         "success": str(library.success),
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
         **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
+        "header_version": quoted(library.version),
+        **({"older": "older", "older_count": "sizeof older / sizeof *older"} if older else {}),
+        **({"older_version": quoted(older.version), "older_before": quoted(older.before)} if older else {}),
         "takes_stream": str(int(library.stream == "argument")),
         "object_kinds": "object_kinds" if library.object_kinds else "NULL",
         "object_kind_count": str(len(library.object_kinds)),

@@ -35,6 +35,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
         if one.is_host_address(device):
             failure = f'oa_fail_null("{library.name}.{function.name}", "{one.name}")'
             lines += wrapped(f"  if (!{one.name}) return {failure};")
+    lines += [f"  {one.preparation()}" for one in function.parameters if one.preparation()]
     values = ", ".join(one.initializer(device) for one in function.parameters)
     lines += wrapped(f"  oa_value values[] = {{{values}}};")
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]

@@ -63,17 +63,21 @@ static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, cons
 static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
                                                        const oa_device *device) {
   const oa_library *library = call->library;
-  if (library->backend)
-    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
-                   call->function, o->name, device->name, library->backend, library->backend);
+  if (library->backend) return oa_fail_library_device(library, call->function, o->name, device);
   return oa_fail(OA_ERROR_DEVICE,
                  "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
                  call->function, o->name, device->name, library->name);
 }
 
+static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
+                                                     const oa_device *device) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
+                 o->name, device->name, ((const oa_device *)call->only)->name);
+}
+
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
-  if (!library) return OA_OK;
+  if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
   return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
 }
 
@@ -180,7 +184,8 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
   if ((a->part | b->part) & OA_BATCHED)
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
            a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
-  return a->kind == b->kind && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+  /* Arrays of lists have their places there, other operands 0. */
+  return a->kind == b->kind && a->batch == b->batch && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
 }
 
 /* Checks two operands whose intervals overlap, one of which is written. */
@@ -196,6 +201,56 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }
+
+/* An operand in the order of memory. */
+typedef struct place {
+  uintptr_t start;
+  int operand;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+  const place *x = a, *y = b;
+  return x->start < y->start ? -1 : x->start > y->start ? 1 : x->operand - y->operand;
+}
+
+/* Checks operand i with those of the list that reach beyond its start, and drops the others from the list. */
+static int check_open(const oa_call *call, const reach *reaches, int i, int *open, int *count) {
+  int kept = 0, status = OA_OK;
+  for (int k = 0; k < *count; k++) {
+    const int j = open[k];
+    if (reaches[j].end <= (uintptr_t)call->operands[i].address) continue;
+    open[kept++] = j;
+    if (!status) status = i > j ? check_overlap(call, reaches, i, j) : check_overlap(call, reaches, j, i);
+  }
+  *count = kept;
+  return status;
+}
+
+/* Checks the same as check_alias, of many operands: goes through them in the order of memory, so that only those are
+ * compared whose intervals meet. */
+static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, const reach *reaches) {
+  int places_count = 0, written_count = 0, read_count = 0, status = OA_OK;
+  place *places = malloc((size_t)call->count * (sizeof *places + 2 * sizeof(int)));
+  if (!places) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to compare its operands", call->function);
+  int *written = (int *)(places + call->count), *read = written + call->count; /* those met so far, still open */
+  for (int i = 0; i < call->count; i++)
+    if (reaches[i].lines.count) places[places_count++] = (place){(uintptr_t)call->operands[i].address, i};
+  qsort(places, (size_t)places_count, sizeof *places, compare_places);
+  for (int p = 0; p < places_count && !status; p++) {
+    const int i = places[p].operand;
+    const bool writes = oa_writes(call->operands[i].access);
+    status = check_open(call, reaches, i, written, &written_count);
+    if (writes && !status) status = check_open(call, reaches, i, read, &read_count);
+    if (writes)
+      written[written_count++] = i;
+    else
+      read[read_count++] = i;
+  }
+  free(places);
+  return status;
+}
+
+enum { FEW = 16 }; /* operands: more need memory, and are compared in another way */
 
 /* Checks that no operand that is written overlaps another. */
 static inline int check_alias(const oa_call *call, const reach *reaches) {
@@ -265,11 +320,10 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
   for (int i = 0; i < call->count; i++) {
     if (!reaches[i].up) continue;
     const oa_slot *slot = call->operands[i].slot;
-    const arrival a = {slot->mapping, slot->mapping->views[slot->view].group};
-    int at = 0;
-    while (at < count && (arrivals[at].mapping != a.mapping || arrivals[at].group != a.group)) at++;
-    arrivals[at] = a;
-    count += at == count;
+    const int group = slot->mapping->views[slot->view].group;
+    bool *arriving = &slot->mapping->groups[group].arriving;
+    if (!*arriving) arrivals[count++] = (arrival){slot->mapping, group};
+    *arriving = true;
   }
   return count;
 }
@@ -357,6 +411,7 @@ static __attribute__((noinline)) int bring_up(const oa_call *call, oa_region_sta
   int status = send(call, region, &stream, arrivals, count, moves, move_count, bytes);
   for (int i = 0; i < count; i++) {
     oa_mapping *mapping = arrivals[i].mapping;
+    mapping->groups[arrivals[i].group].arriving = false;
     if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
     if (!status) mapping->groups[arrivals[i].group].valid = true;
     oa_resident_arrived(mapping, !status);
@@ -415,11 +470,9 @@ static int take_handle(oa_call *call, oa_stream *stream) {
   return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
-/* Whether a library of a GPU can't be told of a stream: it is waited for before and after each call. */
+/* Whether the vendor's function can't be told of a stream: it is waited for before and after each call. */
 static inline bool has_no_stream(const oa_call *call) {
-  const oa_library *library = call->library;
-  if (__builtin_expect(call->special & OA_ON_DEFAULT_STREAM, 0)) return true;
-  return library->backend && library->set_stream < 0 && !library->takes_stream;
+  return call->library->state->waits || call->special & OA_ON_DEFAULT_STREAM;
 }
 
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
@@ -573,19 +626,19 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
     }
   } while (status == LOOK_AGAIN);
   if (status || call->count == 1) return status;
-  return check_alias(call, reaches);
+  return __builtin_expect(call->count > FEW, 0) ? check_alias_of_many(call, reaches) : check_alias(call, reaches);
 }
 
 /* -- beginning -- */
 
 /* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
  * being captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_stream, void *own_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
   *capturing = 0;
-  if (__builtin_expect(has_handle, 0) && (status = foreign_stream(region, handle_stream, stream))) return status;
+  if (__builtin_expect(has_stream, 0) && (status = foreign_stream(region, own_stream, stream))) return status;
   if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
   oa_device *device = region->device;
   if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
@@ -626,15 +679,16 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
   return order(call, reaches, stream);
 }
 
-/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
-static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
+ * the call goes to a stream of the caller's. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
   if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
-  if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
+  if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
   if (status) {
     oa_unlock();
     return status;
@@ -666,24 +720,26 @@ static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, vo
 }
 
 int oa_begin(oa_call *call) {
-  enum { FEW = 16 };
   reach few[FEW], *reaches = few;
   int status;
   if (!call) return oa_fail_null("oa_begin", "call");
   call->open = 0;
+  call->lists = NULL;
   if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
   call->begun = oa_trace_begin();
   if (call->count < 1)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   if ((status = oa_core_start())) return status;
-  void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
+  void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *own_stream = call->library ? NULL : call->own_stream;
+  const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
   call->object = NULL;
-  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &handle_stream))) return status;
+  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
   if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
     oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
   }
-  status = begin(call, reaches, handle, handle_stream);
+  status = begin(call, reaches, handle, has_stream, own_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
   if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;
@@ -712,12 +768,32 @@ static int release_library(oa_call *call) {
   return status;
 }
 
+/* Frees the addresses of a call with lists, after what its stream does with them. */
+static __attribute__((cold, noinline)) int free_addresses(const oa_call *call) {
+  const oa_lists *lists = call->lists;
+  if (!lists->address) return OA_OK;
+  return oa_device_free(call->device, ((const oa_stream *)call->stream)->native, lists->address, lists->nbytes);
+}
+
+/* Frees what a call with lists had, and gives it the caller's operands again. */
+static __attribute__((cold, noinline)) void forget_lists(oa_call *call) {
+  oa_lists *lists = call->lists;
+  call->operands = lists->given;
+  call->count = lists->given_count;
+  call->lists = NULL;
+  free(lists->addresses);
+  free(lists->names);
+  free(lists);
+}
+
 void oa_call_cancel(oa_call *call) {
   call->open = 0;
+  if (call->lists) free_addresses(call);
   release_library(call);
   oa_lock();
   unhold(call);
   oa_unlock();
+  if (call->lists) forget_lists(call);
 }
 
 /* Notes the stream's last operation as a use of the mapping. */
@@ -761,6 +837,10 @@ int oa_end(oa_call *call, int vendor_status) {
   call->open = 0;
   int status = release_library(call);
   if (call->library) device->counts.calls++;
+  if (__builtin_expect(call->lists != NULL, 0)) {
+    const int freed = free_addresses(call);
+    if (!status) status = freed;
+  }
   oa_lock();
   const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
   if (!synchronous && !capturing) {
@@ -778,6 +858,7 @@ int oa_end(oa_call *call, int vendor_status) {
   }
   oa_announce_change();
   oa_unlock();
+  if (__builtin_expect(call->lists != NULL, 0)) forget_lists(call);
   if (__builtin_expect(serial != 0, 0))
     oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device->number, serial, 0,
                   call->function, NULL, 0, vendor_status);

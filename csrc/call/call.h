@@ -14,6 +14,17 @@ enum { OA_ADDRESS_ONLY = 1 << 16 };
 /* oa_call.open: the call has begun; it has begun, and its stream has nothing to note at its end. */
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED };
 
+/* The state of a call with lists of pointers, until it ends. */
+typedef struct oa_lists {
+  oa_operand *given; /* the caller's operands, which the call has again at its end */
+  int given_count;
+  char *names;      /* of the operands, for messages; or NULL */
+  void **addresses; /* one for each pointer; on the host they are used here */
+  uint64_t address; /* on the device; 0: there is no memory to free */
+  size_t nbytes;
+  oa_operand operands[]; /* one an array */
+} oa_lists;
+
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
 /* Returns whether an oa_access writes. */

@@ -1,5 +1,6 @@
 #include "call/routine.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 const char *oa_token_read(const char *text, oa_token *read) {
@@ -46,40 +47,50 @@ static int check_place(const oa_routine *routine, const char *name, const void *
   const oa_device *device = status ? NULL : oa_device_of(info.device);
   if (!device) return oa_fail_in(status ? status : OA_ERROR_DEVICE, "%s: %s", routine->function, name);
   if (oa_library_works_on(library, device)) return OA_OK;
-  const char *needed = library->backend ? library->backend : "host";
-  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
-                 routine->function, name, device->name, needed, needed);
+  return oa_fail_library_device(library, routine->function, name, device);
 }
 
-/* Returns the place of the first device array. If there is none and numbers are on the device, returns the place of the
- * first number; -1 if there is neither. */
-static int first_operand(const oa_routine *routine, int device) {
-  int number = -1;
+/* Returns the pointer of an argument's first array, or NULL. */
+static const void *first_of(const oa_token *read, const oa_value *value) {
+  if (oa_token_is(read, "in") || oa_token_is(read, "inout") || oa_token_is(read, "out")) return value->pointer;
+  if (!oa_token_is(read, "in*") && !oa_token_is(read, "inout*") && !oa_token_is(read, "out*")) return NULL;
+  const oa_pointer_list *list = value->pointer;
+  return list->at && list->count ? list->at[0] : list->first;
+}
+
+/* Sets *found to the token of the first device array, or, if there is none and numbers are on the device, to that of
+ * the first number. Returns its pointer, NULL if there is neither. */
+static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, oa_token *found) {
+  const void *number = NULL;
   oa_token read;
   const char *next = routine->record;
   for (int i = 0; (next = oa_token_read(next, &read)); i++) {
-    if (oa_token_is(&read, "in") || oa_token_is(&read, "inout") || oa_token_is(&read, "out")) return i;
-    if (device && number < 0 && !oa_token_is(&read, "size") && !oa_token_is(&read, "enum")) number = i;
+    const void *pointer = first_of(&read, &values[i]);
+    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !oa_token_is(&read, "size") &&
+                           !oa_token_is(&read, "enum");
+    if (pointer || is_number) *found = read;
+    if (pointer) return pointer;
+    if (is_number) number = values[i].pointer;
   }
   return number;
 }
 
 int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device) {
-  if (wide && oa_routine_symbol(routine, 0)) return fail_too_large(routine, values);
+  const int has_wide = routine->symbols[1] >= 0; /* if the loaded version does */
+  if (wide && oa_routine_symbol(routine, 0) && (!has_wide || oa_routine_symbol(routine, 1)))
+    return fail_too_large(routine, values);
   oa_saved_error saved;
   oa_error_save(&saved);
-  const int first = first_operand(routine, device);
-  if (first >= 0) {
-    oa_token read;
-    const char *next = routine->record;
-    for (int i = 0; i <= first; i++) next = oa_token_read(next, &read);
+  oa_token read;
+  const void *first = first_operand(routine, values, device, &read);
+  if (first) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
-    const int status = check_place(routine, name, values[first].pointer);
+    const int status = check_place(routine, name, first);
     if (status) return status;
   }
   oa_error_restore(&saved);
-  return OA_ERROR_LIBRARY;
+  return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
 static void run(void *data) {

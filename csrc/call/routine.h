@@ -66,6 +66,9 @@ static inline int64_t oa_times(int64_t a, int64_t b) {
 /* Returns the difference of sizes of which the same holds; one below 0 is 0: nothing is left. */
 static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0; }
 
+/* Returns the lesser of two sizes. */
+static inline int64_t oa_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* Returns whether a scalar is zero. One on the device is known if it was a number of the host's. */
 static inline int oa_is_zero(const oa_routine *routine, const oa_value *values, int at, int device) {
   const oa_value *value = &values[at];

@@ -10,8 +10,9 @@ typedef struct oa_library_state {
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */
   bool ready;                /* index and backend are set; read and set atomically */
   bool unknown;              /* this build has no backend of that name */
-  int ilp64;                 /* its integers have 64 bits; others have 32 */
-  void *loaded;              /* read and set atomically; what follows is set before */
+  bool waits;   /* the library can't be told of a stream, though it runs on a GPU: each call is waited for */
+  int ilp64;    /* its integers have 64 bits; others have 32 */
+  void *loaded; /* read and set atomically; what follows is set before */
   char *path;
   char *prefix;
   const char *suffix;
@@ -32,6 +33,10 @@ static inline bool oa_library_works_on(const oa_library *library, const oa_devic
   if (state->backend) return state->backend == device->backend;
   return !state->unknown && (device->backend->flags & OA_DEVICE_HOST_CALLS);
 }
+
+/* Sets the error of a call whose operand `name` is on a device that the library does not work on. */
+__attribute__((cold)) int oa_fail_library_device(const oa_library *library, const char *function, const char *name,
+                                                 const oa_device *device);
 
 /* Returns the library of this name; NULL with the error of `function` set if this build has none. */
 const oa_library *oa_library_named(const char *function, const char *name);

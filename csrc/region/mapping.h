@@ -13,6 +13,7 @@ typedef struct oa_group {
   bool valid, dirty, written, invalid;
   bool committed; /* regions that were left well wrote what is dirty, and no open region can still discard it */
   bool escaped;   /* a writable address in it was given away */
+  bool arriving;  /* a call brings it up */
   int cover;      /* the view that has every byte of the group, or -1 */
 } oa_group;
 

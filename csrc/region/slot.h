@@ -1,5 +1,5 @@
-/* Slots: the records of pointers, regions, exports and objects, which handles name. All of this is read and written
- * under the core's lock, but where it says otherwise. */
+/* Slots: the records of pointers, regions, exports, objects, modules and kernels, which handles name. All of this is
+ * read and written under the core's lock, but where it says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -9,8 +9,10 @@ enum oa_slot_kind {
   OA_SLOT_FREE = 0,
   OA_SLOT_POINTER,
   OA_SLOT_REGION,
-  OA_SLOT_EXPORT,   /* a share of a mapping's memory that outlives its region */
-  OA_SLOT_OBJECT,   /* an object that a library made for the caller */
+  OA_SLOT_EXPORT, /* a share of a mapping's memory that outlives its region */
+  OA_SLOT_OBJECT, /* an object that a library made for the caller */
+  OA_SLOT_MODULE, /* of a device's kernels */
+  OA_SLOT_KERNEL,
   OA_SLOT_DESTROYED /* a slice that a call still holds: its handle is stale, and its slot is freed when the call ends */
 };
 
@@ -30,6 +32,7 @@ struct oa_slot {
   union {
     oa_mapping *mapping;            /* NULL: it has no bytes */
     struct oa_object_state *object; /* of OA_SLOT_OBJECT */
+    void *state;                    /* of a module or kernel */
   };
   int64_t offset, nbytes; /* the offset counts from the mapping's address; nbytes reach to the last byte */
   oa_lines inside; /* the bytes that are its own, from the mapping's address; of an irregular one, those of its array */

@@ -230,6 +230,12 @@ int function_read_array(PyObject *object, const Parameter *parameter, oa_value *
   return read_array(object, parameter, value);
 }
 
+/* Reads an array that may be None. Returns as above. */
+static int read_optional(PyObject *object, const Parameter *parameter, oa_value *value) {
+  value->pointer = NULL;
+  return object == Py_None ? 0 : read_array(object, parameter, value);
+}
+
 /* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as above. */
 static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
   if (read_array(object, parameter, value) < 0) return -1;
@@ -243,6 +249,7 @@ static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_v
 typedef struct {
   _Alignas(16) unsigned char bytes[ROOM];
   size_t used;
+  List *lists; /* of the parameters that are lists */
 } Room;
 
 /* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
@@ -285,6 +292,12 @@ static inline enum read read_on_host(const Function *function, const Arguments *
         break;
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
+        break;
+      case OPTIONAL:
+        wrong = read_optional(object, parameter, &values[i]);
+        break;
+      case POINTERS:
+        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
         break;
       case SCALAR:
       case UPDATE:
@@ -360,6 +373,12 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
         break;
+      case OPTIONAL:
+        wrong = read_optional(object, parameter, &values[i]);
+        break;
+      case POINTERS:
+        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        break;
       default:
         if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
           wrong = read_device_scalar(object, parameter, &values[i]);
@@ -379,8 +398,15 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
 
 /* Returns any device pointer of a call: staged scalars go to its region. */
 static const void *anchor_of(const Function *function, const oa_value *values, const void *const *hosted) {
-  for (int i = 0; i < function->count; i++)
-    if (function->parameters[i].kind >= ARRAY && hosted[i] == NULL) return values[i].pointer;
+  for (int i = 0; i < function->count; i++) {
+    const enum kind kind = function->parameters[i].kind;
+    const void *pointer = kind >= OPTIONAL && hosted[i] == NULL ? values[i].pointer : NULL;
+    if (kind == POINTERS) {
+      const oa_pointer_list *list = values[i].pointer;
+      pointer = list->first != NULL ? list->first : list->count > 0 ? list->at[0] : NULL;
+    }
+    if (pointer != NULL) return pointer;
+  }
   return NULL;
 }
 
@@ -392,8 +418,10 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   oa_any *staged[MOST_VALUES];
   Room room = {.used = 0};
   int count = 0, status = OA_OK;
-  if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0)
+  if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0) {
+    release_lists(room.lists);
     return explain(function, arguments, 1);
+  }
   const void *anchor = anchor_of(function, values, hosted);
   for (int i = 0; i < function->count && status == OA_OK; i++) {
     if (hosted[i] == NULL) continue;
@@ -409,6 +437,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   }
   if (status != OA_OK && !PyErr_Occurred()) fail(status);
   for (int i = 0; i < count; i++) oa_pointer_release(staged[i]);
+  release_lists(room.lists);
   if (status != OA_OK) return NULL;
   Py_RETURN_NONE;
 }
@@ -466,11 +495,16 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
   Room room;
   int status;
   room.used = 0;
+  room.lists = NULL;
   const enum read read = read_on_host(function, arguments, values, &room);
-  if (__builtin_expect(read != ON_HOST, 0))
+  if (__builtin_expect(read != ON_HOST, 0)) {
+    release_lists(room.lists);
     return read == ON_DEVICE ? call_on_device(function, arguments) : explain(function, arguments, 0);
+  }
   Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 0);
-  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) return fail(status);
+  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) fail(status);
+  if (__builtin_expect(room.lists != NULL, 0)) release_lists(room.lists);
+  if (__builtin_expect(status != OA_OK, 0)) return NULL;
   if (function->has_result)
     return function_number(function->parameters[function->positional].dtype, values[function->positional].bytes);
   if (function->has_outputs) return outputs_from(function, values);
@@ -533,13 +567,32 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},          {"size", SIZE},           {"in", ARRAY},
-               {"out", ARRAY},          {"inout", ARRAY},         {"scalar", SCALAR},
-               {"result", RESULT},      {"update", UPDATE},       {"output", OUTPUT},
-               {"integer", INTEGER},    {"object", OBJECT},       {"ended", OBJECT},
-               {"text", TEXT},          {"device", NEW_DEVICE},   {"native_stream", SET_STREAM},
-               {"gives", GIVEN},        {"keeps", KEPT},          {"struct", STRUCT},
-               {"host_in", HOST_ARRAY}, {"host_out", HOST_ARRAY}, {"new", NEW}};
+  } kinds[] = {{"enum", ENUM},
+               {"size", SIZE},
+               {"in", ARRAY},
+               {"out", ARRAY},
+               {"inout", ARRAY},
+               {"in?", OPTIONAL},
+               {"out?", OPTIONAL},
+               {"in*", POINTERS},
+               {"out*", POINTERS},
+               {"inout*", POINTERS},
+               {"scalar", SCALAR},
+               {"result", RESULT},
+               {"update", UPDATE},
+               {"output", OUTPUT},
+               {"integer", INTEGER},
+               {"object", OBJECT},
+               {"ended", OBJECT},
+               {"text", TEXT},
+               {"new", NEW},
+               {"device", NEW_DEVICE},
+               {"gives", GIVEN},
+               {"native_stream", SET_STREAM},
+               {"keeps", KEPT},
+               {"struct", STRUCT},
+               {"host_in", HOST_ARRAY},
+               {"host_out", HOST_ARRAY}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

@@ -14,6 +14,8 @@ enum { MOST_VALUES = 32 };
 enum kind {
   ENUM,
   SIZE,
+  POINTERS,
+  OPTIONAL,
   ARRAY,
   SCALAR,
   RESULT,

@@ -15,6 +15,7 @@
 #include <structmember.h>
 
 #include "offload_args.h"
+#include "offload_args/routine.h"
 #include "offload_args/testing.h"
 
 /* Hidden symbols: calls between the files are direct, and no other library can replace them. */
@@ -89,6 +90,20 @@ Pointer *as_pointer(PyObject *object);
 int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 
 int add_pointer(PyObject *module);
+
+/* -- lists.c ------------------------------------------------------------------------------------------------------- */
+/* The pointers that one argument of a call was read into, until the call ends. */
+typedef struct List {
+  struct List *next;
+  PyObject *objects;        /* a tuple of the pointers, which keeps them alive; NULL: the caller's argument does */
+  oa_pointer_list pointers; /* what the routine gets */
+  const void *at[];
+} List;
+
+/* Reads the device pointers of one argument: a list or tuple of DevicePtrs, or one DevicePtr with an axis more. Adds
+ * to *lists. Returns 0, or -1 with or without an exception. */
+int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value);
+void release_lists(List *lists);
 
 /* -- arguments.c --------------------------------------------------------------------------------------------------- */
 enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
@@ -184,6 +199,7 @@ int add_call(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_library(PyObject *module);
+int add_kernel(PyObject *module);
 int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);

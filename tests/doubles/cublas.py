@@ -58,6 +58,12 @@ static int is_scalar(const struct handle *handle, const void *pointer) {
   return handle && handle->magic == MAGIC && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
 }
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
+/* An array of pointers is on the device, and so is what they point to. */
+static int is_list(const void *pointer, int64_t count) {
+  int right = pointer && kind_of(pointer) == 2;
+  for (int64_t i = 0; right && i < count; i++) right = is_array(((const void *const *)pointer)[i]);
+  return right;
+}
 
 /* Of vectors with any increment, triangles, and operands as an operation has them; beta = 0 reads nothing. */
 #define PLACE(i, n, inc) ((inc) >= 0 ? (i) * (int64_t)(inc) : ((i) - ((n) - 1)) * (int64_t)(inc))
@@ -221,8 +227,20 @@ def partner(name: str, cblas: dict) -> str | None:
 
 def checks(function: dict) -> list[str]:
     """Return the C conditions that the pointers of a function must fulfil."""
-    pointers = [label for label, kind in function["parameters"] if kind.endswith("*")]
-    return [f"is_scalar(handle, {one})" if one in SCALARS else f"is_array({one})" for one in pointers]
+    found = []
+    count = next((label for label, _ in function["parameters"] if label in ("batchCount", "batchSize")), "")
+    for label, kind in function["parameters"]:
+        if kind.endswith("*const[]"):
+            found.append(f"is_list({label}, {count})")
+        elif kind.endswith("*"):
+            found.append(f"is_scalar(handle, {label})" if label in SCALARS else f"is_array({label})")
+    return found
+
+
+def declared(function: dict) -> str:
+    """Return the C text of a function's parameters."""
+    spelled = [(label, kind.removesuffix("[]")) for label, kind in function["parameters"]]
+    return ", ".join(f"{kind} {label}{'[]' * kind.endswith('*const')}" for label, kind in spelled)
 
 
 def double(name: str, function: dict, partner: str, there: dict) -> str:
@@ -258,11 +276,10 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
             call = f"*result = n > 0 && incx > 0 ? 1 + {call} : 0"
         else:
             call = f"*result = {call}"
-    parameters = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
-    declared = ", ".join(c_type(kind) for _, kind in there["parameters"])
+    prototype = ", ".join(c_type(kind) for _, kind in there["parameters"])
     return (
-        f"{c_type(there['returns'])} scipy_{partner}({declared});\n"
-        f"cublasStatus_t {name}({parameters}) {{\n"
+        f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
+        f"cublasStatus_t {name}({declared(function)}) {{\n"
         f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
@@ -289,6 +306,21 @@ OWN = {
       for (int64_t j = 0; j < columns; j++)
         sum += OP(A + b * strideA, trans, i, j, lda) * x[b * stridex + PLACE(j, columns, incx)];
       *at = *alpha * sum + TIMES(*beta, *at);
+    }
+""",
+    "trsmBatched": """
+  const int upper = uplo != (trans != 0), forward = upper == side; /* of op(A) */
+  const int64_t order = side ? n : m, others = side ? m : n, step = side ? ldb : 1, apart = side ? 1 : ldb;
+  for (int64_t b = 0; b < batchCount; b++)
+    for (int64_t o = 0; o < others; o++) {
+      T *x = B[b] + o * apart;
+      for (int64_t s = 0; s < order; s++) {
+        const int64_t i = forward ? s : order - 1 - s;
+        T sum = *alpha * x[i * step];
+        for (int64_t l = forward ? 0 : i + 1; l < (forward ? i : order); l++)
+          sum -= (side ? OP(A[b], trans, l, i, lda) : OP(A[b], trans, i, l, lda)) * x[l * step];
+        x[i * step] = diag ? sum : sum / OP(A[b], trans, i, i, lda);
+      }
     }
 """,
     "symv": """
@@ -359,6 +391,13 @@ OWN = {
 """,
 }
 OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
+# The same with arrays of pointers.
+for one, operands in (("gemm", "ABC"), ("gemv", "Axy")):
+    text = OWN[f"{one}StridedBatched"]
+    for operand in operands:
+        text = text.replace(f"{operand} + b * stride{operand}", f"{operand}array[b]")
+    OWN[f"{one}Batched"] = text.replace("x[b * stridex + ", "xarray[b][")
+OWN["gemm3mBatched"] = OWN["gemmBatched"]
 
 TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf"), "Z": ("double _Complex", "conj")}
 
@@ -369,10 +408,9 @@ def own(name: str, function: dict) -> str | None:
     if base[1:] not in OWN or base[0] not in TYPES:
         return None
     element, conjugate = TYPES[base[0]]
-    parameters = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
     return (
         f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
-        f"cublasStatus_t {name}({parameters}) {{\n"
+        f"cublasStatus_t {name}({declared(function)}) {{\n"
         f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
         f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )

@@ -61,7 +61,12 @@ class Operand:
     def now(self) -> Array:
         return self.base[self.slot]
 
+    @property
+    def all_lent(self) -> list[Array]:
+        return [self.lent]
+
     def of(self, pointer: Any) -> Any:
+        """Return what the call gets for the pointer to lent."""
         return pointer if self.part is None else pointer[self.part]
 
     def check(self, what: str, written: Any = False) -> None:
@@ -117,7 +122,68 @@ def batch(values: Array, order: str = "F", layout: int = 0, inc: int = 0) -> tup
     return Operand(values, base, places, base[2 : 2 + needed]), lead, stride
 
 
-def ld(operand: Operand) -> int:
+class Many:
+    """Operands behind an array of pointers: each in an array of its own, or all in one array of an axis more."""
+
+    def __init__(self, operands: list[Operand], whole: Array | None = None, as_list: bool = True) -> None:
+        self.operands, self.whole, self.as_list = operands, whole, as_list
+        self.values = np.stack([one.values for one in operands])
+
+    @property
+    def wide(self) -> Array:
+        return ref.wide(self.values)
+
+    def now(self) -> Array:
+        return np.stack([one.now() for one in self.operands])
+
+    def check(self, what: str, written: Any = False) -> None:
+        for i, one in enumerate(self.operands):
+            one.check(f"{what} [{i}]", written if isinstance(written, bool) else written[i])
+
+    @property
+    def all_lent(self) -> list[Array]:
+        return [one.lent for one in self.operands] if self.whole is None else [self.whole]
+
+    def of(self, *pointers: Any) -> Any:
+        """Return what the call gets for the pointers to all_lent."""
+        if self.whole is None:
+            return [one.of(pointer) for one, pointer in zip(self.operands, pointers, strict=True)]
+        (pointer,) = pointers
+        part = self.operands[0].part
+        if self.as_list:
+            return tuple(pointer[i, *part] for i in range(len(self.operands)))
+        return pointer[:, *part]
+
+
+FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and passed
+
+
+def many(values: Array, form: str, layout: int = 0) -> Many:
+    """Matrices by columns. form: an array each; slices of one array as a tuple; one pointer with an axis more."""
+    count, m, n = values.shape
+    if form == "arrays":
+        return Many([matrix(one, "F", layout) for one in values])
+    pad = 0 if layout == 2 and m and n else 3
+    whole = np.full((count, n + pad, m + pad), CANARY, values.dtype)
+    part = (slice(0, n), slice(0, m))
+    made = [Operand(one, whole[i].T, part[::-1], whole[i], part) for i, one in enumerate(values)]
+    return Many(made, whole, form == "slices")
+
+
+def many_vectors(values: Array, form: str, inc: int = 1) -> Many:
+    """Vectors, as many() makes matrices."""
+    made = [vector(one, inc) for one in values]
+    if form == "arrays":
+        return Many(made)
+    whole = np.stack([one.base for one in made])
+    part = (slice(2, whole.shape[1] - 2),)
+    made = [Operand(one.values, whole[i], one.slot, whole[i], part) for i, one in enumerate(made)]
+    return Many(made, whole, form == "slices")
+
+
+def ld(operand: Operand | Many) -> int:
+    if isinstance(operand, Many):
+        return ld(operand.operands[0])
     return max(operand.base.strides) // operand.base.itemsize if operand.base.ndim == 2 else 1
 
 
@@ -129,9 +195,10 @@ def number(value: Any, dtype: Any) -> Operand:
 
 def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: Any) -> Any:
     """Call function with pointers to the operands among its arguments, lent for this one call."""
-    operands = list({id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, Operand)}.values())
-    with offload_args(*[operand.lent for operand in operands], device=device) as pointers:
-        passed = {id(operand): operand.of(p) for operand, p in zip(operands, pointers, strict=True)}
+    operands = list({id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many))}.values())
+    with offload_args(*[one for operand in operands for one in operand.all_lent], device=device) as pointers:
+        rest = iter(pointers)
+        passed = {id(operand): operand.of(*[next(rest) for _ in operand.all_lent]) for operand in operands}
         return function(
             *[passed.get(id(a), a) for a in arguments],
             **{name: passed.get(id(a), a) for name, a in keywords.items()},
@@ -261,7 +328,9 @@ class Routine:
         """One triangle for an output, NaN in the other; NaN in both if beta says that they are not read."""
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
-    def close(self, operand: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
+    def close(
+        self, operand: Operand | Many, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True
+    ) -> None:
         """Check the written elements (where `mask`), and that nothing else was written."""
         mask = np.broadcast_to(mask, operand.values.shape)
         ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
@@ -281,7 +350,15 @@ def close_gemm(
 
 
 def close_batch(
-    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, what: str, factor: float = 1
+    r: Routine,
+    t: Turn,
+    A: Operand | Many,
+    B: Operand | Many,
+    C: Operand | Many,
+    trans_a: str,
+    trans_b: str,
+    what: str,
+    factor: float = 1,
 ) -> None:
     """Check each C of a batch of products."""
     expected, magnitude = C.wide, abs(C.wide)

@@ -27,7 +27,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
         return bench.integer_bits // 8
     if c_type.startswith("enum ") or c_type in bench.library.api["enums"]:
         return 4
-    meaning = bench.library.raw.get(c_type, c_type)
+    meaning = (bench.library.raw | bench.library.integers).get(c_type, c_type)
     return 8 if meaning.endswith("*") else WIDTHS[meaning]
 
 
@@ -52,6 +52,8 @@ def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish],
     found: dict[int, Wish] = {}
     wide = is_wide(call) and function.wide_symbol is not None
     for at, (_, c_type, one) in enumerate(legal.vendors_parameters(bench.library, function)):
+        if one.name in call.many:
+            found[at] = Wish(peek=8 * call.many[one.name])
         if not isinstance(one, Number) or not c_type.endswith("*"):
             continue
         peek = one.count * legal.numpy_dtype(one.dtype).itemsize
@@ -72,10 +74,20 @@ def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
     arrays = bench.arrays(call, form)
     with bench.lent(arrays) as pointers:
         result = bench.by_c(call, pointers, form.on_device) if form.in_c else bench.by_python(call, pointers)
-        addresses = {name: pointer.address for name, pointer in pointers.items() if pointer.nbytes}
+        addresses = {name: addresses_of(pointer) for name, pointer in pointers.items()}
+    if not call.reaches_the_vendor and not form.on_device:
+        assert not bench.recorder.count
+        return
     (record,) = bench.recorder.records()
     check_record(Arrived(bench, call, form, addresses), record)
     check_results(bench, call.function, form, result, arrays)
+
+
+def addresses_of(pointer: Any) -> Any:
+    """Return the address of a pointer, None of one without bytes, or a list of those of several."""
+    if isinstance(pointer, list):
+        return [addresses_of(one) for one in pointer]
+    return pointer.address if pointer.nbytes else None
 
 
 @dataclass
@@ -85,7 +97,7 @@ class Arrived:
     bench: DoubleBench
     call: Call
     form: Form
-    addresses: dict[str, int]
+    addresses: dict[str, Any]
 
 
 def check_record(made: Arrived, record: Record) -> None:
@@ -115,7 +127,12 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
             wanted = max(given, 0) if one.may_be_negative else given
             assert argument.integer == wanted, f"{where}: got {argument.integer}, not {wanted}"
         case Array():
-            if one.name in made.addresses:
+            if one.name in call.many:
+                assert argument.address, where
+                got = np.frombuffer(argument.behind, np.uintp).tolist()
+                wanted_too = [known or there for known, there in zip(made.addresses[one.name], got, strict=True)]
+                assert got == wanted_too, f"{where}: got the addresses {got}"
+            elif made.addresses[one.name] is not None:
                 assert argument.address == made.addresses[one.name], f"{where}: got {argument.address:#x}"
         case Number():
             check_number(made, where, one, argument)

@@ -51,6 +51,11 @@ def number_at(one: Number, memory: Any) -> Any:
     return numbers[0] if one.count == 1 else tuple(numbers)
 
 
+def handle_of(pointer: Any, dtype: str) -> int:
+    """Return the handle that a DevicePtr is in C."""
+    return int(HANDLES.cast("intptr_t", pointer.cdata(HANDLES, f"oa_{dtype} *")))
+
+
 class Bench:
     """One library on one device."""
 
@@ -73,7 +78,12 @@ class Bench:
     def arrays(self, call: Call, form: Form) -> dict[str, Any]:
         """Return the arrays that the call needs, exactly as large: also for its numbers if they are on the device."""
         function = call.function
-        made = {one.name: np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for one in function.arrays}
+        made: dict[str, Any] = {}
+        for one in function.arrays:
+            new = [
+                np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for _ in range(call.many.get(one.name, 1))
+            ]
+            made[one.name] = new if one.name in call.many else new[0]
         for number in function.numbers if form.on_device else []:
             if number.name != form.staged:
                 given = call.numbers.get(number.name, np.zeros(number.count)[0 if number.count == 1 else slice(None)])
@@ -86,8 +96,13 @@ class Bench:
         if not arrays:
             yield {}
             return
-        with offload_args.offload_args(*arrays.values(), device=self.device) as pointers:
-            yield dict(zip(arrays, pointers, strict=True))
+        listed = [one for array in arrays.values() for one in (array if isinstance(array, list) else [array])]
+        with offload_args.offload_args(*listed, device=self.device) as pointers:
+            rest = iter(pointers)
+            yield {
+                name: [next(rest) for _ in array] if isinstance(array, list) else next(rest)
+                for name, array in arrays.items()
+            }
 
     def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
         """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
@@ -108,7 +123,10 @@ class DoubleBench(Bench):
     def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
         super().__init__(library, device)
         self.integer_bits, self.typed = integer_bits, typed
-        loaded = offload_args.libraries.load(library.name)
+        if self.runs_late or device.startswith(str(library.backend)):
+            loaded = offload_args.libraries.load(library.name)
+        else:  # a backend that this build lacks
+            loaded = testing.library(library.name, str(double))
         assert loaded.path == str(double), loaded
         self.recorder = Recorder(library, double)
 
@@ -121,11 +139,14 @@ class DoubleBench(Bench):
         for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
             if isinstance(one, (EnumValue, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif one.name in call.many:
+                handles = [handle_of(pointer, one.dtype) for pointer in pointers[one.name]]
+                assert c_type.removeprefix("const ") == f"oa_{one.dtype} *const *", (one.name, c_type)
+                kept.append((ctypes.c_void_p * (len(handles) or 1))(*handles))
+                values.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
             elif one.name in pointers:
-                core_type = f"oa_{one.dtype} *"
-                assert c_type.removeprefix("const ") == core_type, (one.name, c_type)
-                handle = pointers[one.name].cdata(HANDLES, core_type)
-                values.append(ctypes.c_void_p(int(HANDLES.cast("intptr_t", handle))))
+                assert c_type.removeprefix("const ") == f"oa_{one.dtype} *", (one.name, c_type)
+                values.append(ctypes.c_void_p(handle_of(pointers[one.name], one.dtype)))
             elif isinstance(one, Number):
                 memory = ctypes.create_string_buffer(16 * one.count)
                 given = bytes_of(one, call.numbers[one.name]) if one.name in call.numbers else b""

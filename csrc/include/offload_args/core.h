@@ -140,7 +140,7 @@ typedef struct oa_counters {
   int64_t frees;        /* pieces returned to either */
   int64_t mappings;     /* live entries of the present table */
   int64_t regions;      /* live regions */
-  int64_t calls;        /* vendor calls made */
+  int64_t calls;        /* vendor calls and launches made */
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */

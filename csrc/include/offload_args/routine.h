@@ -12,7 +12,7 @@ extern "C" {
 /* One argument. Its parameter's kind in the record says which member holds it. */
 typedef union oa_value {
   int64_t integer;       /* an enum or a size; an index as the result of a call */
-  const void *pointer;   /* a device pointer (oa_f32 *, ...); host numbers of a parameter with a count */
+  const void *pointer;   /* a device pointer (oa_f32 *, ...); an oa_pointer_list; host numbers of one with a count */
   float single;          /* a number as its dtype lies in memory: f32, */
   double real;           /* f64, */
   float single_parts[2]; /* c64: real and imaginary part, */
@@ -31,8 +31,9 @@ typedef struct oa_routine oa_routine;
 struct oa_routine {
   const char *function; /* "cublas.sgemv": the library's name, a dot, the routine's */
   /* Its parameters, tokens `kind:name[:dtype[:count]]` with a space between, in the order of its values. Kinds: enum,
-   * size; in, out, inout (device arrays); scalar (with a count: as many numbers); result (the last); update and output
-   * (scalars that are read and written, or written). */
+   * size; in, out, inout (device arrays; as in "in?" NULL is allowed, as in "in*" it is an oa_pointer_list of them);
+   * scalar (with a count: as many numbers); result (the last); update and output (scalars that are read and written, or
+   * written). */
   const char *record;
   const char *doc; /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;

@@ -28,10 +28,12 @@ enum oa_extent_kind {
   OA_EXTENT_PACKED    /* the columns of a triangle one after the other: rows * (rows + 1) / 2 elements */
 };
 enum oa_extent_part {
-  OA_UPPER = 1,   /* of triangles and triangular bands: the upper one; else the lower */
-  OA_UNIT = 2,    /* of the same: all but the diagonal */
-  OA_REPEATS = 4, /* of vectors: ld may be 0, and all are one element */
-  OA_BATCHED = 8  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
+  OA_UPPER = 1,    /* of triangles and triangular bands: the upper one; else the lower */
+  OA_UNIT = 2,     /* of the same: all but the diagonal */
+  OA_REPEATS = 4,  /* of vectors: ld may be 0, and all are one element */
+  OA_BATCHED = 8,  /* there are `batch` of them, `stride` elements from the start of one to that of the next */
+  OA_LISTED = 16,  /* there are `batch` of them, each behind a pointer of its own: for oa_begin_lists */
+  OA_OPTIONAL = 32 /* the pointer may be NULL, and then there is no such operand: for oa_begin_lists */
 };
 
 typedef struct oa_extent {
@@ -70,6 +72,20 @@ static inline oa_extent oa_strided(oa_extent one, int64_t batch, int64_t stride,
   return one;
 }
 
+/* Returns the extent of `batch` of these, whose pointers are in an oa_pointer_list. */
+static inline oa_extent oa_listed(oa_extent one, int64_t batch, const char *batch_name) {
+  one.part |= OA_LISTED;
+  one.batch = batch;
+  one.batch_name = batch_name;
+  return one;
+}
+
+/* Returns the extent of an operand that may be absent. */
+static inline oa_extent oa_optional(oa_extent one) {
+  one.part |= OA_OPTIONAL;
+  return one;
+}
+
 enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
@@ -90,6 +106,14 @@ typedef struct oa_operand {
   int touched; /* 0: the call touches no element of it; else for oa_end */
 } oa_operand;
 
+/* The device pointers of one parameter: as a list, or as one pointer to memory that has all of the arrays. */
+typedef struct oa_pointer_list {
+  const void *const *at; /* `count` of them; or NULL, and then: */
+  const void *first;     /* the pointer to all, */
+  int64_t stride;        /* and the elements from the start of one array to that of the next */
+  int64_t count;         /* -1: as many as the call says */
+} oa_pointer_list;
+
 typedef struct oa_library oa_library;
 
 /* How the vendor's function of a call differs from one that has a handle. */
@@ -107,6 +131,10 @@ typedef struct oa_call {
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
   int special;        /* a sum of oa_call_special */
+  /* Of calls without a library: */
+  int has_own_stream; /* 1: the call goes to own_stream, else to the region's */
+  void *own_stream;   /* a stream of the caller's */
+  const void *only;   /* the device that the operands need to be on; NULL: any */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
@@ -114,9 +142,10 @@ typedef struct oa_call {
   void *saved;         /* what was current before */
   int saved_mode;
   int open;
-  int vendor_status; /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
-  int64_t begun;     /* of the trace; 0: it is off */
-  void *object;      /* the caller's own handle, if the core made it */
+  int vendor_status;      /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
+  int64_t begun;          /* of the trace; 0: it is off */
+  void *object;           /* the caller's own handle, if the core made it */
+  struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
 } oa_call;
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
@@ -124,6 +153,13 @@ typedef struct oa_call {
  * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
  * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
 int oa_begin(oa_call *call);
+/* Begins a call some of whose operands are OA_LISTED. The pointer of each of those is an oa_pointer_list, and every
+ * array of it is checked and moved as an operand of its own; messages call it "A[17]". Operands in a row that have the
+ * same list are parts of it, one behind the other. Sets the address of a listed operand to that of an array of
+ * addresses on the device, which went up in the order of the call's stream, and which is freed in that order when the
+ * call ends. A call all of whose lists are empty, with no other operand, touches no device: then call->open is 0 after
+ * OA_OK, and nothing may follow. */
+int oa_begin_lists(oa_call *call);
 /* Marks what was written. status is the vendor's (0: success); otherwise written operands count as invalid and
  * OA_ERROR_LIBRARY is returned. */
 int oa_end(oa_call *call, int status);
@@ -145,6 +181,11 @@ enum oa_version_kind {
   OA_VERSION_PARTS,    /* int f(int part, int *value): parts 0, 1 and 2 are major, minor and patch */
   OA_VERSION_NUMBER    /* int f(int *version) */
 };
+/* A symbol that versions of a library before oa_library.older_before have otherwise than later ones. */
+typedef struct oa_older {
+  int symbol;          /* its index */
+  const char *instead; /* the name that the same function has in those versions; NULL: later versions lack it */
+} oa_older;
 struct oa_routine;
 /* A kind of object that a library makes and the caller owns. */
 typedef struct oa_object_kind {
@@ -176,6 +217,10 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
   int takes_stream;
+  const char *header_version;               /* of the header that the table was made from; or NULL */
+  const char *older_version, *older_before; /* of an older header, and the first version without it; or NULL */
+  const oa_older *older;                    /* older_count of them */
+  int older_count;
   const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
   int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */

@@ -1,0 +1,246 @@
+/* Calls with lists of device pointers, as the batched functions of vendors take them. Each pointer becomes an operand
+ * of its own, which oa_begin checks and moves as any other; then the addresses go to the device as arrays. */
+#include "call/call.h"
+#include "call/extent.h"
+#include "device/memory.h"
+#include "library/library.h"
+#include "region/slot.h"
+#include "transfer/transfer_trace.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_listed(const oa_operand *o) { return o->extent.part & OA_LISTED; }
+
+/* Returns whether the operand goes on in the list of the one before it. */
+static bool goes_on(const oa_call *call, int i) {
+  const oa_operand *o = &call->operands[i];
+  return i > 0 && is_listed(o) && is_listed(&o[-1]) && o[-1].pointer == o->pointer;
+}
+
+/* -- counting -- */
+
+static int fail_count(const oa_call *call, const oa_operand *o, int parts, int64_t needed) {
+  const oa_pointer_list *list = o->pointer;
+  const char *remedy = list->at ? "pass as many pointers" : "pass a pointer whose first axis has as many";
+  if (parts > 1)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs %lld arrays (the sum of %s), got %lld; %s", call->function, o->name,
+                   (long long)needed, o->extent.batch_name, (long long)list->count, remedy);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs %lld arrays (%s=%lld), got %lld; %s", call->function, o->name,
+                 (long long)needed, o->extent.batch_name, (long long)o->extent.batch, (long long)list->count, remedy);
+}
+
+/* Checks the list of operand i against the counts of all operands that share it. Sets *needed to their sum. */
+static int check_list(const oa_call *call, int i, int64_t *needed) {
+  const oa_operand *o = &call->operands[i];
+  const oa_pointer_list *list = o->pointer;
+  int parts = 0;
+  *needed = 0;
+  if (!list) return oa_fail_null(call->function, o->name);
+  do {
+    const oa_extent *e = &o[parts].extent;
+    if (e->batch < 0) return oa_extent_negative(call, &o[parts], e->batch_name, e->batch);
+    if (__builtin_add_overflow(*needed, e->batch, needed) || *needed > INT64_MAX / 16)
+      return oa_extent_overflow(call, &o[parts]);
+    parts++;
+  } while (i + parts < call->count && goes_on(call, i + parts));
+  if (list->count >= 0 && list->count != *needed) return fail_count(call, o, parts, *needed);
+  if (!list->at && !list->first && *needed) return oa_fail_null(call->function, o->name);
+  if (list->first && parts > 1)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "%s: %s needs a list of pointers, one an array, because its groups differ; got one pointer to all",
+                   call->function, o->name);
+  return OA_OK;
+}
+
+/* Sets how many operands there are with one for each array, and how many addresses in arrays. */
+static int count_all(const oa_call *call, int64_t *operands, int64_t *addresses) {
+  int64_t needed;
+  int status;
+  *operands = *addresses = 0;
+  if (call->count < 1)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    if (!o->name) return oa_fail_operand(call, o);
+    if (!is_listed(o)) {
+      *operands += o->pointer || !(o->extent.part & OA_OPTIONAL);
+      continue;
+    }
+    if (goes_on(call, i)) continue;
+    if ((status = check_list(call, i, &needed))) return status;
+    *operands += ((const oa_pointer_list *)o->pointer)->first ? 1 : needed;
+    *addresses += needed;
+  }
+  if (*operands <= INT_MAX) return OA_OK;
+  return oa_fail(OA_ERROR_OVERFLOW, "%s: a call takes at most %d arrays, got %lld", call->function, INT_MAX,
+                 (long long)*operands);
+}
+
+/* -- one operand an array -- */
+
+/* Fills operands from the caller's, and names, if there are any, with theirs. */
+static void expand(const oa_call *call, oa_operand *to, char *names, size_t name_size) {
+  int64_t at = 0; /* in the list */
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    const oa_pointer_list *list = o->pointer;
+    if (!is_listed(o)) {
+      if (!o->pointer && (o->extent.part & OA_OPTIONAL)) continue;
+      *to = *o;
+      to++->extent.part &= ~OA_OPTIONAL;
+      continue;
+    }
+    if (!goes_on(call, i)) at = 0;
+    if (list->first) {
+      *to = *o;
+      to->pointer = list->first;
+      to->extent.part ^= OA_LISTED | OA_BATCHED;
+      to->extent.stride = list->stride;
+      to++->extent.stride_name = "stride";
+      continue;
+    }
+    for (int64_t k = 0; k < o->extent.batch; k++, at++, to++) {
+      *to = *o;
+      to->pointer = list->at[at];
+      to->extent.part &= ~OA_LISTED;
+      to->extent.batch = at; /* only those of one place may be each other's memory */
+      if (!names) continue;
+      snprintf(names, name_size, "%s[%lld]", o->name, (long long)at);
+      to->name = names;
+      names += name_size;
+    }
+  }
+}
+
+/* Begins the call again with names such as "A[17]", after its arguments were found to be wrong. */
+static __attribute__((cold, noinline)) int begin_with_names(oa_call *call, const oa_call *given, oa_lists *lists,
+                                                            int status) {
+  enum { NAME = 64 };
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  lists->names = malloc((size_t)call->count * NAME);
+  if (!lists->names) {
+    oa_error_restore(&saved);
+    return status;
+  }
+  expand(given, lists->operands, lists->names, NAME);
+  return oa_begin(call);
+}
+
+/* Returns whether oa_begin fails so for an argument. */
+static bool is_of_an_argument(int status) { return status && status != OA_ERROR_MEMORY && status != OA_ERROR_LOST; }
+
+/* -- the addresses -- */
+
+/* Writes the address of every array, those of a list in a row. */
+static void write_addresses(const oa_call *given, const oa_operand *expanded, void **to) {
+  for (int i = 0; i < given->count; i++) {
+    const oa_operand *o = &given->operands[i];
+    const oa_pointer_list *list = o->pointer;
+    if (!is_listed(o)) {
+      expanded += o->pointer || !(o->extent.part & OA_OPTIONAL);
+    } else if (list->first) {
+      const int64_t itemsize = oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
+      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* it may have no memory */
+      for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (char *)expanded->address + k * step;
+      expanded++;
+    } else {
+      for (int64_t k = 0; k < o->extent.batch; k++) *to++ = expanded++->address;
+    }
+  }
+}
+
+/* Gives the caller's operands their addresses; arrays: where the arrays of addresses are. */
+static void hand_out(const oa_call *given, const oa_operand *expanded, void **arrays) {
+  for (int i = 0; i < given->count; i++) {
+    oa_operand *o = &given->operands[i];
+    if (!is_listed(o)) {
+      const bool absent = !o->pointer && (o->extent.part & OA_OPTIONAL);
+      o->address = absent ? NULL : expanded++->address;
+      continue;
+    }
+    o->address = arrays;
+    arrays += o->extent.batch;
+    expanded += ((const oa_pointer_list *)o->pointer)->first ? 1 : o->extent.batch;
+  }
+}
+
+/* Copies the addresses up, in the order of the call's stream. */
+static int send(const oa_call *call, oa_lists *lists) {
+  oa_device *device = call->device;
+  void *stream = ((const oa_stream *)call->stream)->native;
+  const int64_t nbytes = (int64_t)lists->nbytes;
+  oa_move move = {
+      .host = lists->addresses,
+      .lines = {0, nbytes, nbytes, 1},
+      .name = "the addresses of its arrays",
+      .trace = {.why = "addresses for", .region = ((const oa_region_state *)call->region)->serial, .is_copy = true}};
+  int status = oa_device_allocate(device, stream, lists->nbytes, &move.address);
+  if (status) return status;
+  lists->address = move.address; /* which the call frees, whatever happens */
+  const int64_t begun = oa_trace_begin_up(&move, 1);
+  status = oa_transfer_up(device, stream, &move, 1);
+  if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, call->function, status);
+  return status;
+}
+
+/* Makes the arrays of addresses, after oa_begin. */
+static int make_addresses(const oa_call *call, const oa_call *given, oa_lists *lists, int64_t count) {
+  const oa_device *device = call->device;
+  if (call->open == OA_CALL_UNNOTED)
+    return oa_fail(OA_ERROR_CAPTURE,
+                   "%s: the stream is capturing a graph, and the addresses of its arrays would have to be copied up; "
+                   "use a strided function, or make the call outside of the capture",
+                   call->function);
+  lists->nbytes = (size_t)(count ? count : 1) * sizeof *lists->addresses;
+  lists->addresses = calloc(1, lists->nbytes);
+  if (!lists->addresses)
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld addresses", call->function, (long long)count);
+  write_addresses(given, lists->operands, lists->addresses);
+  const bool direct = device->backend->flags & OA_SYNCHRONOUS;
+  const int status = direct ? OA_OK : send(call, lists);
+  if (status) return oa_fail_in(status, "%s: bringing up the addresses of its arrays", call->function);
+  hand_out(given, lists->operands, direct ? lists->addresses : (void **)(uintptr_t)lists->address);
+  return OA_OK;
+}
+
+/* -- beginning -- */
+
+/* Frees what the call had, which has the caller's operands again. */
+static int give_up(oa_call *call, const oa_call *given, oa_lists *lists, int status) {
+  call->operands = given->operands;
+  call->count = given->count;
+  free(lists->names);
+  free(lists);
+  return status;
+}
+
+int oa_begin_lists(oa_call *call) {
+  int64_t count, addresses;
+  int status;
+  if (!call) return oa_fail_null("oa_begin_lists", "call");
+  call->open = 0;
+  if (!call->function || !call->operands)
+    return oa_fail_null("oa_begin_lists", call->function ? "operands" : "function");
+  if ((status = count_all(call, &count, &addresses)) || !count) return status;
+  oa_lists *lists = malloc(sizeof *lists + (size_t)count * sizeof *lists->operands);
+  if (!lists) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld operands", call->function, (long long)count);
+  const oa_call given = *call;
+  *lists = (oa_lists){.given = call->operands, .given_count = call->count};
+  expand(&given, lists->operands, NULL, 0);
+  call->operands = lists->operands;
+  call->count = (int)count;
+  status = oa_begin(call);
+  if (is_of_an_argument(status)) status = begin_with_names(call, &given, lists, status);
+  if (status) return give_up(call, &given, lists, status);
+  status = make_addresses(call, &given, lists, addresses);
+  call->lists = lists;
+  if (!status) return OA_OK;
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_call_cancel(call);
+  oa_error_restore(&saved);
+  return status;
+}

@@ -1,0 +1,56 @@
+/* Arguments that are lists of device pointers. */
+#include "module.h"
+
+/* Returns a new list with room for as many pointers, the first of *lists; NULL with an exception. */
+static List *add_list(List **lists, Py_ssize_t count, oa_value *value) {
+  List *list = PyMem_Malloc(sizeof *list + (size_t)count * sizeof *list->at);
+  if (list == NULL) return (List *)PyErr_NoMemory();
+  *list = (List){.next = *lists, .pointers = {.at = list->at, .count = count}};
+  value->pointer = &list->pointers;
+  return *lists = list;
+}
+
+/* Reads one pointer whose first axis counts the arrays. */
+static int read_axis(const Pointer *pointer, List **lists, oa_value *value) {
+  const int64_t itemsize = oa_itemsize(pointer->dtype);
+  if (PyTuple_Size(pointer->shape) < 2) return -1;
+  const int64_t count = PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, 0));
+  const int64_t step = PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 0));
+  if (count > 1 && (step < 0 || step % itemsize != 0)) return -1;
+  List *list = add_list(lists, 0, value);
+  if (list == NULL) return -1;
+  list->pointers =
+      (oa_pointer_list){.first = pointer->handle, .stride = count > 1 ? step / itemsize : 0, .count = count};
+  return 0;
+}
+
+int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value) {
+  if (PyObject_TypeCheck(object, pointer_type)) {
+    const Pointer *pointer = (const Pointer *)object;
+    return pointer->dtype == dtype ? read_axis(pointer, lists, value) : -1;
+  }
+  if (!PyList_Check(object) && !PyTuple_Check(object)) return -1;
+  PyObject *objects = PySequence_Tuple(object); /* the caller's own may change meanwhile */
+  const Py_ssize_t count = objects == NULL ? 0 : PyTuple_Size(objects);
+  List *list = objects == NULL ? NULL : add_list(lists, count, value);
+  if (list == NULL) {
+    Py_XDECREF(objects);
+    return -1;
+  }
+  list->objects = objects;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *one = PyTuple_GetItem(objects, i);
+    if (!PyObject_TypeCheck(one, pointer_type) || ((const Pointer *)one)->dtype != dtype) return -1;
+    list->at[i] = ((const Pointer *)one)->handle;
+  }
+  return 0;
+}
+
+void release_lists(List *lists) {
+  while (lists != NULL) {
+    List *next = lists->next;
+    Py_XDECREF(lists->objects);
+    PyMem_Free(lists);
+    lists = next;
+  }
+}
