@@ -219,9 +219,7 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
 
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
-  Arguments arguments;
-  arguments.result = arguments.handle = NULL;
-  arguments.own_handle = NULL;
+  Arguments arguments = {.positional = NULL};
   if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
   return call_with(function, &arguments);
