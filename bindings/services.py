@@ -281,7 +281,7 @@ class HostArray(ServiceParameter):
         return "const void *", f"values[{at}].host.address"
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return "NDArray[Any]"
+        return "npt.NDArray[Any]"
 
     def described(self) -> str:
         words = ", ".join(ast.unparse(one) for one in self.extent.arguments)

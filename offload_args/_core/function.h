@@ -13,6 +13,7 @@ enum { MOST_VALUES = 32 };
 /* Of parameters; those from FIRST_OF_SERVICES on are of services only. */
 enum kind {
   ENUM,
+  TYPE,
   SIZE,
   POINTERS,
   OPTIONAL,
@@ -36,8 +37,10 @@ enum kind {
 
 typedef struct {
   enum kind kind;
-  int dtype;      /* oa_dtype; OA_ANY of integers, and of what has no dtype */
+  int dtype;      /* oa_dtype; OA_ANY of integers, of what has no dtype, and where a TYPE says it, until it is known */
   int elements;   /* 1, or the count of the record */
+  int code;       /* of a TYPE: the constant that the caller passed */
+  int is_index;   /* a result that is an index: of 64 bits on the host, and of 32 on the device */
   PyObject *name; /* interned */
   char more[32];  /* of services: the third field of the record, unless that is a dtype */
 } Parameter;
@@ -55,6 +58,7 @@ typedef struct {
 
 /* The values that a caller passed, as the caller's references. */
 typedef struct {
+  const Parameter *parameters; /* the function's, or as this call has them */
   PyObject *const *positional;
   PyObject *result, *handle; /* NULL where not given, or None */
   void *own_handle;          /* what handle stands for: an address or an oa_object; NULL: the region's handle */
@@ -82,8 +86,8 @@ int function_read_array(PyObject *object, const Parameter *parameter, oa_value *
 /* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
 int function_read_number(PyObject *object, int dtype, void *memory);
 
-/* Returns a number of that dtype as Python has it. */
-PyObject *function_number(int dtype, const void *memory);
+/* Returns a number of the parameter's dtype as Python has it. */
+PyObject *function_number(const Parameter *parameter, const void *memory);
 
 /* Finds what the caller's own handle stands for. Returns 0, or -1 with an exception. */
 int function_find_handle(const Function *function, Arguments *arguments);

@@ -146,7 +146,9 @@ static PyObject *given_from(const Function *function, const Arguments *arguments
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
-    PyObject *one = parameter->kind == NEW ? Py_NewRef((PyObject *)made) : given_one(parameter, &values[i], first);
+    PyObject *one = parameter->kind == NEW      ? Py_NewRef((PyObject *)made)
+                    : parameter->kind == RESULT ? function_number(parameter, values[i].bytes)
+                                                : given_one(parameter, &values[i], first);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -219,7 +221,7 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
 
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
-  Arguments arguments = {.positional = NULL};
+  Arguments arguments = {.parameters = function->parameters};
   if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
   return call_with(function, &arguments);
