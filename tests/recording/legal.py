@@ -337,7 +337,7 @@ def completed(
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional"}
+ARRAY_FIELDS |= {"repeats", "optional", "of"}
 
 
 def known_roles(function: roles.Function) -> None:
