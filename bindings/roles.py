@@ -85,6 +85,7 @@ How Python finds the library, and what to install if it is missing:
     pathfinder = "cublas"                                        its name for cuda-pathfinder
     shared_with = { NumPy = ["module", ...] }                    loaded modules that are linked with it: it is theirs
     wheels = { name-on-the-index = "module/lib/libx*.so" }       wheels that carry it: a pattern in a module's folder
+    folders = ["$X_HOME/lib", "/opt/x/lib"]                      folders that its vendor installs into
     version = { call = "xGetProperty", gives = "parts" }         the function that tells its version; VERSION_GIVES
     install = "install x"                                        the remedy, in messages
 
@@ -167,7 +168,7 @@ HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 # The keys of [find] with their defaults: how a library is found and asked for its version.
-FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
+FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}, "folders": []}
 VERSION_GIVES = ("text", "parts", "number", "buffer")
 # How a library receives the stream: through its handle; as an argument; or not at all.
 STREAMS = ("handle", "argument", "none")

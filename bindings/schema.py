@@ -48,6 +48,7 @@ FIND = Table(
         "pathfinder": TEXT,
         "shared_with": Table(others=TEXTS),
         "wheels": _NAMED,
+        "folders": TEXTS,
         "version": Table({"call": TEXT, "gives": TEXT}, ("call", "gives")),
     }
 )

@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from helpers.devices import open_or_skip
-from offload_args import cblas, cublas, testing
+from offload_args import cblas, cublas, rocblas, testing
 
-DEVICES = ("host", "sim:0", "cuda:0")
+DEVICES = ("host", "sim:0", "cuda:0", "hip:0")
 
 
 @pytest.fixture(params=DEVICES)
@@ -30,7 +30,7 @@ def cuda(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def library(device: str) -> ModuleType:
     """The library whose functions run on the device."""
-    return cublas if device.startswith("cuda") else cblas
+    return {"cuda": cublas, "hip": rocblas}.get(device.partition(":")[0], cblas)
 
 
 @pytest.fixture(scope="module", autouse=True)
