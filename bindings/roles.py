@@ -326,6 +326,7 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
+        self.folded = {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
         self.words: dict[str, str] = {}
         older = api.get("older")
         before = roles.get("older", {}).get("before", "")
@@ -648,13 +649,21 @@ class _Reader:
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
                     words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
                     name, before = template.format(**words), older.format(**words)
-                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+                    may_lack = is_shared or form != ""
+                    if "{form}" in template and not may_lack:  # others may do
+                        names = (template.format(**(words | {"form": one})) for one in shared.FORMS)
+                        may_lack = any(self.symbol(one)[0] for one in names)
+                    yield Binding(key, name, letter, form, summary + text, before, may_lack)
 
     def symbol(self, name: str) -> tuple[str | None, list[str]]:
         """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
         candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
-        return next((one for one in candidates if one in self.api["functions"]), None), candidates
+        exact = next((one for one in candidates if one in self.api["functions"]), None)
+        if exact:
+            return exact, candidates
+        folded = (one.casefold() for one in candidates)
+        return next((self.folded[one] for one in folded if one in self.folded), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
