@@ -452,6 +452,7 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
         named = label.casefold()
         if named not in ours:
             named = others.get(named, label).casefold()
+        named = named if named in ours else named.removesuffix("array")
         if named not in ours:
             named = named.removesuffix("array")
         if named not in ours:
