@@ -185,7 +185,8 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
            a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
   /* Arrays of lists have their places there, other operands 0. */
-  return a->kind == b->kind && a->batch == b->batch && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+  return a->kind == b->kind && a->batch == b->batch &&
+         (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
 /* Checks two operands whose intervals overlap, one of which is written. */
@@ -197,7 +198,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
   if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
-  const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
+  const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }
@@ -477,7 +478,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
   call->saved_mode = -1;
   call->native_stream = stream->native;
-  if (library->create >= 0) {
+  if (library->create >= 0 || library->needs_handle) {
     if (used) {
       call->handle = used;
       status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
@@ -709,7 +710,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_st
 /* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
 static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
   int status = oa_object_take_handle(call, handle);
-  if (!status) status = oa_library_handle_stream(call->library, *handle, stream);
+  if (!status) status = oa_object_handle_stream(call, *handle, stream);
   if (status) oa_object_return_handle(call);
   return status;
 }
@@ -730,6 +731,7 @@ int oa_begin(oa_call *call) {
   const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
   call->object = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
+  if (__builtin_expect(call->library && call->library->needs_handle && !handle, 0)) return oa_object_fail_none(call);
   if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
     oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
 
-from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, roles, text  # noqa: E402
+from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, handle_functions, roles, text  # noqa: E402
 
 OPTIONS = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
 
@@ -92,6 +92,7 @@ class Recorder:
     def __init__(self, library: roles.Library, path: Path) -> None:
         self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
         self._symbols = list(library.api["functions"])
+        self._own = {at for at, symbol in enumerate(self._symbols) if symbol in handle_functions(library)}
         self._wishes: list[int] = []
 
     def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
@@ -108,14 +109,18 @@ class Recorder:
 
     @property
     def count(self) -> int:
-        """Return the number of calls."""
-        return int(self._state.count)
+        """Return the number of calls but for those that the core makes for handles."""
+        return len(self._taken())
 
-    def records(self) -> list[Record]:
-        """Return the calls since the last reset."""
-        assert self.count <= MOST_RECORDS
+    def _taken(self, of_handles: bool = False) -> list[_Record]:
+        assert self._state.count <= MOST_RECORDS
+        records = self._state.records[: self._state.count]
+        return [one for one in records if of_handles or one.function not in self._own]
+
+    def records(self, of_handles: bool = False) -> list[Record]:
+        """Return the calls since the last reset; of_handles: also those that the core makes for handles."""
         found = []
-        for record in self._state.records[: self.count]:
+        for record in self._taken(of_handles):
             arguments = [
                 Argument(bytes(one.value[: one.width]), bytes(one.behind[: one.peeked]))
                 for one in record.arguments[: record.count]
@@ -174,6 +179,10 @@ class Typed:
     def types(self, name: str) -> list[str]:
         """Return the types of a function's parameters."""
         return self._types[name]
+
+    def use_handle(self, library: str, handle: int) -> None:
+        """Set the handle for this thread's calls into a library."""
+        assert self._callers.oa_use_handle(library.encode(), ctypes.c_void_p(handle)) == 0
 
     def call(self, name: str, values: list[Any]) -> int:
         """Call a function; values: a ctypes object for each parameter."""
