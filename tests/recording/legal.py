@@ -56,6 +56,18 @@ def services(library: str) -> dict[str, roles.Function]:
     return {one.name: one for one in libraries()[library].functions if one.is_service}
 
 
+def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
+    """Return the functions of a family; without `every`, one of those that differ in their types only."""
+    alike: dict[tuple[str, ...], list[roles.Function]] = {}
+    for one in libraries()[library].functions:
+        if one.family == family:
+            key = () if every else tuple(f"{type(part).__name__} {part.name}" for part in one.arguments)
+            alike.setdefault(key, []).append(one)
+    if every:
+        return alike[()]
+    return [some[zlib.crc32(f"{family} {len(key)}".encode()) % len(some)] for key, some in alike.items()]
+
+
 # -- extents, element by element ---------------------------------------------------------------------------------------
 
 

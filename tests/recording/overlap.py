@@ -36,8 +36,8 @@ def same_elements(call: Call, a: Array, b: Array) -> bool:
     """Return whether two operands that begin at one place have the same element at each place."""
     names = call.names
     kinds = [(one.extent.kind, [legal.value(size, names) for size in one.extent.expressions]) for one in (a, b)]
-    if all(kind == "vector" and arguments[0] == 1 for kind, arguments in kinds):
-        return True
+    if not a.extent.batch and all(kind == "vector" and sizes[0] == 1 for kind, sizes in kinds):
+        return True  # of one element the increment means nothing
     return kinds[0] == kinds[1]
 
 
@@ -56,7 +56,7 @@ def is_tangled(call: Call, one: Array) -> bool:
         return False
     names = call.names
     stride, count = (legal.value(expression, names) for expression in one.extent.batch)
-    return count > 1 and count * stride > call.needs(one.name)
+    return count > 1 and count * stride < call.needs(one.name)
 
 
 def check_pair(bench: Bench, call: Call, one: Operand, other: Operand, apart: int) -> None:

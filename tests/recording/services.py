@@ -152,7 +152,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
             arrives |= {one.name: None for one in function.parameters if isinstance(one, Object)}
         bench.recorder.reset(*wishes(bench, function))
         result = by_c(bench, function, values) if in_c else by_python(bench, function, values)
-        record = next(one for one in bench.recorder.records(of_handles=True) if one.symbol == function.symbol)
+        record = next(one for one in bench.recorder.records(own=True) if one.symbol == function.symbol)
         parameters = legal.vendors_parameters(bench.library, function)
         for (label, c_type, one), argument in zip(parameters, record.arguments, strict=True):
             where = f"{function.symbol}: {label} ({c_type})"

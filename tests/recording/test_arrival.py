@@ -13,13 +13,13 @@ import pytest
 
 from recording import legal
 from recording.recorder import build
-from recording.workers import VARIANTS, Workers, every_family, turned
+from recording.workers import VARIANTS, Turns, Workers, every_family, turned
 
 
 @pytest.mark.promise("T30")
 @every_family(*VARIANTS)
-@turned(short=2, long=40)
-def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: int) -> None:
+@turned(short=2, long=40, every=True)
+def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("arrival", family, turns)
 
 
@@ -28,7 +28,7 @@ def test_every_argument_arrives(workers: Workers, variant: str, family: str, tur
     [(name, one.family) for name in legal.libraries() for one in legal.services(name).values()],
 )
 def test_every_argument_of_a_service_arrives(workers: Workers, variant: str, family: str) -> None:
-    workers[variant].ask("services", family, 3)
+    workers[variant].ask("services", family, Turns(3, every=True))
 
 
 @pytest.mark.parametrize("library", legal.libraries())

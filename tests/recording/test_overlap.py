@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from recording import legal
-from recording.workers import Workers, every_family, turned
+from recording.workers import Turns, Workers, every_family, turned
 
 
 @pytest.mark.promise("T47")
 @every_family(*legal.libraries())
 @turned(short=6, long=200)
 def test_operands_may_share_an_array_but_no_written_element(
-    workers: Workers, variant: str, family: str, turns: int
+    workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:
     workers[variant].ask("overlap", family, turns)

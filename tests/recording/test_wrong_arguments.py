@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from recording import legal
-from recording.workers import Workers, every_family, turned
+from recording.workers import Turns, Workers, every_family, turned
 
 
 @every_family(*legal.libraries())
 @turned(short=1, long=10)
-def test_a_wrong_argument_is_refused_by_name(workers: Workers, variant: str, family: str, turns: int) -> None:
+def test_a_wrong_argument_is_refused_by_name(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("wrong", family, turns)

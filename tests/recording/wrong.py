@@ -29,8 +29,6 @@ from recording.legal import Call, roles
 HUGE = 10**400
 REFUSED_SIZES = (ArgumentError, ExtentError, SizeOverflowError, AliasError)
 
-DTYPES = ("f32", "f64", "c64", "c128", "i32", "u32", "u64")
-
 
 class Wrong(NamedTuple):
     """A wrong argument, and the exceptions that are right."""
@@ -43,8 +41,8 @@ class Wrong(NamedTuple):
 class Foreign:
     """Pointers that no call of the bench may take, or not everywhere: by dtype."""
 
-    def __init__(self, device: str, elements: int, stack: ExitStack) -> None:
-        arrays = {name: np.zeros(elements, legal.numpy_dtype(name)) for name in DTYPES}
+    def __init__(self, device: str, dtypes: set[str], elements: int, stack: ExitStack) -> None:
+        arrays = {name: np.zeros(elements, legal.numpy_dtype(name)) for name in dtypes}
         self.arrays = arrays
         self.other = "sim:1" if device == "sim:0" else "sim:0"
         with offload_args.offload_args(*arrays.values(), device=device) as pointers:
@@ -142,7 +140,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
             yield Wrong(pointer, (DTypeError,))
     yield Wrong(np.zeros(1, np.int8), (HostPointerError,))
     yield Wrong(foreign.stale[one.dtype], (StalePointerError,))
-    if bench.library.backend or len(function.arrays) > 1:
+    if bench.device.partition(":")[0] == bench.library.backend or len(function.arrays) > 1:
         yield Wrong(foreign.elsewhere[one.dtype], (WrongDeviceError,))
 
 
@@ -223,7 +221,8 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         arrays = bench.arrays(call, Form())
         bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
         with ExitStack() as stack:
-            foreign = Foreign(bench.device, max([8, *(call.needs(one.name) for one in function.arrays)]), stack)
+            dtypes = {"f32", "f64"} | {one.dtype for one in function.parameters if one.dtype}
+            foreign = Foreign(bench.device, dtypes, max([8, *(call.needs(one.name) for one in function.arrays)]), stack)
             pointers = stack.enter_context(bench.lent(arrays))
             with naming(call, Form()):
                 for one in function.parameters:
