@@ -80,7 +80,8 @@ Enums have the header's constants, those of types that their parameter allows: `
 is not read, `values = { NAME = 1 }` instead.
 
 The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
-handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+handle: it belongs to a device, has a stream, and calls take it as `handle=`. If [handle] has no `create`, since that
+takes settings, each call needs one:
 
     [object.tensor]
     type = "xTensorDescriptor_t"
@@ -574,7 +575,7 @@ class _Reader:
             if made:
                 parameters.append(made)
         if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
-            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
+            parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
             if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
@@ -741,9 +742,10 @@ class _Reader:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key not in ("type", *HANDLE_MODES, *HANDLE_FUNCTIONS):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
-        for key in ("type", "create"):
-            if key not in handle:
-                self.faults.append(f"{self.name}.toml: [handle] has no {key}")
+        if "type" not in handle:
+            self.faults.append(f"{self.name}.toml: [handle] has no type")
+        if "create" not in handle and not any(one.is_handle for one in self.object_kinds.values()):
+            self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
