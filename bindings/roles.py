@@ -80,7 +80,8 @@ Enums have the header's constants, those of types that their parameter allows: `
 is not read, `values = { NAME = 1 }` instead.
 
 The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
-handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+handle: it belongs to a device, has a stream, and calls take it as `handle=`. If [handle] has no `create`, since that
+takes settings, each call needs one:
 
     [object.tensor]
     type = "xTensorDescriptor_t"
@@ -326,6 +327,7 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
+        self.folded = {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
         self.words: dict[str, str] = {}
         self.on_device = False  # all pointers of the family that is read are to the device
         older = api.get("older")
@@ -573,7 +575,7 @@ class _Reader:
             if made:
                 parameters.append(made)
         if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
-            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
+            parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
             if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
@@ -661,7 +663,11 @@ class _Reader:
         """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
         candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
-        return next((one for one in candidates if one in self.api["functions"]), None), candidates
+        exact = next((one for one in candidates if one in self.api["functions"]), None)
+        if exact:
+            return exact, candidates
+        folded = (one.casefold() for one in candidates)
+        return next((self.folded[one] for one in folded if one in self.folded), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
@@ -736,9 +742,10 @@ class _Reader:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key not in ("type", *HANDLE_MODES, *HANDLE_FUNCTIONS):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
-        for key in ("type", "create"):
-            if key not in handle:
-                self.faults.append(f"{self.name}.toml: [handle] has no {key}")
+        if "type" not in handle:
+            self.faults.append(f"{self.name}.toml: [handle] has no type")
+        if "create" not in handle and not any(one.is_handle for one in self.object_kinds.values()):
+            self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:

@@ -40,7 +40,14 @@ class Worker:
         in_build = backend in (None, "cuda")
         environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)} if in_build else {}
         if backend == "cuda":
-            run("gcc", *OPTIONS, "-o", folder / "libcuda.so.1", DOUBLES / "cuda.c")
+            run(
+                "gcc",
+                *OPTIONS,
+                f"-I{HERE.parents[1] / 'csrc' / 'include'}",
+                "-o",
+                folder / "libcuda.so.1",
+                DOUBLES / "cuda.c",
+            )
             environment["LD_LIBRARY_PATH"] = str(folder)
         device = "cuda:0" if backend == "cuda" else "sim:0"
         settings = {"library": library, "device": device, "double": str(self._double)}
