@@ -50,6 +50,14 @@ def ctrl_c_arrives() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_cached_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled kernels of the tests out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFLOAD_ARGS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_present() -> Iterator[None]:
     yield

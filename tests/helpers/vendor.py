@@ -438,15 +438,15 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds, without services: those have no array and no number."""
+    """Names of the functions that a library's module binds, and that compute: no services, no copies."""
     library = module.__name__.rpartition(".")[2]
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
-    return [
-        name
-        for name in module.__all__
-        if inspect.isroutine(getattr(module, name))
-        and computing & {word.partition(":")[0] for word in _core.record(library, name).split()}
-    ]
+
+    def computes(name: str) -> bool:
+        kinds = {word.partition(":")[0] for word in _core.record(library, name).split()}
+        return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
+
+    return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]
 
 
 # A part of a routine's combinations, or all.
