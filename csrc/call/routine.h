@@ -100,8 +100,9 @@ typedef struct oa_late {
   int64_t times;      /* that the call is made; */
   int repeated;       /* so many of its arrays move on after each, if it is not once: */
   struct {
-    int place;    /* of the value, */
-    int64_t step; /* and so many bytes */
+    int place;         /* of the value: */
+    int64_t step;      /* by so many bytes, */
+    void *const *list; /* or through a list of addresses; or NULL */
   } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
@@ -126,7 +127,8 @@ typedef struct oa_repeat {
   const oa_routine *routine; /* the row itself: the call may run later */
   int64_t times;
   const int64_t *strides;
-  char names[OA_MOST_REPEATED][2]; /* of the arrays; "" of those that keep theirs */
+  oa_pointer_list lists[OA_MOST_REPEATED]; /* of the arrays that are in lists; their `at` is NULL for others */
+  char names[OA_MOST_REPEATED][2];         /* of the arrays; "" of those that keep theirs */
 } oa_repeat;
 
 /* Begins the call with every array's extent `times` times. */
