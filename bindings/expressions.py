@@ -36,7 +36,7 @@ class Names:
             yield f"{name} is neither a parameter nor a constant"
 
     def size(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no size."""
+        """Yields why an expression is not a size."""
         match expression:
             case ast.Name(id=name):
                 if name not in self.sizes:
@@ -57,7 +57,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
     def test(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no test."""
+        """Yields why an expression is not a test."""
         match expression:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 compared = [left, right]
@@ -76,7 +76,7 @@ class Names:
                     yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
 
     def overwrites(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is no condition for overwriting."""
+        """Yields why an expression is not a condition for overwriting."""
         match expression:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 name in self.numbers

@@ -151,8 +151,8 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
     for key, enum in roles.get("enums", {}).items():
-        if "constants" not in enum and "values" not in enum:
-            found.append(f"{name}.toml: [enums.{key}] has no constants")
+        if ("constants" in enum) == ("values" in enum):
+            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
     for rule in roles.get("not_bound", []):
         try:
             re.compile(rule["names"])

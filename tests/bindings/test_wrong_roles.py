@@ -212,7 +212,7 @@ WRONG = [
     ('double = "f64"', 'double = "f65"', "'f65' is not a dtype"),
     ('constants = ["V_N", "V_T"]', 'constants = ["V_N", "V_X"]', "the header has no constant V_X"),
     ('constants = ["V_N", "V_T"]', 'constants = "V_N"', "'V_N' is not a list of texts"),
-    ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants"),
+    ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants, or values besides"),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
     ('names = "v_odd"', 'name = "v_odd"', "[not_bound] has no names"),
