@@ -122,7 +122,7 @@ static void run(void *data) {
   oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
   void *result = own ? (void *)own->pointer : NULL;
   const int status =
-      __builtin_expect(late->times == 1, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
+      __builtin_expect(!late->repeated, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
   if (late->has_status) *late->vendor_status = status;
   if (!own) return;
   const int dtype = routine->dtypes[late->returned - 1];
@@ -179,7 +179,6 @@ static void repeat(oa_late *late, const oa_repeat *repeat) {
   const char *next = repeat->routine->record;
   late->routine = repeat->routine;
   late->times = repeat->times;
-  late->repeated = 0;
   for (int at = 0; (next = oa_token_read(next, &read)); at++) {
     if (!is_array(&read)) continue;
     const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
