@@ -84,11 +84,7 @@ class _CBLAS(_Vendor):
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         if " " in name:
-            narrow = name.split()[1]
-            raise DTypeError(
-                f"blas.{routine}: A needs float32 or a wider dtype, for CBLAS has no product of {narrow} matrices; "
-                f"convert them on the host: A.astype(numpy.{'int32' if narrow == 'int8' else 'float32'})"
-            )
+            raise _no_narrow(routine, "CBLAS", name)
         if name[1:] in _cblas.__all__:
             made = getattr(_cblas, name[1:])(self.functions, name[0])
             return Entry(made, None, self.enums(conjugates=conjugates))
@@ -142,9 +138,23 @@ class _RocBLAS(_CuBLAS):
     side = ("side_left", "side_right")
     diag = ("diagonal_non_unit", "diagonal_unit")
 
+    def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        if " " in name:
+            raise _no_narrow(routine, "rocBLAS here", name)
+        return super().entry(routine, name, conjugates=conjugates)
+
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 _made: dict[type[_Vendor], _Vendor] = {}
+
+
+def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
+    """The error for a product of dtypes, of which `name` has the names, that a library lacks."""
+    narrow = name.split()[1]
+    return DTypeError(
+        f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
+        f"them on the host: A.astype(numpy.float32)"
+    )
 
 
 def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:

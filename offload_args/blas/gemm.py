@@ -108,12 +108,12 @@ def _batch(
         entry, a, b, c = _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
     found = arranged(name, entry.enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
     transposed, m, n, k, op_a, lda, op_b, ldb, ldc = found
-    first, second, last = (op_a, A, lda), (op_b, B, ldb), (beta, C, ldc)
+    first, second, last = [op_a, A, lda], [op_b, B, ldb], [beta, C, ldc]
     if len(c) == 6:
         batch = c[4]
-        first += (_stride(name, "A", A, batch, *a[4:]),)
-        second += (_stride(name, "B", B, batch, *b[4:]),)
-        last += (_stride(name, "C", C, batch, *c[4:]), batch)
+        first.append(_stride(name, "A", A, batch, *a[4:]))
+        second.append(_stride(name, "B", B, batch, *b[4:]))
+        last += [_stride(name, "C", C, batch, *c[4:]), batch]
     if transposed:
         m, n, first, second = n, m, second, first
     entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], *last)

@@ -1035,7 +1035,8 @@ def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str,
             refusing(DTypeError, rf"^blas\.{name}: \w+ (needs|is) .*{np.dtype(dtype).name}"),
         ):
             call(*pointers)
-        if dtype != np.float32:
+        takes_half = device.startswith("cuda") and name in ("gemm", "gemm_strided_batched")
+        if dtype != np.float32 and not (takes_half and dtype == np.float16):
             arrays = [array.astype(dtype) for array in right]
             with offload_args(*arrays, device=device) as pointers, refusing(DTypeError, rf"^blas\.{name}: \w+ needs"):
                 call(*pointers)
