@@ -95,7 +95,7 @@ def taken(device: str, name: str, dtype: Any, orders: tuple[str, ...], step: int
 @pytest.mark.parametrize(("name", "named", "column", "cell"), CELLS)
 def test_a_cell_of_the_table_of_layouts_holds(device: str, name: str, named: str, column: str, cell: str) -> None:
     words = cell.split(", ")
-    word = words[-1] if device.startswith("cuda") else words[0]
+    word = words[-1] if device.startswith(("cuda", "hip")) else words[0]
     dtype = np.float64 if "real only" in named else np.complex128
     matrices = sum(letter in "MBL" for letter in FORMS[name].split())
     choices = {
