@@ -2,8 +2,7 @@
 
     python tests/doubles/rocblas.py > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all other parameters are the same.
-Functions without a counterpart are left out.
+The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all else is the same. Functions without a counterpart are left out.
 """
 
 from __future__ import annotations
