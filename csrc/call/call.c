@@ -185,7 +185,8 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
            a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
   /* Arrays of lists have their places there, other operands 0. */
-  return a->kind == b->kind && a->batch == b->batch && (a->kind != OA_EXTENT_VECTOR || a->ld == b->ld || a->rows <= 1);
+  return a->kind == b->kind && a->batch == b->batch &&
+         (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
 /* Checks two operands whose intervals overlap, one of which is written. */
@@ -197,7 +198,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const re
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
   if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
-  const bool same = memcmp(&x.lines, &y.lines, sizeof x.lines) == 0 && same_elements(x.extent, y.extent);
+  const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }

@@ -80,6 +80,8 @@ class Bench:
         function = call.function
         made: dict[str, Any] = {}
         for one in function.arrays:
+            if one.name in call.absent:
+                continue
             new = [
                 np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for _ in range(call.many.get(one.name, 1))
             ]
@@ -139,6 +141,8 @@ class DoubleBench(Bench):
         for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
             if isinstance(one, (EnumValue, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif one.name in call.absent:
+                values.append(ctypes.c_void_p())
             elif one.name in call.many:
                 core_type = "any" if one.of else one.dtype
                 handles = [handle_of(pointer, core_type) for pointer in pointers[one.name]]
