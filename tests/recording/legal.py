@@ -215,13 +215,13 @@ LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
-    key = (id(function), name)
+    key = (function.symbol, name)
     if key not in _extents_with:
         _extents_with[key] = _find_extents(function, name, label)
     return _extents_with[key]
 
 
-_extents_with: dict[tuple[int, str], list[tuple[Array, Extent]]] = {}  # functions live as long as the process
+_extents_with: dict[tuple[str, str], list[tuple[Array, Extent]]] = {}
 
 
 def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
@@ -275,6 +275,8 @@ def choices(function: roles.Function, one: EnumValue) -> list[int]:
 
 def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
     """Return the function with the dtypes that its arguments say."""
+    if not function.types:
+        return function
     said = {one.name: {number: dtype for _, number, dtype in one.enum.dtypes} for one in function.types}
     dtypes = {one.name: said[one.of][integers[one.of]] for one in function.parameters if one.of}
     for one in function.parameters:
@@ -337,7 +339,7 @@ def completed(
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "of"}
+ARRAY_FIELDS |= {"repeats", "optional", "of", "complex_as"}
 
 
 def known_roles(function: roles.Function) -> None:

@@ -55,9 +55,11 @@ class Foreign:
 
 def wrong_integers(one: Parameter, pointer: Any) -> Iterator[Wrong]:
     """Yield values that are not integers, and integers that do not fit."""
-    for value in (None, 1.0, float("nan"), 1j, "1", [1], np.float32(1), np.ones(2, int)):
+    for value in (None, 1.0, float("nan"), 1j, "1", [1], {}):
         yield Wrong(value, (ArgumentTypeError,))
-    yield Wrong(pointer, (HostPointerError,))
+    if not (isinstance(one, EnumValue) and one.enum.dtypes):  # such a one may be given as a dtype
+        yield from (Wrong(value, (ArgumentTypeError,)) for value in (np.float32(1), np.ones(2, int)))
+    yield Wrong(pointer, (ArgumentTypeError, HostPointerError))
     for value in (2**63, -(2**63) - 1, HUGE, -HUGE):
         yield Wrong(value, (SizeOverflowError,))
 
@@ -132,7 +134,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
         [1.0],
         own,
         own.ctypes.data,
-        memoryview(own),
+        memoryview(bytes(8)),
     ):
         yield Wrong(value, (HostPointerError,))
     for dtype, pointer in foreign.here.items():
@@ -218,17 +220,18 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         call = legal.draw(bench.library, function, random, least=2)
         while any(call.integers[one.name] == 0 for one in function.of("inc")):  # then sizes have no bounds
             call = legal.draw(bench.library, function, random, least=2)
+        typed = call.function  # with the dtypes that its arguments say
         arrays = bench.arrays(call, Form())
         bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
         with ExitStack() as stack:
-            dtypes = {"f32", "f64"} | {one.dtype for one in function.parameters if one.dtype}
+            dtypes = {"f32", "f64"} | {one.dtype for one in typed.parameters if one.dtype}
             foreign = Foreign(bench.device, dtypes, max([8, *(call.needs(one.name) for one in function.arrays)]), stack)
             pointers = stack.enter_context(bench.lent(arrays))
             with naming(call, Form()):
-                for one in function.parameters:
-                    sharing = tuple(array.name for array in function.arrays if one.name in names_of(array))
+                for one in typed.parameters:
+                    sharing = tuple(array.name for array in typed.arrays if one.name in names_of(array))
                     if isinstance(one, Number):  # if one is on the device, the others have to be
-                        sharing = tuple(number.name for number in function.numbers)
+                        sharing = tuple(number.name for number in typed.numbers)
                     for wrong in wrong_ones(bench, call, one, foreign, pointers):
                         check_refused(
                             bench, call, one, wrong, pointers, (wrong.name,) if wrong.name else (one.name, *sharing)
