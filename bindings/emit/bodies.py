@@ -140,6 +140,9 @@ class Body:
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
         for one in self.function.sizes:
+            if one.is_short:
+                failure = f'oa_fail_too_large(routine->function, "{one.name}", {one.name})'
+                self.add(f"  if (oa_is_wide({one.name})) return {failure};")
             if one.label != "size":
                 continue
             if one.may_be_negative:
@@ -408,7 +411,7 @@ class Body:
                     types.append("int")
                     values.append(f"(int){one.name}")
                 case Size():
-                    is_narrow = one.is_narrow and not wide
+                    is_narrow = (one.is_narrow and not wide) or one.is_short
                     types.append("int" if is_narrow else "int64_t")
                     values.append(f"(int){one.name}" if is_narrow else one.name)
                 case Array():

@@ -398,7 +398,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return blasint
     if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
         return "int64_t"
-    return "unsigned int" if c_type == "unsigned" else c_type
+    return {"unsigned": "unsigned int", "int32_t": "int", "uint32_t": "int"}.get(c_type, c_type)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,6 +17,8 @@ from recording.legal import Call, roles
 from recording.recorder import Argument, Record, Wish
 
 WIDTHS = {
+    "int32_t": 4,
+    "uint32_t": 4,
     "int": 4,
     "int64_t": 8,
     "size_t": 8,

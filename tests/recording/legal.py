@@ -362,6 +362,8 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
     for one in function.parameters:
         if isinstance(one, EnumValue):
             integers[one.name] = int(random.choice(choices(function, one)))
+        elif isinstance(one, Size) and one.label == "value":
+            integers[one.name] = int(random.integers(1, 100))
         elif isinstance(one, Size) and one.label == "size":
             few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
             integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
