@@ -292,14 +292,15 @@ class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
     returned: bool = False
+    on_host: bool = False  # whatever the pointer mode is
 
     @property
     def role(self) -> str:  # type: ignore[override]
-        return "returned" if self.returned else "result"
+        return "returned" if self.returned else "value" if self.on_host else "result"
 
     @property
     def kind(self) -> str:
-        return "result"
+        return "value" if self.on_host else "result"
 
     def shown(self) -> str:
         return "result=None"

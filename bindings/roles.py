@@ -13,6 +13,7 @@ The roles file says, for families of functions, what a header can't:
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
     C = "out matrix(m, n, ldc); may be B"                        in place: the same memory as B is fine
     result = "result"                                            the function's value ("returned": C's return value)
+    info = "host result"                                         likewise, on the host whatever the pointer mode is
     a = "update"                                                 a scalar that is read and written; "output": written
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
@@ -208,7 +209,7 @@ class Library:
 
     def has_device_form(self, function: Function) -> bool:
         """Returns whether the numbers of a function may be on the device."""
-        return bool(function.numbers) and self.scalars != "host"
+        return any(one.role != "value" for one in function.numbers) and self.scalars != "host"
 
 
 def _parse(text: str) -> ast.expr:
@@ -346,6 +347,12 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return EnumValue(name=name, c_type=c_type, enum=enum)
+        if label == "host result":
+            pointee, const = _pointee(c_type)
+            dtype = self.dtype(pointee, letter)
+            if const or dtype not in C_NUMBER:
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)

@@ -33,7 +33,7 @@ _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 class _Token(NamedTuple):
     """A parameter as records describe it: "scalar:alpha:f32"."""
 
-    kind: str  # enum, size, in, out, inout (or with ? or * behind it), scalar, result, update or output
+    kind: str  # enum, size, in, out, inout (or with ? or * behind it), scalar, result, value, update or output
     name: str
     dtype: str  # abbreviated, "" for enum and size
     elements: int

@@ -116,20 +116,22 @@ class _Function:
                 handle = int(FFI.cast("uintptr_t", handle))
             if handle:
                 keywords["handle"] = handle
+        if self._routine in self._raw.results:  # the record has it last
+            values.append(values.pop(self._raw.results[self._routine]))
         passed: list[Any] = []
         outputs: list[tuple[Any, str]] = []
         for (kind, _, *rest), value in zip(self._record, values, strict=False):  # a returned result has no parameter
             dtype, count = rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1
             if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
                 passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
-            elif kind == "result":
+            elif kind in ("result", "value"):
                 if isinstance(value, DevicePtr):
                     keywords["result"] = value
             elif kind in ("enum", "size"):
                 passed.append(int(value) if isinstance(value, CDATA) else value)
             else:
                 passed.append(None if kind == "output" and isinstance(value, CDATA) else value)
-            if kind in ("result", "update", "output") and isinstance(value, CDATA):
+            if kind in ("result", "value", "update", "output") and isinstance(value, CDATA):
                 outputs.append((value, dtype))
         answer = function(*passed, **keywords)
         if outputs:
@@ -156,6 +158,7 @@ class Raw:
         self.status: str = declared.STATUS
         self.functions = importlib.import_module(f".{library}", __package__)
         self._routines: dict[str, str] = declared.ROUTINES
+        self.results: dict[str, int] = declared.RESULTS
         self._types = frozenset(declared.ffi.list_types()[0])
 
     def function_type(self, name: str) -> Any:

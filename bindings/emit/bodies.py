@@ -75,7 +75,7 @@ class Body:
         self.at = {one.name: position for position, one in enumerate(function.parameters)}
         self.device_form = library.has_device_form(function)
         self.is_late = library.backend is None
-        self.numbers = function.numbers if self.device_form else []
+        self.numbers = [one for one in function.numbers if one.role != "value"] if self.device_form else []
         # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
         self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
         self.sizes = [one for one in function.sizes if one.is_narrow]
@@ -123,6 +123,8 @@ class Body:
             if isinstance(one, (EnumValue, Size)):
                 const = "const " if isinstance(one, EnumValue) else ""
                 self.add(f"  {const}int64_t {one.name} = values[{self.at[one.name]}].integer;")
+            elif isinstance(one, Result) and one.on_host:
+                self.add(f"  values[{self.at[one.name]}] = (oa_value){{0}};")
 
     def checks(self) -> None:
         for one in self.function.parameters:
@@ -340,7 +342,7 @@ class Body:
         result = self.function.result
         if result and result.dtype == "i32":
             narrow = " && !wide" if self.wide_symbol else ""
-            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at['result']}]);")
+            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
         self.add("  return oa_end(&call, status);")
 
     def vendor_call(self, wide: bool) -> str:

@@ -26,7 +26,7 @@ def positional(function: Function) -> list[str]:
 
 def keywords(library: Library, function: Function) -> list[str]:
     """Returns its keyword-only parameters, with their defaults."""
-    result = [function.result.shown()] if function.result else []
+    result = [function.result.shown()] if function.result and not function.result.on_host else []
     return [*result, *(["handle=None"] if library.handle else [])]
 
 
@@ -116,7 +116,8 @@ def docstring(library: Library, function: Function) -> str:
     if function.result:
         dtype = NUMPY[function.result.dtype]
         there = f"; with result, a DevicePtr of one {dtype}, writes it there and returns None" if either else ""
-        lines.append(f"Returns a number{there}.")
+        named = f"{function.result.name}, " if function.result.on_host else ""
+        lines.append(f"Returns {named}a number{there}.")
     elif function.of("update", "output"):
         changed = ", ".join(one.name for one in function.of("update", "output"))
         there = "; with DevicePtrs for all of them writes there and returns None" if either else ""

@@ -68,6 +68,13 @@ def raw_file(library: Library, path: Path) -> None:
     routines: dict[str, str] = {}
     for function in library.functions:
         routines |= dict.fromkeys(filter(None, (function.symbol, function.wide_symbol)), function.name)
+    # The place of a result among the arguments behind the handle, where it is not the last.
+    results: dict[str, int] = {}
+    for function in library.functions:
+        passed = [one for one in function.arguments if one.role != "handle"]
+        if function.result and function.result.on_host and passed[-1] is not function.result:
+            results[function.name] = passed.index(function.result)
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
+    facts |= {"RESULTS": results}
     lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
     path.write_text("\n".join(lines))

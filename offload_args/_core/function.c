@@ -12,7 +12,7 @@
 
 enum { MOST_VALUES = 32, ROOM = 256 }; /* ROOM: bytes of host memory for the parameters with a count, of one call */
 
-enum kind { ENUM, SIZE, POINTERS, OPTIONAL, ARRAY, SCALAR, RESULT, UPDATE, OUTPUT };
+enum kind { ENUM, SIZE, POINTERS, OPTIONAL, ARRAY, SCALAR, RESULT, VALUE, UPDATE, OUTPUT };
 
 typedef struct {
   enum kind kind;
@@ -126,7 +126,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   for (*index = 0; *index < function->positional; ++*index)
     if (PyUnicode_Compare(function->parameters[*index].name, name) == 0) return &arguments->room[*index];
   *index = -1;
-  if (function->has_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
+  const int takes_result = function->has_result && function->parameters[function->positional].kind == RESULT;
+  if (takes_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
   if (function->has_handle && PyUnicode_CompareWithASCIIString(name, "handle") == 0) return &arguments->handle;
   return NULL;
 }
@@ -575,9 +576,9 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},      {"out", ARRAY},     {"inout", ARRAY},
-               {"in?", OPTIONAL},  {"out?", OPTIONAL}, {"in*", POINTERS},  {"out*", POINTERS}, {"inout*", POINTERS},
-               {"scalar", SCALAR}, {"result", RESULT}, {"update", UPDATE}, {"output", OUTPUT}};
+  } kinds[] = {{"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},     {"out", ARRAY},     {"inout", ARRAY},
+               {"in?", OPTIONAL},  {"out?", OPTIONAL}, {"in*", POINTERS}, {"out*", POINTERS}, {"inout*", POINTERS},
+               {"scalar", SCALAR}, {"result", RESULT}, {"value", VALUE},  {"update", UPDATE}, {"output", OUTPUT}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;
@@ -613,7 +614,7 @@ static int read_record(Function *function) {
     Parameter *parameter = &function->parameters[function->count];
     if (function->count == function->routine->count || read_token(at, length, parameter) < 0) return -1;
     function->count++;
-    function->has_result = parameter->kind == RESULT;
+    function->has_result = parameter->kind == RESULT || parameter->kind == VALUE;
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
     if (parameter->elements > 1) room += (oa_itemsize(parameter->dtype) * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');

@@ -24,6 +24,7 @@ ENUMS = {
 
 PRELUDE = """
 #include <complex.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -60,6 +61,8 @@ static int is_list(const void *pointer, int64_t count) {
 #define IN(i, j) (uplo ? (i) <= (j) : (i) >= (j))
 #define OP(A, op, i, j, ld) \\
   ((op) == 0 ? (A)[(i) + (j) * (ld)] : (op) == 1 ? (A)[(j) + (i) * (ld)] : CONJ((A)[(j) + (i) * (ld)]))
+/* The size of a number as LAPACK compares them. */
+#define SIZE_OF(value) (fabs(creal(value)) + fabs(cimag(value)))
 #define TIMES(factor, value) ((factor) == 0 ? 0 : (factor) * (value))
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) { return (*handle = calloc(1, sizeof **handle)) ? SUCCESS : 3; }
@@ -89,13 +92,16 @@ def partner(name: str, cblas: dict) -> str | None:
     return next((one for one in (base + "_sub", base) if one in cblas), None)
 
 
-def checks(function: dict) -> list[str]:
+def checks(name: str, function: dict) -> list[str]:
     """Return the C conditions that the pointers of a function must fulfil."""
+    is_on_host = any(one in name for one in ("getrs", "geqrf", "gels"))
     found = []
     count = next((label for label, _ in function["parameters"] if label in ("batchCount", "batchSize")), "")
     for label, kind in function["parameters"]:
         if kind.endswith("*const[]"):
             found.append(f"is_list({label}, {count})")
+        elif label == "info" and is_on_host:
+            found.append("(info && kind_of(info) == 0)")
         elif kind.endswith("*"):
             found.append(f"is_scalar(handle, {label})" if label in SCALARS else f"is_array({label})")
     return found
@@ -144,7 +150,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     return (
         f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 
@@ -254,6 +260,153 @@ OWN = {
       if (IN(i, j)) *AP++ = A[i + j * lda];
 """,
 }
+# Bodies of several statements, in functions of one matrix: (declarations, body of the batched function).
+FACTOR = """
+static int NAME_factor(int n, T *A, int lda, int *P) { /* returns the place of the first zero of U, from 1 */
+  int zero = 0;
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; P && i < n; i++)
+      if (SIZE_OF(A[i + k * lda]) > SIZE_OF(A[pivot + k * lda])) pivot = i;
+    if (P) P[k] = pivot + 1;
+    for (int j = 0; j < n && pivot != k; j++) {
+      const T old = A[k + j * lda];
+      A[k + j * lda] = A[pivot + j * lda];
+      A[pivot + j * lda] = old;
+    }
+    if (A[k + k * lda] == 0) zero = zero ? zero : k + 1;
+    for (int i = k + 1; i < n && A[k + k * lda] != 0; i++) {
+      A[i + k * lda] /= A[k + k * lda];
+      for (int j = k + 1; j < n; j++) A[i + j * lda] -= A[i + k * lda] * A[k + j * lda];
+    }
+  }
+  return zero;
+}
+static void NAME_swap(int n, const int *P, T *b, int back) {
+  for (int s = 0; P && s < n; s++) {
+    const int k = back ? n - 1 - s : s;
+    const T old = b[k];
+    b[k] = b[P[k] - 1];
+    b[P[k] - 1] = old;
+  }
+}
+static void NAME_solve(int trans, int n, const T *A, int lda, const int *P, T *b) {
+  if (!trans) NAME_swap(n, P, b, 0);
+  for (int i = 0; i < n; i++) { /* L, or U transposed */
+    for (int l = 0; l < i; l++) b[i] -= OP(A, trans, i, l, lda) * b[l];
+    if (trans) b[i] /= OP(A, trans, i, i, lda);
+  }
+  for (int i = n - 1; i >= 0; i--) {
+    for (int l = i + 1; l < n; l++) b[i] -= OP(A, trans, i, l, lda) * b[l];
+    if (!trans) b[i] /= A[i + i * lda];
+  }
+  if (trans) NAME_swap(n, P, b, 1);
+}
+static int NAME_invert(int n, const T *A, int lda, const int *P, T *C, int ldc) {
+  for (int k = 0; k < n; k++)
+    if (A[k + k * lda] == 0) return k + 1;
+  for (int j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++) C[i + j * ldc] = i == j;
+    NAME_solve(0, n, A, lda, P, C + j * ldc);
+  }
+  return 0;
+}
+"""
+REFLECT = """
+/* Applies I - factor v v^H from the left to columns of C; v begins with a one that is not stored. */
+static void NAME_apply(int m, int n, const T *v, T factor, T *C, int ldc) {
+  for (int j = 0; j < n; j++) {
+    T sum = m ? C[j * ldc] : 0;
+    for (int i = 1; i < m; i++) sum += CONJ(v[i]) * C[i + j * ldc];
+    sum *= factor;
+    if (m) C[j * ldc] -= sum;
+    for (int i = 1; i < m; i++) C[i + j * ldc] -= sum * v[i];
+  }
+}
+static void NAME_qr(int m, int n, T *A, int lda, T *tau) {
+  for (int k = 0; k < m && k < n; k++) {
+    T *v = A + k + k * lda;
+    double rest = 0;
+    for (int i = 1; i < m - k; i++) rest += creal(v[i]) * creal(v[i]) + cimag(v[i]) * cimag(v[i]);
+    tau[k] = 0;
+    if (rest == 0 && cimag(*v) == 0) continue;
+    const double whole = sqrt(rest + creal(*v) * creal(*v) + cimag(*v) * cimag(*v));
+    const double beta = creal(*v) > 0 ? -whole : whole;
+    const T first = *v;
+    tau[k] = (beta - first) / beta;
+    for (int i = 1; i < m - k; i++) v[i] /= first - beta;
+    NAME_apply(m - k, n - k - 1, v, CONJ(tau[k]), v + lda, lda);
+    *v = beta;
+  }
+}
+"""
+LAPACK = {
+    "getrfBatched": (
+        FACTOR,
+        """
+  for (int b = 0; b < batchSize; b++) info[b] = NAME_factor(n, A[b], lda, P ? P + b * n : NULL);
+""",
+    ),
+    "getrsBatched": (
+        FACTOR,
+        """
+  *info = 0;
+  for (int b = 0; b < batchSize; b++)
+    for (int j = 0; j < nrhs; j++)
+      NAME_solve(trans, n, Aarray[b], lda, devIpiv ? devIpiv + b * n : NULL, Barray[b] + j * ldb);
+""",
+    ),
+    "getriBatched": (
+        FACTOR,
+        """
+  for (int b = 0; b < batchSize; b++) info[b] = NAME_invert(n, A[b], lda, P ? P + b * n : NULL, C[b], ldc);
+""",
+    ),
+    "matinvBatched": (
+        FACTOR,
+        """
+  if (n > 32) return INVALID_VALUE;
+  for (int b = 0; b < batchSize; b++) {
+    T copy[32 * 32 + 1];
+    int P[32];
+    for (int j = 0; j < n; j++) memcpy(copy + j * n, A[b] + j * lda, (size_t)n * sizeof(T));
+    info[b] = NAME_factor(n, copy, n, P);
+    if (!info[b]) NAME_invert(n, copy, n, P, Ainv[b], lda_inv);
+  }
+""",
+    ),
+    "geqrfBatched": (
+        REFLECT,
+        """
+  *info = 0;
+  for (int b = 0; b < batchSize; b++) NAME_qr(m, n, Aarray[b], lda, TauArray[b]);
+""",
+    ),
+    "gelsBatched": (
+        REFLECT,
+        """
+  *info = trans ? -1 : m < n ? -2 : 0;
+  if (*info) return INVALID_VALUE;
+  T *tau = malloc((size_t)(n + 1) * sizeof *tau);
+  for (int b = 0; b < batchSize; b++) {
+    const T *A = Aarray[b];
+    NAME_qr(m, n, Aarray[b], lda, tau);
+    for (int k = 0; k < n; k++)
+      NAME_apply(m - k, nrhs, A + k + k * lda, CONJ(tau[k]), Carray[b] + k, ldc);
+    int zero = 0;
+    for (int k = n; k > 0; k--) zero = A[k - 1 + (k - 1) * lda] == 0 ? k : zero;
+    if (devInfoArray) devInfoArray[b] = zero;
+    for (int j = 0; j < nrhs && !zero; j++)
+      for (int i = n - 1; i >= 0; i--) {
+        T *x = Carray[b] + j * ldc;
+        for (int l = i + 1; l < n; l++) x[i] -= A[i + l * lda] * x[l];
+        x[i] /= A[i + i * lda];
+      }
+  }
+  free(tau);
+""",
+    ),
+}
 OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
 # The same with arrays of pointers.
 for one, operands in (("gemm", "ABC"), ("gemv", "Axy")):
@@ -269,14 +422,16 @@ TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf
 def own(name: str, function: dict) -> str | None:
     """Return the C text of a function that CBLAS lacks; None if the double has no loops for it either."""
     base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
-    if base[1:] not in OWN or base[0] not in TYPES:
+    if base[0] not in TYPES or (base[1:] not in OWN and base[1:] not in LAPACK):
         return None
     element, conjugate = TYPES[base[0]]
+    before, body = LAPACK.get(base[1:], ("", OWN.get(base[1:], "")))
+    before, body = before.replace("NAME", base), body.replace("NAME", base)
     return (
-        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
+        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n{before}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;"
-        f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
+        f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;"
+        f"{body}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 
 

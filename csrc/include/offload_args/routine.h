@@ -28,8 +28,8 @@ struct oa_routine {
   const char *function; /* "cublas.sgemv": the library's name, a dot, the routine's */
   /* Its parameters, tokens `kind:name[:dtype[:count]]` with a space between, in the order of its values. Kinds: enum,
    * size; in, out, inout (device arrays; as in "in?" NULL is allowed, as in "in*" it is an oa_pointer_list of them);
-   * scalar (with a count: as many numbers); result (the last); update and output (scalars that are read and written, or
-   * written). */
+   * scalar (with a count: as many numbers); result (the last; value: one that is always on the host); update and output
+   * (scalars that are read and written, or written). */
   const char *record;
   const char *doc; /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;
