@@ -45,6 +45,15 @@ def _numbers(dtype: str, count: int, value: Any) -> Any:
     return tuple(FFI.cast(f"{_REAL[dtype]} *", value)[0:count])
 
 
+def _all_of(dtype: str, value: Any) -> list[Any]:
+    """Return the elements of a cffi array."""
+    if not dtype:
+        return [int(one) for one in value]
+    real = _REAL.get(dtype) or _COMPLEX[dtype]
+    parts = list(FFI.cast(f"{real} *", value)[0 : FFI.sizeof(value) // FFI.sizeof(real)])
+    return parts if dtype in _REAL else [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+
+
 def _store(place: Any, dtype: str, value: Any) -> None:
     """Write a host result where the vendor's function would have written it."""
     if dtype in _COMPLEX:
@@ -124,6 +133,9 @@ class _Function:
             dtype, count = rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1
             if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
                 passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
+            elif kind in ("enum*", "size*", "scalar*"):
+                is_array = isinstance(value, CDATA) and FFI.typeof(value).kind == "array"
+                passed.append(_all_of(dtype, value) if is_array else value)
             elif kind in ("result", "value"):
                 if isinstance(value, DevicePtr):
                     keywords["result"] = value

@@ -1,6 +1,6 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
-tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
+tables (descriptors and rows), families, bodies and grouped: what calls the vendors. wrappers: the typed C functions and their headers.
 python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..roles import Library, RolesError
-from .bodies import Body
 from .docs import record
+from .families import body_of
 from .python_modules import python_module, python_table
 from .raw import raw_file
 from .report import report
@@ -26,7 +26,7 @@ def faults(library: Library) -> list[str]:
     found = []
     for function in library.functions:
         try:
-            body = Body(library, function)
+            body = body_of(library, function)
             body.text("body")
             if body.is_late:
                 body.caller()

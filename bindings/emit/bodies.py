@@ -21,6 +21,7 @@ from ..parameters import (
     EnumValue,
     Extent,
     Handle,
+    HostList,
     Number,
     Parameter,
     PointerArray,
@@ -157,9 +158,13 @@ class Body:
                     rows, columns = f"oa_plus({values[2]}, 1)", values[1]
             self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
 
+    def wide_test(self) -> str:
+        """Writes whether a size does not fit 32 bits."""
+        return " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+
     def symbol(self) -> None:
         """Finds the vendor's function: the form with 64-bit sizes when one needs it."""
-        wide = " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+        wide = self.wide_test()
         failure = "oa_fail_symbol(routine, values, {wide}, device)"
         if not self.sizes:
             self.add("  void *symbol = oa_routine_symbol(routine, 0);")
@@ -239,7 +244,8 @@ class Body:
             # With an empty dimension nothing may be written, whatever beta is.
             tests = [self.overwrites(one.overwrites)] if one.overwrites else []
             dimensions = bare_sizes(self.function)
-            tests += [f"{size.name} > 0" for size in self.function.of("size") if size.name in dimensions]
+            sizes = [*self.function.of("size"), *(size for size in self.function.lists if size.label == "size")]
+            tests += [f"{size.name} > 0" for size in sizes if size.name in dimensions]
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
@@ -331,6 +337,10 @@ class Body:
             self.add(
                 f"  {const}void *{one.name} = {cast}({chosen});" if cast else f"  {const}void *{one.name} = {chosen};"
             )
+        self.vendor_calls()
+
+    def vendor_calls(self) -> None:
+        """Calls the vendor's function, and ends the call."""
         if self.wide_symbol:
             self.add("  int status;")
             self.add("  if (wide)")
@@ -347,35 +357,32 @@ class Body:
 
     def vendor_call(self, wide: bool) -> str:
         """Returns the C expression that calls the vendor's function."""
-        types: list[str] = []
-        values: list[str] = []
-        for one in self.function.arguments:
-            match one:
-                case Handle():
-                    types.append("void *")
-                    values.append("call.handle")
-                case Stream():
-                    types.append("void *")
-                    values.append("call.native_stream")
-                case EnumValue():
-                    types.append("int")
-                    values.append(f"(int){one.name}")
-                case Size():
-                    is_narrow = one.is_narrow and not wide
-                    types.append("int" if is_narrow else "int64_t")
-                    values.append(f"(int){one.name}" if is_narrow else one.name)
-                case Array():
-                    types.append("const void *" if one.is_read_only else "void *")
-                    values.append(f"operands[{self.position(one)}].address")
-                case Result(returned=True):
-                    raise ValueError(f"{one.name}: a function of a GPU can't return its result")
-                case Number() if one.is_pointer:
-                    types.append("const void *" if one.is_read_only else "void *")
-                    values.append(one.name)
-                case Number():
-                    types.append(C_NUMBER[one.dtype])
-                    values.append(f"values[{self.at[one.name]}].{MEMBER[one.dtype]}")
-        return f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
+        passed = [self.passed(one, wide) for one in self.function.arguments]
+        types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
+        return f"((int (*)({types}))symbol)({values})"
+
+    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+        """Returns the C type and value of an argument of the vendor's function."""
+        match one:
+            case Handle():
+                return "void *", "call.handle"
+            case Stream():
+                return "void *", "call.native_stream"
+            case EnumValue():
+                return "int", f"(int){one.name}"
+            case Size() if one.is_narrow and not wide:
+                return "int", f"(int){one.name}"
+            case Size():
+                return "int64_t", one.name
+            case Array():
+                return "const void *" if one.is_read_only else "void *", f"operands[{self.position(one)}].address"
+            case Result(returned=True):
+                raise ValueError(f"{one.name}: a function of a GPU can't return its result")
+            case Number() if one.is_pointer:
+                return "const void *" if one.is_read_only else "void *", one.name
+            case Number():
+                return C_NUMBER[one.dtype], f"values[{self.at[one.name]}].{MEMBER[one.dtype]}"
+        raise ValueError(f"{one.name}: no body passes a {type(one).__name__}")
 
     # -- on the CPU: called later, in stream order
 
@@ -456,6 +463,8 @@ class Body:
                     letters.append(("i", at))
                 case Size():
                     letters.append(("l" if one.is_narrow else "L", at))
+                case HostList():
+                    letters.append(("r", at))
                 case Array():
                     letters.append(("r" if one.is_read_only else "p", at))
                 case Result(returned=True):
@@ -498,38 +507,3 @@ class Body:
             self.add("  return 0;")
         self.lines.append("}")
         return "\n".join(self.lines)
-
-
-class Bodies:
-    """The bodies of a library, each written once, and which of them each function has."""
-
-    def __init__(self, library: Library) -> None:
-        self.texts: dict[str, str] = {}  # by name
-        self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
-        self.users: dict[str, list[str]] = {}
-        names: dict[str, str] = {}  # by text, with a name that none has
-        taken: dict[str, int] = {}
-        for function in library.functions:
-            body = Body(library, function)
-            text = body.text("NAME")
-            if text not in names:
-                family = f"run_{function.family}"
-                taken[family] = taken.get(family, 0) + 1
-                names[text] = family if taken[family] == 1 else f"{family}_{taken[family]}"
-                self.texts[names[text]] = body.text(names[text])
-            caller = ""
-            if body.is_late:
-                made = body.caller()
-                caller = body.signature
-                assert self.texts.setdefault(caller, made) == made, caller
-            self.of[function.name] = (names[text], caller)
-            for name in filter(None, (names[text], caller)):
-                self.users.setdefault(name, []).append(function.name)
-
-    def lines(self) -> list[str]:
-        """Returns the C text of all of them."""
-        lines: list[str] = []
-        for name, text in self.texts.items():
-            users = " ".join(self.users[name])
-            lines += [f"/* {users} */" if len(users) < 110 else f"/* {users[:100].rsplit(' ', 1)[0]} ... */", text, ""]
-        return lines

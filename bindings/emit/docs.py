@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from ..parameters import NUMPY, Array, EnumValue, Extent, Output, PointerArray, Result, Scalar, Update
+from ..parameters import NUMPY, Array, EnumValue, Extent, HostList, Output, PointerArray, Result, Scalar, Update
 from ..roles import Function, Library
 
 RAISES = (
@@ -76,6 +76,7 @@ def _array(one: Array, library: Library, function: Function) -> str:
         does += f", may be {one.in_place}"
     if isinstance(one, PointerArray) and one.extent.pointers:
         count = ast.unparse(one.extent.pointers)
+        count = f"sum({count})" if one.extent.groups else count
         many = f"a list of {count} DevicePtrs of {NUMPY[one.dtype]}, or one DevicePtr with as many along its first axis"
         return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
     if one.optional:
@@ -91,6 +92,9 @@ def _parameters(library: Library, function: Function) -> list[str]:
         match one:
             case EnumValue():
                 lines.append(f"{one.name}: {one.enum.names}.")
+            case HostList():
+                values = one.enum.names if one.enum else "numbers" if one.label == "scalar" else "integers"
+                lines.append(f"{one.name}: a sequence of {one.length} values, one a group: {values}.")
             case Array():
                 lines.append(_array(one, library, function))
             case Scalar():

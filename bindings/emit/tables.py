@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from ..declarations import entries
 from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
-from .bodies import Bodies
 from .c_text import made_from, quoted, quoted_lines
 from .docs import builtin_doc, record
+from .families import Bodies
 
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
@@ -98,7 +98,7 @@ def library_file(library: Library) -> str:
     """Returns <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library)
-    lines = [f"/* {made_from(library)} */", '#include "call/routine.h"', ""]
+    lines = [f"/* {made_from(library)} */", '#include "call/groups.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

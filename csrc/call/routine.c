@@ -3,14 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A token of a record: its kind and name, as pieces of the record. */
-typedef struct token {
-  const char *kind, *name;
-  int kind_length, name_length;
-} token;
-
-/* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
-static const char *read_token(const char *text, token *read) {
+const char *oa_token_read(const char *text, oa_token *read) {
   if (!text || !*text) return NULL;
   read->kind = text;
   read->kind_length = (int)strcspn(text, ":");
@@ -20,7 +13,7 @@ static const char *read_token(const char *text, token *read) {
   return *end ? end + 1 : end;
 }
 
-static int is_kind(const token *read, const char *kind) {
+int oa_token_is(const oa_token *read, const char *kind) {
   return (int)strlen(kind) == read->kind_length && memcmp(read->kind, kind, (size_t)read->kind_length) == 0;
 }
 
@@ -29,14 +22,30 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
                  (long long)value);
 }
 
+/* Returns the place of the first of a list of sizes that does not fit 32 bits, and sets *value to it; -1: all do. */
+static int64_t first_wide(const oa_number_list *list, int64_t *value) {
+  for (int64_t g = 0; list->itemsize == sizeof *value && g < list->count; g++) {
+    memcpy(value, (const char *)list->at + (size_t)g * sizeof *value, sizeof *value);
+    if (oa_is_wide(*value)) return g;
+  }
+  return -1;
+}
+
 /* Names the first size that does not fit the vendor's int. */
 static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   char name[64] = "a size";
   int64_t value = INT64_MAX;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
-    if (!is_kind(&read, "size") || !oa_is_wide(values[i].integer)) continue;
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    int64_t one;
+    const int64_t place = oa_token_is(&read, "size*") ? first_wide(values[i].pointer, &one) : -1;
+    if (place >= 0) {
+      snprintf(name, sizeof name, "%.*s[%lld]", read.name_length, read.name, (long long)place);
+      value = one;
+      break;
+    }
+    if (!oa_token_is(&read, "size") || !oa_is_wide(values[i].integer)) continue;
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     value = values[i].integer;
     break;
@@ -58,23 +67,23 @@ static int check_place(const oa_routine *routine, const char *name, const void *
 }
 
 /* Returns the pointer of an argument's first array, or NULL. */
-static const void *first_of(const token *read, const oa_value *value) {
-  if (is_kind(read, "in") || is_kind(read, "inout") || is_kind(read, "out")) return value->pointer;
-  if (!is_kind(read, "in*") && !is_kind(read, "inout*") && !is_kind(read, "out*")) return NULL;
+static const void *first_of(const oa_token *read, const oa_value *value) {
+  if (oa_token_is(read, "in") || oa_token_is(read, "inout") || oa_token_is(read, "out")) return value->pointer;
+  if (!oa_token_is(read, "in*") && !oa_token_is(read, "inout*") && !oa_token_is(read, "out*")) return NULL;
   const oa_pointer_list *list = value->pointer;
   return list->at && list->count ? list->at[0] : list->first;
 }
 
 /* Sets *found to the token of the first device array, or, if there is none and numbers are on the device, to that of
  * the first number. Returns its pointer, NULL if there is neither. */
-static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, token *found) {
+static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, oa_token *found) {
   const void *number = NULL;
-  token read;
+  oa_token read;
   const char *next = routine->record;
-  for (int i = 0; (next = read_token(next, &read)); i++) {
+  for (int i = 0; (next = oa_token_read(next, &read)); i++) {
     const void *pointer = first_of(&read, &values[i]);
-    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !is_kind(&read, "size") &&
-                           !is_kind(&read, "enum");
+    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !oa_token_is(&read, "size") &&
+                           !oa_token_is(&read, "enum");
     if (pointer || is_number) *found = read;
     if (pointer) return pointer;
     if (is_number) number = values[i].pointer;
@@ -86,7 +95,7 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   if (wide && oa_routine_symbol(routine, 0)) return fail_too_large(routine, values);
   oa_saved_error saved;
   oa_error_save(&saved);
-  token read;
+  oa_token read;
   const void *first = first_operand(routine, values, device, &read);
   if (first) {
     char name[64];

@@ -12,7 +12,7 @@
 
 enum { MOST_VALUES = 32, ROOM = 256 }; /* ROOM: bytes of host memory for the parameters with a count, of one call */
 
-enum kind { ENUM, SIZE, POINTERS, OPTIONAL, ARRAY, SCALAR, RESULT, VALUE, UPDATE, OUTPUT };
+enum kind { ENUM, SIZE, ENUMS, SIZES, SCALARS, POINTERS, OPTIONAL, ARRAY, SCALAR, RESULT, VALUE, UPDATE, OUTPUT };
 
 typedef struct {
   enum kind kind;
@@ -239,6 +239,25 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
   return status;
 }
 
+/* As read_list needs them. */
+static int read_one_enum(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_enum(object, memory); }
+static int read_one_size(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_integer(object, memory); }
+
+/* Reads a parameter that is a list, of pointers or of numbers. Returns as read_number. */
+static __attribute__((noinline)) int read_any_list(PyObject *object, const Parameter *parameter, List **lists,
+                                                   oa_value *value) {
+  switch (parameter->kind) {
+    case ENUMS:
+      return read_list(object, sizeof(int64_t), read_one_enum, OA_ANY, lists, value);
+    case SIZES:
+      return read_list(object, sizeof(int64_t), read_one_size, OA_ANY, lists, value);
+    case SCALARS:
+      return read_list(object, (size_t)oa_itemsize(parameter->dtype), read_number, parameter->dtype, lists, value);
+    default:
+      return read_pointers(object, parameter->dtype, lists, value);
+  }
+}
+
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
@@ -313,8 +332,11 @@ static inline enum read read_on_host(const Function *function, const Arguments *
       case OPTIONAL:
         wrong = read_optional(object, parameter, &values[i]);
         break;
+      case ENUMS:
+      case SIZES:
+      case SCALARS:
       case POINTERS:
-        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
         break;
       case SCALAR:
       case UPDATE:
@@ -389,8 +411,11 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
       case OPTIONAL:
         wrong = read_optional(object, parameter, &values[i]);
         break;
+      case ENUMS:
+      case SIZES:
+      case SCALARS:
       case POINTERS:
-        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
         break;
       default:
         if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
@@ -576,9 +601,10 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},     {"size", SIZE},     {"in", ARRAY},     {"out", ARRAY},     {"inout", ARRAY},
-               {"in?", OPTIONAL},  {"out?", OPTIONAL}, {"in*", POINTERS}, {"out*", POINTERS}, {"inout*", POINTERS},
-               {"scalar", SCALAR}, {"result", RESULT}, {"value", VALUE},  {"update", UPDATE}, {"output", OUTPUT}};
+  } kinds[] = {{"enum*", ENUMS},  {"size*", SIZES},   {"scalar*", SCALARS}, {"enum", ENUM},     {"size", SIZE},
+               {"in", ARRAY},     {"out", ARRAY},     {"inout", ARRAY},     {"in?", OPTIONAL},  {"out?", OPTIONAL},
+               {"in*", POINTERS}, {"out*", POINTERS}, {"inout*", POINTERS}, {"scalar", SCALAR}, {"result", RESULT},
+               {"value", VALUE},  {"update", UPDATE}, {"output", OUTPUT}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

@@ -467,7 +467,7 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
     for function in library.functions:
         made = getattr(module, function.name)
         signature = inspect.signature(made)
-        positional = [one.name for one in function.parameters if one.role not in ("result", "returned")]
+        positional = [one.name for one in function.parameters if one.role not in ("result", "returned", "value")]
         keywords = [*(["result"] if function.of("result", "returned") else []), *(["handle"] if library.handle else [])]
         assert list(signature.parameters) == [*positional, *keywords]
         assert [one for one in keywords if signature.parameters[one].kind is not inspect.Parameter.KEYWORD_ONLY] == []

@@ -56,6 +56,8 @@ static int is_list(const void *pointer, int64_t count) {
   return right;
 }
 
+#define sum_of(sizes, count) ({ int64_t sum = 0; for (int64_t g = 0; g < (count); g++) sum += (sizes)[g]; sum; })
+
 /* Of vectors with any increment, triangles, and operands as an operation has them; beta = 0 reads nothing. */
 #define PLACE(i, n, inc) ((inc) >= 0 ? (i) * (int64_t)(inc) : ((i) - ((n) - 1)) * (int64_t)(inc))
 #define IN(i, j) (uplo ? (i) <= (j) : (i) >= (j))
@@ -96,10 +98,13 @@ def checks(name: str, function: dict) -> list[str]:
     """Return the C conditions that the pointers of a function must fulfil."""
     is_on_host = any(one in name for one in ("getrs", "geqrf", "gels"))
     found = []
-    count = next((label for label, _ in function["parameters"] if label in ("batchCount", "batchSize")), "")
+    counts = {"batchCount": "batchCount", "batchSize": "batchSize", "group_size": "sum_of(group_size, group_count)"}
+    count = next((counts[label] for label, _ in function["parameters"] if label in counts), "")
     for label, kind in function["parameters"]:
         if kind.endswith("*const[]"):
             found.append(f"is_list({label}, {count})")
+        elif kind.endswith("[]"):
+            found.append(f"(!group_count || kind_of({label}) == 0)")
         elif label == "info" and is_on_host:
             found.append("(info && kind_of(info) == 0)")
         elif kind.endswith("*"):
@@ -109,8 +114,9 @@ def checks(name: str, function: dict) -> list[str]:
 
 def declared(function: dict) -> str:
     """Return the C text of a function's parameters."""
-    spelled = [(label, kind.removesuffix("[]")) for label, kind in function["parameters"]]
-    return ", ".join(f"{kind} {label}{'[]' * kind.endswith('*const')}" for label, kind in spelled)
+    return ", ".join(
+        f"{kind.removesuffix('[]')} {label}{'[]' * kind.endswith('[]')}" for label, kind in function["parameters"]
+    )
 
 
 def double(name: str, function: dict, partner: str, there: dict) -> str:
@@ -177,6 +183,19 @@ OWN = {
         sum += OP(A + b * strideA, trans, i, j, lda) * x[b * stridex + PLACE(j, columns, incx)];
       *at = *alpha * sum + TIMES(*beta, *at);
     }
+""",
+    "gemmGroupedBatched": """
+  int64_t at = 0;
+  for (int64_t g = 0; g < group_count; g++)
+    for (int64_t b = 0; b < group_size[g]; b++, at++)
+      for (int64_t j = 0; j < n_array[g]; j++)
+        for (int64_t i = 0; i < m_array[g]; i++) {
+          T sum = 0, *to = Carray[at] + i + j * ldc_array[g];
+          for (int64_t l = 0; l < k_array[g]; l++)
+            sum += OP(Aarray[at], transa_array[g], i, l, lda_array[g]) *
+                   OP(Barray[at], transb_array[g], l, j, ldb_array[g]);
+          *to = alpha_array[g] * sum + TIMES(beta_array[g], *to);
+        }
 """,
     "trsmBatched": """
   const int upper = uplo != (trans != 0), forward = upper == side; /* of op(A) */

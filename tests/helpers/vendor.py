@@ -155,6 +155,21 @@ class Many:
         return pointer[:, *part]
 
 
+class Several:
+    """The matrices of several Many, one after the other, in one array of pointers."""
+
+    def __init__(self, parts: list[Many]) -> None:
+        self.parts = parts
+
+    @property
+    def all_lent(self) -> list[Array]:
+        return [one for part in self.parts for one in part.all_lent]
+
+    def of(self, *pointers: Any) -> list[Any]:
+        rest = iter(pointers)
+        return [one for part in self.parts for one in part.of(*[next(rest) for _ in part.all_lent])]
+
+
 FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and passed
 
 
@@ -195,7 +210,9 @@ def number(value: Any, dtype: Any) -> Operand:
 
 def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: Any) -> Any:
     """Call function with pointers to the operands among its arguments, lent for this one call."""
-    operands = list({id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many))}.values())
+    operands = list(
+        {id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many, Several))}.values()
+    )
     with offload_args(*[one for operand in operands for one in operand.all_lent], device=device) as pointers:
         rest = iter(pointers)
         passed = {id(operand): operand.of(*[next(rest) for _ in operand.all_lent]) for operand in operands}

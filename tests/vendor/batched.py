@@ -8,7 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers import reference as ref
-from helpers.vendor import FORMS, Cases, Many, Operand, Routine, close_batch, ld, many, many_vectors, vector
+from helpers.vendor import (
+    FORMS,
+    Cases,
+    Many,
+    Operand,
+    Routine,
+    Several,
+    Turn,
+    close_batch,
+    ld,
+    many,
+    many_vectors,
+    vector,
+)
 
 CASES = Cases()
 
@@ -74,6 +87,41 @@ def trsm(r: Routine) -> None:
                 ref.assert_close(got, expected, size, magnitude, r.dtype, f"{what} [{i}]")
             B.check(what, True)
             A.check(what)
+
+
+@CASES.of("{t}gemm_grouped_batched", letters="sd")
+def grouped(r: Routine) -> None:
+    op = r.vendor.op
+    for form, group_count in r.each(["arrays", "slices"] * 12, range(5)):
+        groups = [(*SHAPES[r.random.integers(5)], *r.random.choice(list("NTC"), 2)) for _ in range(group_count)]
+        alphas, betas = r.random.choice([1.0, -0.5, 0.0], group_count), r.random.choice([0.0, 1.0, 0.75], group_count)
+        what = f"{form=} {groups=} {alphas=} {betas=}"
+        A, B, C = [], [], []
+        for (count, m, n, k, trans_a, trans_b), beta in zip(groups, betas, strict=True):
+            layout = int(r.random.integers(3))
+            A.append(many(r.values(count, *((m, k) if trans_a == "N" else (k, m))), form, layout))
+            B.append(many(r.values(count, *((k, n) if trans_b == "N" else (n, k))), form, 2 - layout))
+            C.append(many(r.output(beta, count, m, n), form, 1))
+        r(
+            [op[one[4]] for one in groups],
+            np.array([op[one[5]] for one in groups], np.int32),
+            tuple(one[1] for one in groups),
+            [one[2] for one in groups],
+            [one[3] for one in groups],
+            alphas.tolist(),
+            Several(A),
+            [ld(one) for one in A],
+            Several(B),
+            [ld(one) for one in B],
+            betas,
+            Several(C),
+            [ld(one) for one in C],
+            group_count,
+            [one[0] for one in groups],
+        )
+        for g, (_, _, _, _, trans_a, trans_b) in enumerate(groups):
+            turn = Turn(1, 1, 0, alphas[g], betas[g], alphas[g], betas[g])
+            close_batch(r, turn, A[g], B[g], C[g], trans_a, trans_b, f"{what} group {g}")
 
 
 # -- LAPACK-like functions ---------------------------------------------------------------------------------------------
