@@ -20,11 +20,13 @@ from . import emit, roles
 from .lines import located
 
 
-def _extract(library: str, header: Path, include: list[Path]) -> None:
+def _extract(library: str, header: Path, include: list[Path], is_older: bool) -> None:
     from . import headers  # needs libclang; the build does not have it
 
-    api = headers.extract(header, include, roles.read_roles(library)["header"])
-    (roles.HERE / "api" / f"{library}.json").write_text(headers.to_json(api))
+    known = roles.read_roles(library)
+    api = headers.extract(header, include, known["header"])
+    name = known["older"]["api"] if is_older else library
+    (roles.HERE / "api" / f"{name}.json").write_text(headers.to_json(api))
 
 
 def check(folder: Path = roles.HERE) -> list[str]:
@@ -51,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     extracting.add_argument("--library", required=True)
     extracting.add_argument("--header", required=True, type=Path)
     extracting.add_argument("-I", dest="include", action="append", type=Path, default=[])
+    extracting.add_argument("--older", action="store_true", help="the header of the library's [older] version")
     emitting = commands.add_parser("emit", help="write the C and Python that the build needs")
     emitting.add_argument("--out", required=True, type=Path)
     commands.add_parser("report", help="write report.md")
@@ -61,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if faults else 0
     try:
         if given.command == "extract":
-            _extract(given.library, given.header, given.include)
+            _extract(given.library, given.header, given.include, given.older)
         elif given.command == "emit":
             emit.emit(roles.load(), given.out)
         elif given.command == "report":

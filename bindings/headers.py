@@ -54,9 +54,11 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
 
     settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
     version), `functions` and `constants` (regular expressions of the names to take), `prefix` (what a build of
-    the library puts before its names; taken off). Raises ValueError when the header does not parse without errors.
+    the library puts before its names; taken off), `defines` (macros that are set before the header is read). Raises
+    ValueError when the header does not parse without errors.
     """
     arguments = ["-x", "c", "-std=c11", *(f"-I{folder}" for folder in include)]
+    arguments += [f"-D{one}" for one in settings.get("defines", [])]
     unit = cindex.Index.create().parse(
         str(header), args=arguments, options=cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
     )
@@ -80,8 +82,9 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
                 enums[name] = constants
         elif cursor.kind is cindex.CursorKind.TYPEDEF_DECL:
             declaration = cursor.underlying_typedef_type.get_declaration()
-            if declaration.kind is cindex.CursorKind.ENUM_DECL and declaration.spelling in ("", cursor.spelling):
+            if declaration.kind is cindex.CursorKind.ENUM_DECL:
                 constants = _constants(declaration)
+                enums.pop(declaration.spelling, None)  # functions name the type, not its tag
                 if constants and all(re.match(settings["constants"], one) for one in constants):
                     enums[cursor.spelling] = constants
     enums = {name: values for name, values in enums.items() if re.match(r"\w+$", name)}

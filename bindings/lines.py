@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_FAULT = re.compile(r"\w+\.toml: \[(?P<table>[\w.]+)\](?P<rest>.*)")
+_FAULT = re.compile(r"\w+\.toml: (?:\[(?P<table>[\w.]+)\])?(?P<rest>.*)")
 _TABLE = re.compile(r"\[+([\w.\"{}-]+)\]+")
 
 
@@ -15,31 +15,58 @@ def _key(line: str) -> str:
     return found[1].strip('"') if found else ""
 
 
+def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
+    """Returns the line where a table starts, or 0, and the lines of its keys. "" is the file itself and its tables."""
+    inside, start = not table, 0
+    keys: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _TABLE.match(line)
+        if found:
+            inside = found[1] == table or found[1].startswith(f"{table}.")
+            start = start or (number if inside else 0)
+            if not table:
+                keys.setdefault(found[1].partition(".")[0].casefold(), number)
+        elif inside:
+            keys.setdefault(_key(line).casefold(), number)
+    return start, keys
+
+
 def line_of(fault: str, text: str) -> int:
     """Returns the line of the key that a fault names, else that of its table, or 0."""
     found = _FAULT.match(fault)
     if not found:
         return 0
-    inside, start = False, 0
-    keys: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        table = _TABLE.match(line)
-        if table:
-            inside = table[1] == found["table"] or table[1].startswith(found["table"] + ".")
-            start = start or (number if inside else 0)
-        elif inside:
-            keys.setdefault(_key(line).casefold(), number)
-    named = (keys[word.casefold()] for word in re.findall(r"\w+", found["rest"]) if word.casefold() in keys)
-    return next(named, start)
+    table, rest = found["table"] or "", found["rest"]
+    start, keys = _keys(table, text)
+    if table and not start:  # an inline table: a key of the one that it is in
+        table, _, key = table.rpartition(".")
+        return _keys(table, text)[1].get(key.casefold(), 0) if table else 0
+    subject = rest.strip().partition(":")[0].casefold()
+    if subject in keys:
+        return keys[subject]
+    words = [word.casefold() for word in re.findall(r"\w+", rest if table else subject.partition(" ")[0])]
+    named = [keys[word] for word in words if word in keys]
+    named += [number for key, number in keys.items() if "{" in key for word in words if _fits(key, word)]
+    return next(iter(named), start)
+
+
+def _fits(template: str, name: str) -> bool:
+    """Returns whether a template of names, such as "{t}gemv", has this name."""
+    return re.fullmatch(re.sub(r"\\{\w*\\}", r"\\w*", re.escape(template)), name) is not None
+
+
+def extended_by(text: str) -> list[str]:
+    """Returns the roles files whose families a roles file takes over."""
+    found = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
+    return re.findall(r"\w+", found[1] if found else "")
 
 
 def located(fault: str, folder: Path) -> str:
     """Returns a fault with its line, if that is known: in the library's roles file, or in one that it extends."""
     path = folder / "roles" / fault.partition(":")[0]
     text = path.read_text()
-    shared = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
     texts = {"": text}
-    for name in re.findall(r"\w+", shared[1] if shared else ""):
-        texts[f" of {name}.toml"] = path.with_name(f"{name}.toml").read_text()
+    for one in (path.with_name(f"{name}.toml") for name in extended_by(text)):
+        texts |= {f" of {one.name}": one.read_text()} if one.exists() else {}
     found = {of: number for of, one in texts.items() if (number := line_of(fault, one))}
     return f"{fault} (line {' or '.join(f'{number}{of}' for of, number in found.items())})" if found else fault

@@ -36,16 +36,23 @@ class Enum:
 
     type: str
     values: tuple[tuple[str, int], ...]
+    flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
 
     @property
     def names(self) -> str:
         """Returns "OP_N, OP_T or OP_C"."""
-        return _listed([name for name, _ in self.values])
+        return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
 
     @property
     def names_and_values(self) -> str:
         """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
-        return _listed([f"{name} ({value})" for name, value in self.values])
+        listed = _listed([f"{name} ({value})" for name, value in self.values])
+        return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
+
+    @property
+    def mask(self) -> int:
+        """Returns the bits of all flags."""
+        return sum(value for _, value in self.flags)
 
 
 def _listed(words: list[str]) -> str:
@@ -85,6 +92,8 @@ class Parameter:
 
     role: ClassVar[str] = ""
     in_record: ClassVar[bool] = True  # the caller passes it
+    last: ClassVar[bool] = False  # it is the last one of the record
+    in_python: ClassVar[bool] = True  # the Python function takes it, by place or, a result, by name
     name: str
     c_type: str
     dtype: str = ""
@@ -329,6 +338,7 @@ class Result(Number):
 
     returned: bool = False
     on_host: bool = False  # whatever the pointer mode is
+    last: ClassVar[bool] = True
 
     @property
     def role(self) -> str:  # type: ignore[override]

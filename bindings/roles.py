@@ -42,12 +42,36 @@ into those stored.
 Of an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
 of handles. The addresses go to the device as an array.
 
+Functions that have no array and no number make, set, ask, name or destroy; they are *services*. Their parameters:
+
+    handle = "object tensor"                                     an object that the library made: [object.tensor]
+    handle = "new tensor"                                        the function makes one, and returns it in Python
+    handle = "ended tensor"                                      the function destroys it; its only parameter
+    count = "integer"                                            an integer that means what the manual says
+    name = "text"                                                a string; "text or none"
+    streamId = "sets stream"                                     a stream of the caller's, for the object before it
+    mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
+                                                                 integer", "gives text", "gives stream"
+    version = "returned integer"                                 the function's value; "returned text"
+
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise; `types`, which count
-before those of the file; `pointer_mode = "device"`, if all its pointers are to the device; and `optional = true`, if a
-library that lacks it is whole: so it is with extensions of one vendor.
+A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
+all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
+the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
+
+Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
+(and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
+is not read, `values = { NAME = 1 }` instead.
+
+The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
+handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+
+    [object.tensor]
+    type = "xTensorDescriptor_t"
+    class = "TensorDescriptor"                                   its name in Python
+    destroy = "xDestroyTensorDescriptor"
 
 How Python finds the library, and what to install if it is missing:
 
@@ -76,6 +100,22 @@ A family of the library with the name of a shared one states only what differs: 
 template. {form} in a name stands for "" and for the batched forms that the header has ("_batched" with arrays of
 pointers, and "_strided_batched"). Those have the family's parameters and extents, each once for every one of a batch.
 
+Where an older version of the library differs, both headers are read, and the loaded version decides:
+
+    [older]
+    api = "rocblas-2"                                            api/rocblas-2.json, of the older header
+    before = "4.0"                                               the first version that has all of api/rocblas.json
+    [family.trmm.older]
+    "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
+
+Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
+of a function that the loaded version lacks raises LibraryVersionError.
+
+The header's own names for C's integers, in parameters and [raw]:
+
+    [integers]
+    rocblas_int = "int"
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -83,7 +123,6 @@ errors.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -92,8 +131,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import shared
-from .lines import located
+from . import expressions, schema, shared
+from .lines import extended_by, located
+from .older import Older, fault, read_api
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -113,6 +153,8 @@ from .parameters import (
     Stream,
     name_fault,
 )
+from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
+from .services import read as read_service
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -125,10 +167,8 @@ STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
-REQUIRED = ("name", "title")
-SETTINGS = (*REQUIRED, "source", "backend", "sonames", "symbols", "wide", "strip", "status", "success", "stream")
-SETTINGS += ("scalars", "prefixes", "suffixes", "probe", "row_major")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
 
@@ -142,6 +182,19 @@ class RolesError(ValueError):
 
 
 @dataclass(frozen=True)
+class Binding:
+    """One function that a family of the roles file binds, before the header is looked at."""
+
+    family: str
+    name: str
+    letter: str
+    form: str
+    summary: str
+    older: str  # the name that it had in older versions; "" if that is the same
+    may_lack: bool  # the header need not have it
+
+
+@dataclass(frozen=True)
 class Function:
     """One bound function."""
 
@@ -152,6 +205,7 @@ class Function:
     arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
     summary: str
     family: str
+    form: str  # "", or one of FORMS
     optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
 
@@ -159,7 +213,7 @@ class Function:
     def parameters(self) -> tuple[Parameter, ...]:
         """Returns those that the caller passes: without the handle and the stream, and with the result last."""
         passed = [one for one in self.arguments if one.in_record]
-        return tuple(sorted(passed, key=lambda one: isinstance(one, Result)))
+        return tuple(sorted(passed, key=lambda one: one.last))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Returns the parameters that have one of these roles."""
@@ -180,6 +234,11 @@ class Function:
     @property
     def numbers(self) -> list[Number]:
         return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def is_service(self) -> bool:
+        """Returns whether it works on no array and no number of BLAS."""
+        return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
@@ -211,8 +270,11 @@ class Library:
     functions: list[Function]
     find: dict[str, Any]
     api: dict[str, Any]
+    older: Older | None = None
     status: str = ""  # the type that its functions return; "" if they return none
+    integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    object_kinds: list[ObjectKind] = field(default_factory=list)
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -221,20 +283,15 @@ class Library:
         return any(one.role != "value" for one in function.numbers) and self.scalars != "host"
 
 
-def _parse(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
-
-
-def names_in(expression: ast.expr) -> set[str]:
-    """Returns every name of an expression."""
-    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
-
-
 def _pointee(c_type: str) -> tuple[str, bool]:
     """Returns what a pointer type points to, and whether that is const; ("", False) for any other type."""
     found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
     return (found.group(2), found.group(1) is not None) if found else ("", False)
+
+
+def _constants(enum: dict[str, Any]) -> list[str]:
+    """Returns the names of the constants of an [enums] table: of the header, or with values of its own."""
+    return list(enum.get("constants", enum.get("values", [])))
 
 
 def _listed(c_type: str) -> tuple[str, bool]:
@@ -253,14 +310,17 @@ class _Reader:
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
         self.words: dict[str, str] = {}
-        self.faults: list[str] = []
-        self.faults += [f"{name}.toml: [library] has no {key}" for key in REQUIRED if key not in self.settings]
-        self.faults += [
-            f"{name}.toml: [library] {key} is not understood" for key in self.settings if key not in SETTINGS
-        ]
+        older = api.get("older")
+        before = roles.get("older", {}).get("before", "")
+        self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
+        self.faults = schema.disagreements(name, api, roles)
+        self.object_kinds = self.read_object_kinds()
+        self.integers = roles.get("integers", {})
         strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
-        used = {key for one in self.enums.values() for key in one["constants"]}
+        for one in self.enums.values():  # an enum of a header that is not read
+            self.all_constants |= one.get("values", {})
+        used = {key for one in self.enums.values() for key in [*_constants(one), *one.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
         for word, key in roles.get("words", {}).items():
@@ -269,19 +329,43 @@ class _Reader:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
 
+    def read_object_kinds(self) -> dict[str, ObjectKind]:
+        """Returns the [object] tables."""
+        found: dict[str, ObjectKind] = {}
+        handle = self.roles.get("handle", {}).get("type")
+        for key, table in self.roles.get("object", {}).items():
+            where = f"{self.name}.toml: [object.{key}]"
+            destroy = table["destroy"]
+            if destroy not in self.api["functions"]:
+                self.faults.append(f"{where} destroy: the header has no {destroy}")
+            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle)
+        return found
+
     def enum(self, key: str, letter: str) -> Enum:
         entry = self.enums[key]
-        names = entry.get("complex", entry["constants"]) if letter in ("c", "z") else entry["constants"]
-        strip = self.settings.get("strip", "")
-        return Enum(entry["type"], tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in names))
+        names = entry.get("complex", _constants(entry)) if letter in ("c", "z") else _constants(entry)
+        values, flags = (
+            tuple((one.removeprefix(self.settings.get("strip", "")), self.all_constants.get(one, 0)) for one in listed)
+            for listed in (names, entry.get("flags", []))
+        )
+        return Enum(entry["type"], values, flags)
 
     def dtype(self, pointee: str, letter: str) -> str:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
         return LETTERS.get(letter, "") if named == "letter" else named
 
+    def parse(self, text: str, where: str) -> ast.expr | None:
+        try:
+            return shared.in_words(ast.parse(text.strip(), mode="eval").body, self.words)
+        except SyntaxError:
+            self.faults.append(f"{where}: {text!r} is not an expression")
+            return None
+
     def extent(self, text: str, where: str) -> Extent | None:
-        call = shared.in_words(_parse(text), self.words)
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        call = self.parse(text, where)
+        if call is None:
+            return None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords):
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
         batch, pointers, groups = None, None, ""
@@ -311,11 +395,11 @@ class _Reader:
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
         pointers, optional = extent.pointers, False
         for clause in clauses:
-            if clause.startswith("overwrites if "):
-                overwrites = shared.in_words(_parse(clause.removeprefix("overwrites if ")), self.words)
+            if clause.startswith("overwrites if ") and direction == "inout":
+                overwrites = self.parse(clause.removeprefix("overwrites if "), where)
             elif clause.startswith("may be "):
                 in_place = clause.removeprefix("may be ")
-            elif clause == "despite const":
+            elif clause == "despite const" and direction != "in":
                 despite_const = True
             elif clause.startswith("becomes ") and direction == "inout":
                 becomes = self.extent(clause.removeprefix("becomes "), where)
@@ -368,9 +452,25 @@ class _Reader:
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
+        service = read_service(
+            name,
+            c_type,
+            label,
+            kinds=self.object_kinds,
+            enums={key: self.enum(key, letter) for key in self.enums},
+            named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
+        )
+        if isinstance(service, str):
+            self.faults.append(f"{where}: {service}")
+        if service is not None:
+            return None if isinstance(service, str) else service
         counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
+        if counted and counted[1] == "scalar" and shared.is_listed(self.form) and _listed(c_type)[0]:
+            return self.array(name, c_type, f"in elements({counted[2] or 1})", letter, where)
         if counted:
             role, count = counted.group(1), int(counted.group(2) or 1)
+            if not 0 < count <= MOST_NUMBERS:
+                self.faults.append(f"{where}: {label!r}: a number of 1 to {MOST_NUMBERS} is needed")
             pointee, const = _pointee(c_type)
             dtype = self.dtype(pointee or plain, letter)
             by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
@@ -383,6 +483,10 @@ class _Reader:
                 return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
             return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
         if label == "stream":
+            if self.settings.get("stream") != "argument" or plain in SIZE_TYPES:
+                self.faults.append(
+                    f'{where}: labelled stream, but [library] stream is not "argument", or it is a number'
+                )
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
@@ -405,21 +509,25 @@ class _Reader:
             self.faults.append(f"{where}: labelled {label} list, but its type is {c_type}")
         return HostList(name=name, c_type=c_type, dtype=dtype, label=label, length=length, enum=enum)
 
-    def function(self, name: str, symbol: str, letter: str, key: str, summary: str, form: str) -> Function:
+    def integer(self, c_type: str) -> str:
+        """Returns a type with C's own name of an integer for the header's."""
+        return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
+
+    def function(self, bound: Binding, symbol: str) -> Function:
+        name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
         family = self.roles["family"][key]
         self.own_types, self.form = family.get("types", {}), form
-        unknown = family.keys() - {"bind", "parameters", "also", "types", "pointer_mode", "optional", "shared"}
-        if unknown:
-            self.faults.append(f"{self.name}.toml: [family.{key}] {', '.join(sorted(unknown))}: not understood")
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
-        also = {one.casefold(): ours for one, ours in family.get("also", {}).items()}
+        everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in labels}
+        also = {one.casefold(): ours for one, ours in {**everywhere, **family.get("also", {})}.items()}
+        also = {one: ours for one, ours in also.items() if one not in labels}
         where = f"{self.name}.toml: [family.{key}] {symbol}"
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
         used: set[str] = set()
-        for given, c_type in entry["parameters"]:
-            if handle and c_type == handle:
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
+            if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
             looked_up = also.get(given.casefold(), given).casefold()
@@ -427,7 +535,8 @@ class _Reader:
                 looked_up = shared.plain_name(form, looked_up)
             if looked_up not in labels:
                 labelled = shared.label_in_form(form, given)
-                if labelled and (made := self.parameter(given, c_type, labelled, letter, f"{where}: {given}")):
+                ours = self.roles.get("also", {}).get(given, given)
+                if labelled and (made := self.parameter(ours, c_type, labelled, letter, f"{where}: {given}")):
                     parameters.append(made)
                     continue
                 self.faults.append(f"{where}: {given} ({c_type}) has no role")
@@ -437,42 +546,46 @@ class _Reader:
             made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
             if made:
                 parameters.append(made)
+        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
-            if label == "returned":
+            if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
-        parameters, lacking = shared.in_form(form, parameters)
+        plain = parameters
+        parameters, lacking = shared.in_form(form, plain)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
-        known = {one.name for one in parameters} | self.constants.keys()
         for one in parameters:
-            if isinstance(one, HostList) and one.length not in known:
-                self.faults.append(f"{where}: {one.name}: {one.length} is neither a parameter nor a constant")
-            wrong = name_fault(one.name) if one.in_record else ""
+            if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
+                self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
+            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-            if not isinstance(one, Array):
-                continue
-            for expression in one.expressions:
-                for unknown in sorted(names_in(expression) - known):
-                    self.faults.append(f"{where}: {one.name}: {unknown} is neither a parameter nor a constant")
+        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
-        device_only = family.get("pointer_mode") == "device"
+        device_only = family.get("pointer_mode") == "device" or sum(isinstance(one, Array) for one in parameters) > sum(
+            isinstance(one, Array) for one in plain
+        )
+        # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
+        has_sizes = any(isinstance(one, Size) and one.is_narrow for one in parameters)
+        has_indices = any(one.dtype == "i32" and one.direction != "in" for one in parameters if isinstance(one, Array))
         return Function(
             name=name,
             symbol=symbol,
-            wide_symbol=self.wide(symbol, where),
+            wide_symbol=self.wide(symbol, where) if has_sizes and not has_indices else None,
             returns=entry["returns"],
             arguments=tuple(parameters),
-            summary=summary,
+            summary=bound.summary,
             family=key,
+            form=form,
             optional=bool(family.get("optional", False)),
             device_only=device_only,
         )
@@ -483,48 +596,64 @@ class _Reader:
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
             return None
-        narrow = self.api["functions"][symbol]["parameters"]
-        same = len(narrow) == len(wide["parameters"]) and all(
+        narrow, wider = (
+            [(given, self.integer(c_type)) for given, c_type in one["parameters"]]
+            for one in (self.api["functions"][symbol], wide)
+        )
+        same = len(narrow) == len(wider) and all(
             a == b or (a[0] == b[0] and b[1] == re.sub(r"\bint\b", "int64_t", a[1]))
-            for a, b in zip(narrow, wide["parameters"], strict=True)
+            for a, b in zip(narrow, wider, strict=True)
         )
         if not same:
             self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
-    def named(self) -> Iterator[tuple[str, str, str, str, bool, str]]:
-        """Yields family, name, letter, summary, whether the header may lack it, and form of each function to be bound.
-
-        A library's own families come first.
-        """
+    def named(self) -> Iterator[Binding]:
+        """Yields each function that is to be bound; a library's own families come first."""
         families = self.roles.get("family", {})
-        templates = [
+        listed = [
             (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
         ]
-        for key, template, is_shared in sorted(templates, key=lambda one: one[2]):
+        for key, template, is_shared in sorted(listed, key=lambda one: one[2]):
             bound = families[key]["bind"][template]
+            older = families[key].get("older", {}).get(template, "")
             # Without letters: one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
-                    name = template.format(t=letter, r=REAL.get(letter, ""), form=form)
-                    yield key, name, letter, summary + text, is_shared or form != "", form
+                    words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
+                    name, before = template.format(**words), older.format(**words)
+                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+
+    def symbol(self, name: str) -> tuple[str | None, list[str]]:
+        """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
+        camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+        candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
+        return next((one for one in candidates if one in self.api["functions"]), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
-        for key, name, letter, summary, may_lack, form in self.named():
-            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-            spelled = {"name": name, "Name": camel}
-            candidates = [one.format(**spelled) for one in self.settings.get("symbols", ["{name}"])]
-            symbol = next((one for one in candidates if one in self.api["functions"]), None)
-            if symbol is not None and name not in found:
-                found[name] = self.function(name, symbol, letter, key, summary, form)
-            elif symbol is None and not may_lack:
-                listed = ", ".join(candidates)
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: the header has none of {listed}")
-            elif symbol is not None and not may_lack:
-                self.faults.append(f"{self.name}.toml: [family.{key}] {name}: bound twice")
+        for bound in self.named():
+            where = f"{self.name}.toml: [family.{bound.family}] {bound.name}"
+            symbol, candidates = self.symbol(bound.name)
+            if symbol is None:
+                if not bound.may_lack:
+                    self.faults.append(f"{where}: the header has none of {', '.join(candidates)}")
+            elif bound.name not in found:
+                found[bound.name] = self.function(bound, symbol)
+                self.in_older_version(bound, symbol, where)
+            elif not bound.may_lack:
+                self.faults.append(f"{where}: bound twice")
         return [found[name] for name in sorted(found)]
+
+    def in_older_version(self, bound: Binding, symbol: str, where: str) -> None:
+        """Notes under which name older versions of the library have a function, once it is known to be the same."""
+        instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
+        wrong = fault(self.api, symbol, instead)
+        if wrong:
+            self.faults.append(f"{where}: {wrong}")
+        elif instead and self.older:
+            self.older.instead[symbol] = instead
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
         bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
@@ -539,6 +668,10 @@ class _Reader:
                 groups[rule["reason"]].append(symbol)
             elif symbol not in used:
                 self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
+        empty = [reason for reason, symbols in groups.items() if not symbols]
+        self.faults += [
+            f"{self.name}.toml: [not_bound] {reason!r}: no function is left for this reason" for reason in empty
+        ]
         return groups
 
     def find(self) -> dict[str, Any]:
@@ -548,9 +681,7 @@ class _Reader:
         if version["gives"] not in ("", *VERSION_GIVES):
             known = ", ".join(VERSION_GIVES)
             self.faults.append(f"{self.name}.toml: [find] version: gives is one of {known}, not {version['gives']!r}")
-        found = {key: given.pop(key, empty) for key, empty in FIND.items()}
-        self.faults += [f"{self.name}.toml: [find] {key} is not understood" for key in given]
-        return found | {"version": (version["call"], version["gives"])}
+        return FIND | given | {"version": (version["call"], version["gives"])}
 
     def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
         """Returns a setting that has to be one of a few words."""
@@ -598,6 +729,8 @@ class _Reader:
         functions = self.functions()
         handle = self.handle()
         stream, scalars = self.policies(handle)
+        if stream == "argument" and not any(isinstance(one, Stream) for made in functions for one in made.arguments):
+            self.faults.append(f'{self.name}.toml: [library] stream = "argument": no function has a parameter "stream"')
         probe = settings.get("probe")
         if probe is not None and probe not in self.api["functions"]:
             self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
@@ -634,23 +767,45 @@ class _Reader:
             functions=functions,
             find=find,
             api=self.api,
+            older=self.older,
             status=status or "",
+            integers=self.integers,
             raw=self.roles.get("raw", {}),
+            object_kinds=list(self.object_kinds.values()),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )
 
 
+def _file(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((folder / "roles" / f"{name}.toml").read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise RolesError([f"{name}.toml: {error}"]) from None
+
+
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Reads roles/<name>.toml, with the families that it shares with other libraries."""
-    with open(folder / "roles" / f"{name}.toml", "rb") as file:
-        return shared.extended(tomllib.load(file), folder)
+    """Reads roles/<name>.toml, with the families that it shares; raises RolesError if their structure is wrong."""
+    roles = _file(name, folder)
+    wrong = schema.faults(name, roles)
+    for other in roles.get("extends", []) if not wrong else []:
+        if (folder / "roles" / f"{other}.toml").exists():
+            wrong += schema.faults(other, _file(other, folder))
+        else:
+            wrong.append(f"{name}.toml: extends: there is no roles/{other}.toml")
+    if not wrong:
+        roles = shared.extended(roles, folder)
+        wrong = schema.incomplete(name, roles)
+    if wrong:
+        raise RolesError(wrong)
+    return roles
 
 
 def names(folder: Path = HERE) -> list[str]:
-    """Returns the libraries: those of roles/*.toml that have [library]; other files have families to share."""
+    """Returns the libraries: the files in roles, but for those that others extend."""
     paths = sorted((folder / "roles").glob("*.toml"))
-    return [path.stem for path in paths if "[library]" in path.read_text().splitlines()]
+    extended = {one for path in paths for one in extended_by(path.read_text())}
+    return [path.stem for path in paths if path.stem not in extended]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
@@ -668,11 +823,10 @@ def load(folder: Path = HERE) -> list[Library]:
             faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
             continue
         try:
-            libraries.append(join(name, json.loads(source.read_text()), read_roles(name, folder)))
+            labels = read_roles(name, folder)
+            libraries.append(join(name, read_api(name, labels, folder), labels))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
-        except tomllib.TOMLDecodeError as error:
-            faults.append(f"{name}.toml: {error}")
     if faults:
         raise RolesError(faults)
     return libraries

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .parameters import Array, Parameter, PointerArray, Size
+from .parameters import Array, Extent, Number, Parameter, PointerArray, Result, Scalar, Size
 
 # {form} in the name of a function stands for one of these; the text is added to the function's summary.
 FORMS = {
@@ -70,21 +70,35 @@ def plain_name(form: str, name: str) -> str:
 
 
 def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], list[str]]:
-    """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride."""
+    """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
+
+    A result becomes a device array, results, and so does a scalar that has a stride.
+    """
     if not form:
         return parameters, []
-    named = {_folded(one.name): one.name for one in parameters if isinstance(one, Size)}
-    count = named.get("batchcount", "")
+    sizes = {_folded(one.name): one.name for one in parameters if isinstance(one, Size)}
+    count = sizes.get("batchcount", "")
     changed: list[Parameter] = []
     lacking: list[str] = []
     for one in parameters:
+        name = _folded(one.name)
+        stride = sizes.get(f"stride{name}", "")
         if isinstance(one, PointerArray):
             lacking += [] if count else [one.name]
             one = replace(one, extent=replace(one.extent, pointers=ast.Name(count)))
         elif isinstance(one, Array):
-            stride = named.get(f"stride{_folded(one.name)}", "")
+            stride = stride or sizes.get(f"stride{name[0]}", "")  # of AP it may be stride_A
             if not stride or not count:
                 lacking.append(one.name)
             one = replace(one, extent=replace(one.extent, batch=(ast.Name(stride), ast.Name(count))))
+        elif isinstance(one, Result):
+            one = replace(_array(one, "out", Extent("elements", (ast.Name(count),))), name="results")
+        elif isinstance(one, Scalar) and stride:
+            elements = (ast.Constant(one.count),)
+            one = _array(one, "in", Extent("elements", elements, (ast.Name(stride), ast.Name(count))))
         changed.append(one)
     return changed, lacking
+
+
+def _array(one: Number, direction: str, extent: Extent) -> Array:
+    return Array(name=one.name, c_type=one.c_type, dtype=one.dtype, direction=direction, extent=extent)

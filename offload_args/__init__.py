@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `testing` and the modules of the vendor libraries are
-imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `kernels`, `testing` and the modules of the vendor
+libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -26,24 +26,32 @@ from .regions import call, offload_args, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, libraries, testing
+    from . import blas, kernels, libraries, testing
+    from .kernels import Kernel, Module, Shared, launch, offload
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "libraries", "testing", *LIBRARIES)
+_LAZY = ("blas", "kernels", "libraries", "testing", *LIBRARIES)
+_OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload")
 
 __all__ = [
     "Device",
     "DevicePtr",
     "In",
     "InOut",
+    "Kernel",
+    "Module",
     "Out",
     "Scratch",
+    "Shared",
     "blas",
     "call",
     "empty",
     "errors",
+    "kernels",
+    "launch",
     "libraries",
+    "offload",
     "offload_args",
     "testing",
     "trace",
@@ -56,13 +64,15 @@ __all__.extend(LIBRARIES)
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _OF_KERNELS:
+        return getattr(importlib.import_module(f"{__name__}.kernels"), name)
     if name == "library":  # the name of `libraries` in 0.1
         return importlib.import_module(f"{__name__}.libraries")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_OF_KERNELS})
 
 
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+from . import _core
 from .dtypes import C_NAMES, DTYPE_NAMES
 from .errors import (
+    ArgumentError,
     ArgumentTypeError,
     DTypeError,
     ExtentError,
     HostPointerError,
     SizeOverflowError,
 )
+from .objects import LibraryObject, class_of
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -27,15 +30,17 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "handle_address", "misfit"]
 
+_CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
+_RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
 class _Token(NamedTuple):
     """A parameter as records describe it: "scalar:alpha:f32"."""
 
-    kind: str  # enum, size, in, out, inout (or with ? or * behind it), scalar, result, value, update or output
+    kind: str  # of routines: csrc/include/offload_args/routine.h; of services: csrc/call/service.h
     name: str
-    dtype: str  # abbreviated, "" for enum and size
+    dtype: str  # abbreviated, "" for enum and size; of an object the name of its class
     elements: int
 
     @property
@@ -89,10 +94,16 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
         )
     for token, value in zip(tokens, arguments, strict=False):
         fail = _Failure(f"{function}: {token.name} needs", value)
-        if token.kind in ("enum", "size"):
+        if token.kind in ("enum", "size", "integer"):
             _check_integer(token, value, fail)
         elif token.kind in ("enum*", "size*", "scalar*"):
             _check_list(function, token, value, fail)
+        elif token.kind in ("object", "ended"):
+            _check_object(function, token, value, fail)
+        elif token.kind == "text":
+            _check_text(token, value, fail)
+        elif token.kind in _CHECKED:
+            continue
         elif token.kind.endswith("*"):
             _check_pointers(function, token, value, fail)
         elif token.kind in ("in", "out", "inout"):
@@ -128,17 +139,23 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
 
 
 def handle_address(function: str, handle: object) -> int:
-    """Return the address of the caller's own library handle: it is an address, or an object with `handle` or `ptr`.
+    """Return what stands for the caller's own library handle.
 
-    Raises ArgumentTypeError for anything else.
+    handle: one that the library's create() gave, an address, or an object with `handle` or `ptr`. Raises
+    ArgumentTypeError for anything else.
     """
+    library = function.partition(".")[0]
+    if isinstance(handle, LibraryObject):
+        if type(handle) is not class_of(library, "Handle"):
+            raise ArgumentTypeError(f"{function}: handle needs a {library}.Handle, got {_describe(handle)}")
+        return _core.object_handle(handle)
     value = handle
     for attribute in ("handle", "ptr"):
         value = getattr(value, attribute, value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 2**64:
         raise ArgumentTypeError(
-            f"{function}: handle needs a handle of {function.partition('.')[0]} as an int, or an "
-            f"object with .handle or .ptr, got {_describe(handle)}"
+            f"{function}: handle needs what {library}.create() gives, a handle of {library} as an int, or an object "
+            f"with .handle or .ptr, got {_describe(handle)}"
         )
     return int(value)
 
@@ -163,8 +180,28 @@ def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
     except TypeError:
         fail(ArgumentTypeError, "a constant of the library" if token.kind == "enum" else "an integer")
     bits = 31 if token.kind == "enum" else 63
-    if not -(2**bits) <= number < 2**bits:
-        fail(SizeOverflowError, f"an integer of at most {bits} bits")
+    low, end = _RANGES.get(token.dtype, (-(2**bits), 2**bits))
+    if not low <= number < end:
+        unsigned = "" if low else ", 0 or more,"
+        fail(SizeOverflowError, f"an integer{unsigned} of at most {(end - 1).bit_length()} bits")
+
+
+def _check_object(function: str, token: _Token, value: object, fail: _Failure) -> None:
+    library = function.partition(".")[0]
+    if type(value) is not class_of(library, token.dtype):
+        fail(ArgumentTypeError, f"a {library}.{token.dtype}")
+
+
+def _check_text(token: _Token, value: object, fail: _Failure) -> None:
+    needed = f"a string{' or None' if token.dtype else ''}"
+    if not isinstance(value, str) and (value is not None or not token.dtype):
+        fail(ArgumentTypeError, needed)
+    if isinstance(value, str) and "\0" in value:
+        fail(ArgumentError, f"{needed} without null characters")
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        fail(ArgumentError, f"{needed} that UTF-8 has bytes for")
 
 
 def _check_pointers(function: str, token: _Token, value: object, fail: _Failure) -> None:

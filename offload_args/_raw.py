@@ -8,11 +8,13 @@ that the package does not bind, the dtype is checked, and the pointer's address 
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from . import _core
 from ._cffi import CDATA, FFI, converted
-from .errors import ArgumentTypeError, LibraryError
+from .errors import ArgumentTypeError, LibraryError, LibraryVersionError
+from .objects import LibraryObject
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ def _is_on_device(value: object) -> bool:
     return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, DevicePtr)
 
 
+def _numbers_of(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
 class _Function:
     """One function of a vendor's library."""
 
@@ -92,11 +98,20 @@ class _Function:
             raise ArgumentTypeError(
                 f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
             )
+        arguments = tuple(map(self._plain, arguments, self._type.args))
         if not any(map(_is_on_device, arguments)):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)
         return self._call(converted(self._title, arguments, self._type.args))
+
+    def _plain(self, value: Any, c_type: Any) -> Any:
+        """Return a library's object as the vendor's own; return other values as they are."""
+        if not isinstance(value, LibraryObject):
+            return value
+        if not isinstance(value, getattr(self._raw.functions, type(value).__name__, ())):
+            raise ArgumentTypeError(f"{self._title}: needs an object of {self._raw.library}, got {value!r}")
+        return self._raw.ffi.cast(c_type, value.address)
 
     @property
     def _title(self) -> str:
@@ -107,6 +122,7 @@ class _Function:
         if self._address is None:
             pointer = _core.library_address(self._raw.library, self.__name__)
             c_type = self._raw.function_type(self.__name__)  # the library is loaded now
+            self._raw.check_version(self._title, self.__name__)
             self._address = self._raw.ffi.cast(c_type, pointer)
         answer = self._address(*arguments)
         if self._raw.status and self._type.result.cname == self._raw.status and answer:
@@ -169,6 +185,7 @@ class Raw:
         self.handle: str = declared.HANDLE
         self.status: str = declared.STATUS
         self.functions = importlib.import_module(f".{library}", __package__)
+        self._older: tuple[str, dict[str, str]] = declared.OLDER
         self._routines: dict[str, str] = declared.ROUTINES
         self.results: dict[str, int] = declared.RESULTS
         self._types = frozenset(declared.ffi.list_types()[0])
@@ -179,6 +196,18 @@ class Raw:
         if wide in self._types and _core.library_integer_bits(self.library) == 64:
             name = wide
         return self.ffi.typeof(f"{name} *")
+
+    def check_version(self, title: str, name: str) -> None:
+        """Raise LibraryVersionError if the loaded version has a function of this name with another signature."""
+        before, instead = self._older
+        if name not in instead:
+            return
+        version = _core.library_loaded(self.library)[1]
+        if _numbers_of(version) < _numbers_of(before):
+            raise LibraryVersionError(
+                f"{title}: before version {before} it takes other arguments, and {version} is loaded; "
+                f"call {instead[name]}"
+            )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

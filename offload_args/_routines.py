@@ -20,13 +20,18 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
     library = module.rpartition(".")[2]
     constants = [name for name in namespace if not name.startswith("_")]
     routines = frozenset(_core.routine_names(library))
-    public = sorted([*constants, *routines, "raw"])
+    classes = frozenset(_core.object_kinds(library))
+    public = sorted([*constants, *routines, *classes, "raw"])
 
     def find(name: str) -> Any:
         if name == "raw":
             from ._raw import Raw
 
             return namespace.setdefault(name, Raw(library))
+        if name in classes:
+            from .objects import class_of
+
+            return namespace.setdefault(name, class_of(library, name))
         if name not in routines:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         return namespace.setdefault(name, _core.function(library, name, module))  # the same for all threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -40,8 +40,22 @@ class _Declared:
     def __init__(self, array: Any) -> None:
         self.array = array
 
+    def __class_getitem__(cls, dtype: DTypeLike) -> Parameter:
+        """Return a pointer parameter of a kernel's signature: `In[np.float32]`."""
+        return Parameter(cls, np.dtype(dtype))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.array!r})"
+
+
+class Parameter(NamedTuple):
+    """A pointer parameter of a kernel: a direction and the dtype of its elements."""
+
+    direction: type[Any]  #: In, Out or InOut
+    dtype: np.dtype[Any]
+
+    def __repr__(self) -> str:
+        return f"{self.direction.__name__}[{self.dtype}]"
 
 
 @final

@@ -28,11 +28,14 @@ __all__ = [
     "HostPointerError",
     "InvalidDataError",
     "LibraryError",
+    "LibraryVersionError",
+    "ModuleError",
     "OffloadError",
     "OffloadWarning",
     "PerformanceWarning",
     "PresentError",
     "RegionError",
+    "SignatureError",
     "SizeOverflowError",
     "StalePointerError",
     "TornArrayError",
@@ -117,6 +120,10 @@ class LibraryError(OffloadError, RuntimeError):
     """A vendor library that is missing, lacks a function, or failed."""
 
 
+class LibraryVersionError(LibraryError, NotImplementedError):
+    """A function that the loaded version of a vendor library does not have."""
+
+
 class DeviceUnavailableError(OffloadError, RuntimeError):
     """A device that this machine does not have."""
 
@@ -135,6 +142,14 @@ class ForkedError(OffloadError, RuntimeError):
 
 class TornArrayError(OffloadError, RuntimeError):
     """A device that was lost while host arrays were being written; the text says which are new, old and torn."""
+
+
+class ModuleError(OffloadError, ValueError):
+    """A module of kernels that can't be read, that the driver refuses, or that lacks a kernel."""
+
+
+class SignatureError(OffloadError, TypeError):
+    """A kernel's signature that its module contradicts, or that no kernel can have."""
 
 
 class OffloadWarning(UserWarning):
@@ -169,6 +184,9 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
     _core.OA_ERROR_CAPTURE: CaptureError,
     _core.OA_ERROR_FORKED: ForkedError,
     _core.OA_ERROR_TORN: TornArrayError,
+    _core.OA_ERROR_MODULE: ModuleError,
+    _core.OA_ERROR_SIGNATURE: SignatureError,
+    _core.OA_ERROR_VERSION: LibraryVersionError,
 }
 
 
@@ -177,6 +195,11 @@ _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_device_open": "Device",
     "oa_keep": "Device.keep",
+    "oa_kernel_get": "Module.kernel",
+    "oa_kernel_launch": "launch",
+    "oa_library_double": "testing",
+    "oa_module_load": "Module.load",
+    "oa_module_unload": "Module.unload",
     "oa_export": "DevicePtr",
     "oa_pinned_allocate": "empty",
     "oa_pointer_assign": "DevicePtr.assign",

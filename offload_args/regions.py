@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import math
-import operator
 import os
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,12 +14,7 @@ from ._core import call
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, size_text, text_table
-from .errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    HostAttributeError,
-    SizeOverflowError,
-)
+from .errors import ArgumentError, ArgumentTypeError, HostAttributeError
 from .memory import empty
 from .pointers import DevicePtr
 from .tracing import trace
@@ -221,21 +215,9 @@ def _read_options(device: Device | str | None, stream: object, on_error: str) ->
 
 
 def _stream_handle(stream: object) -> int:
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is None:
-        raise ArgumentTypeError(
-            f"offload_args: stream needs an object with __cuda_stream__, got {type(stream).__name__}"
-        )
-    found = protocol() if callable(protocol) else protocol
-    try:
-        version, handle = map(operator.index, found)
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(f"offload_args: __cuda_stream__ needs to give two integers, got {found!r}") from None
-    if version != 0:
-        raise ArgumentError(f"offload_args: stream speaks version {version} of __cuda_stream__, 0 is known")
-    if not 0 <= handle < 2**64:
-        raise SizeOverflowError(f"offload_args: stream needs a handle of 64 bits, got {handle}")
-    return handle
+    from .streams import stream_handle  # few regions have a stream of the caller's
+
+    return stream_handle("offload_args: stream", stream)
 
 
 def _load(library: str) -> str:

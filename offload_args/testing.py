@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from . import _core
+from . import _core, libraries
 from .devices import Counters, Device, opened
 from .errors import ArgumentError
 
-__all__ = ["Moved", "backend_calls", "counting", "fail_call", "no_mappings_left", "residency", "sim_device"]
+__all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_mappings_left", "residency", "sim_device"]
 
 # (capacity, delay_us) of sim_device(), by device number: the core sets all properties at once.
 _settings: dict[int, tuple[int, int]] = {}
@@ -42,6 +43,16 @@ def fail_call(device: Device, k: int) -> None:
 def backend_calls(device: Device) -> int:
     """Return how many backend calls a simulated device has received."""
     return _core.sim_backend_calls(device.number)
+
+
+def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
+    """Load a double of a vendor library, in place of the real one, and have it work on the devices of a backend.
+
+    name: "cublas". path: the double's file. Once a process, before the library's first call. Each of its calls is
+    waited for, so that the double may read and write the memory of simulated devices.
+    """
+    _core.library_double(name, os.fsencode(os.path.abspath(path)), backend)
+    return libraries.load(name)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
-tables (descriptors and rows), families, bodies and grouped: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs, raw and docs: the Python side. report: what is bound.
+tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers: the typed C functions and
+their headers. python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ..roles import Library, RolesError
 from .docs import record
-from .families import body_of
 from .python_modules import python_module, python_table
 from .raw import raw_file
 from .report import report
+from .services import body_of
 from .stubs import python_stub
 from .tables import libraries_file, library_file
 from .wrappers import header, wrappers_file

@@ -12,6 +12,7 @@ letters of a signature.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from ..parameters import (
     C_NUMBER,
@@ -92,7 +93,6 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
-        self.expressions()
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
@@ -108,15 +108,6 @@ class Body:
         self.lines.append("}")
         return "\n".join(self.lines)
 
-    def expressions(self) -> None:
-        """Raises ValueError, with the parameter, for an expression that C can't be written for."""
-        for one in self.function.arrays:
-            for expression in one.expressions:
-                try:
-                    to_c(expression, self.library.constants)
-                except ValueError as error:
-                    raise ValueError(f"{one.name}: {error}") from None
-
     # -- before the call --
 
     def locals(self) -> None:
@@ -130,7 +121,8 @@ class Body:
     def checks(self) -> None:
         for one in self.function.parameters:
             if isinstance(one, EnumValue):
-                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
+                plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name
+                test = " && ".join(f"{plain} != {value}" for _, value in one.enum.values)
                 failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
@@ -249,8 +241,6 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if one.in_place and one.in_place not in {other.name for other in self.function.arrays}:
-            raise ValueError(f"{one.name}: may be {one.in_place}, which is not an array")
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
         return access
@@ -507,3 +497,41 @@ class Body:
             self.add("  return 0;")
         self.lines.append("}")
         return "\n".join(self.lines)
+
+
+class Bodies:
+    """The bodies of a library, each written once, and which of them each function has.
+
+    body_of: makes the writer of a function's body.
+    """
+
+    def __init__(self, library: Library, body_of: Callable[[Library, Function], Body]) -> None:
+        self.texts: dict[str, str] = {}  # by name
+        self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
+        self.users: dict[str, list[str]] = {}
+        names: dict[str, str] = {}  # by text, with a name that none has
+        taken: dict[str, int] = {}
+        for function in library.functions:
+            body = body_of(library, function)
+            text = body.text("NAME")
+            if text not in names:
+                family = f"run_{function.family}"
+                taken[family] = taken.get(family, 0) + 1
+                names[text] = family if taken[family] == 1 else f"{family}_{taken[family]}"
+                self.texts[names[text]] = body.text(names[text])
+            caller = ""
+            if body.is_late:
+                made = body.caller()
+                caller = body.signature
+                assert self.texts.setdefault(caller, made) == made, caller
+            self.of[function.name] = (names[text], caller)
+            for name in filter(None, (names[text], caller)):
+                self.users.setdefault(name, []).append(function.name)
+
+    def lines(self) -> list[str]:
+        """Returns the C text of all of them."""
+        lines: list[str] = []
+        for name, text in self.texts.items():
+            users = " ".join(self.users[name])
+            lines += [f"/* {users} */" if len(users) < 110 else f"/* {users[:100].rsplit(' ', 1)[0]} ... */", text, ""]
+        return lines

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from ..parameters import NUMPY, Array, EnumValue, Extent, HostList, Output, PointerArray, Result, Scalar, Update
+from ..parameters import NUMPY, Array, EnumValue, Extent, Handle, HostList, Output, PointerArray, Result, Scalar, Update
 from ..roles import Function, Library
+from ..services import Given, ServiceParameter
 
 RAISES = (
     "Raises HostPointerError, DTypeError (TypeErrors), ArgumentError, ExtentError, WrongDeviceError, DirectionError, "
     "AliasError (ValueErrors), SizeOverflowError (OverflowError), StalePointerError or LibraryError (RuntimeErrors)."
+)
+SERVICE_RAISES = (
+    "Raises ArgumentTypeError (TypeError), ArgumentError, WrongDeviceError (ValueErrors), SizeOverflowError "
+    "(OverflowError), StalePointerError or LibraryError (RuntimeErrors)."
 )
 
 
@@ -21,13 +26,18 @@ def record(function: Function) -> str:
 
 def positional(function: Function) -> list[str]:
     """Returns the Python function's positional parameters, with their defaults."""
-    return [one.shown() for one in function.parameters if not isinstance(one, Result)]
+    return [one.shown() for one in function.parameters if one.in_python and not isinstance(one, Result)]
+
+
+def takes_handle(function: Function) -> bool:
+    """Returns whether the caller may pass a library handle of its own."""
+    return any(isinstance(one, Handle) for one in function.arguments)
 
 
 def keywords(library: Library, function: Function) -> list[str]:
     """Returns its keyword-only parameters, with their defaults."""
     result = [function.result.shown()] if function.result and not function.result.on_host else []
-    return [*result, *(["handle=None"] if library.handle else [])]
+    return [*result, *(["handle=None"] if takes_handle(function) else [])]
 
 
 def signature(library: Library, function: Function) -> str:
@@ -103,6 +113,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case Update() | Output():
                 number = "a number" if isinstance(one, Update) else "None"
                 lines.append(f"{one.name}: {number}{',' if there else ''}{there}.")
+            case ServiceParameter() if one.in_python:
+                lines.append(one.described())
     sizes = [one.name for one in function.sizes]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
@@ -126,9 +138,12 @@ def docstring(library: Library, function: Function) -> str:
         changed = ", ".join(one.name for one in function.of("update", "output"))
         there = "; with DevicePtrs for all of them writes there and returns None" if either else ""
         lines.append(f"Returns the new ({changed}){there}.")
-    if library.handle:
+    given = [one.in_words() for one in function.parameters if isinstance(one, Given)]
+    if given:
+        lines.append(f"Returns {', '.join(given)}.")
+    if takes_handle(function):
         lines.append("handle: a library handle of your own, whose stream is used.")
-    lines += [RAISES, f"Source: {library.source}, {function.symbol}."]
+    lines += [SERVICE_RAISES if function.is_service else RAISES, f"Source: {library.source}, {function.symbol}."]
     wrapped_lines: list[str] = []
     for line in lines:
         wrapped_lines += textwrap.wrap(line, 104, subsequent_indent="    ", break_long_words=False) or [""]

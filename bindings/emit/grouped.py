@@ -25,7 +25,6 @@ class GroupedBody(Body):
         self.lines = []
         if self.numbers or self.function.result:
             raise ValueError("a function of groups has no numbers but lists")
-        self.expressions()
         self.add(f"static int {name}_in(const oa_routine *routine, oa_value *values, oa_groups *groups) {{")
         self.add("  const int device = 0; /* its numbers are on the host */")
         self.locals()

@@ -23,7 +23,7 @@ def _types_in(c_type: str) -> set[str]:
 
 def _definitions(library: Library) -> dict[str, str]:
     """Returns the C definition of each of the header's own types, by name."""
-    found = {name: f"typedef {meaning} {name};" for name, meaning in library.raw.items()}
+    found = {name: f"typedef {meaning} {name};" for name, meaning in [*library.integers.items(), *library.raw.items()]}
     for name, values in library.api["enums"].items():
         listed = ", ".join(f"{key} = {value}" for key, value in values.items())
         found[name] = f"typedef enum {{ {listed} }} {name};"
@@ -76,5 +76,7 @@ def raw_file(library: Library, path: Path) -> None:
             results[function.name] = passed.index(function.result)
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
     facts |= {"RESULTS": results}
+    older = (library.older.before, library.older.instead) if library.older else ("", {})
+    facts["OLDER: tuple[str, dict[str, str]]"] = older
     lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
     path.write_text("\n".join(lines))

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from ..parameters import PYTHON
-from ..roles import Library
+from ..roles import Function, Library
+from ..services import Given
 from .c_text import made_from
+from .docs import takes_handle
+
+
+def _service(function: Function) -> str:
+    """Returns the stub of a service."""
+    taken = ", ".join(f"{one.name}: {one.annotation()}" for one in function.parameters if one.in_python)
+    given = [one.annotation() for one in function.parameters if isinstance(one, Given)]
+    returns = given[0] if len(given) == 1 else f"tuple[{', '.join(given)}]" if given else "None"
+    return f"def {function.name}({taken}) -> {returns}: ..."
 
 
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
     lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Final, overload", "", "import numpy as np", ""]
-    lines += ["from ._raw import Raw", "from .pointers import DevicePtr", ""]
+    lines += ["from typing import Final, final, overload", "", "import numpy as np", "", "from ._raw import Raw"]
+    lines += ["from .devices import Device", "from .objects import LibraryObject, SupportsStream"]
+    lines += ["from .pointers import DevicePtr", ""]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]
-    handle = ["handle: object = None"] if library.handle else []
+    for kind in library.object_kinds:
+        lines += ["@final", f"class {kind.name}(LibraryObject): ..."]
     for function in library.functions:
+        if function.is_service:
+            lines.append(_service(function))
+            continue
+        handle = ["handle: object = None"] if takes_handle(function) else []
         result = function.result
         positional = [one for one in function.parameters if one is not result]
         if result and not result.on_host:

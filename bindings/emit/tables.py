@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from ..declarations import entries
 from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
+from .bodies import Bodies
 from .c_text import made_from, quoted, quoted_lines
 from .docs import builtin_doc, record
-from .families import Bodies
+from .services import body_of
 
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
@@ -19,6 +20,7 @@ def symbols_of(library: Library) -> list[str]:
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
+    names |= {one.destroy for one in library.object_kinds}
     optional = optional_symbols(library)
     return [*sorted(names - optional), *sorted(optional)]
 
@@ -63,10 +65,22 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     lines += [f"static void *addresses[{len(index)}];", "static oa_library_state state;", ""]
     lines += ["static const oa_code_name codes[] = {"]
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
+    if library.object_kinds:
+        lines += ["static const oa_object_kind object_kinds[] = {"]
+        lines += [
+            f"    {{{quoted(one.name)}, {index[one.destroy]}, {int(one.is_handle)}}}," for one in library.object_kinds
+        ]
+        lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
     for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
         lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
+    older = library.older
+    if older:
+        lines += ["static const oa_older older[] = {"]
+        for symbol in (one for one in index if one in older.instead or one in older.only):
+            lines += [f"    {{{index[symbol]}, {quoted(older.instead.get(symbol))}}},"]
+        lines += ["};"]
     handle = library.handle or {}
     version, gives = library.find["version"]
     fields = {
@@ -86,7 +100,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         "success": str(library.success),
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
         **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
+        "header_version": quoted(library.version),
+        **({"older": "older", "older_count": "sizeof older / sizeof *older"} if older else {}),
+        **({"older_version": quoted(older.version), "older_before": quoted(older.before)} if older else {}),
         "takes_stream": str(int(library.stream == "argument")),
+        "object_kinds": "object_kinds" if library.object_kinds else "NULL",
+        "object_kind_count": str(len(library.object_kinds)),
         "addresses": "addresses",
         "state": "&state",
     }
@@ -97,8 +116,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
 def library_file(library: Library) -> str:
     """Returns <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
-    bodies = Bodies(library)
-    lines = [f"/* {made_from(library)} */", '#include "call/groups.h"', ""]
+    bodies = Bodies(library, body_of)
+    lines = [f"/* {made_from(library)} */", '#include "call/groups.h"', '#include "call/service.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

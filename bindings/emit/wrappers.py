@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..parameters import Number
 from ..roles import Function, Library
+from ..services import Given
 from .c_text import made_from, wrapped
 
 
@@ -38,9 +39,10 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
     values = ", ".join(one.initializer(device) for one in function.parameters)
     lines += wrapped(f"  oa_value values[] = {{{values}}};")
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
+    back += [one for one in function.parameters if isinstance(one, Given)]  # type: ignore[misc]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
-    lines += [f"  const int status = run({row}, values, 0);", "  if (status) return status;"]
+    lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]
     at = {one.name: position for position, one in enumerate(function.parameters)}
     lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, sizeof *{one.name});" for one in back]
     return [*lines, "  return OA_OK;", "}", ""]

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void *cu_context, *cu_pool, *cu_stream, *cu_event;
+typedef void *cu_context, *cu_pool, *cu_stream, *cu_event, *cu_module, *cu_function;
 typedef unsigned long long cu_address;
 
 struct pool_properties {
@@ -39,9 +39,41 @@ struct copy_2d {
   size_t width, lines;
 };
 
+struct launch_attribute {
+  int kind, padding;
+  union {
+    char bytes[64];
+    int cooperative;
+    unsigned cluster[3];
+  };
+};
+
+struct launch_config {
+  unsigned grid[3], block[3], shared_bytes;
+  cu_stream stream;
+  struct launch_attribute *attributes;
+  unsigned attribute_count;
+};
+
 enum { /* the driver's constants that are used here */
        SUCCESS = 0,
        OUT_OF_MEMORY = 2,
+       NOT_FOUND = 500,
+       DEVICE_ATTRIBUTE_BLOCK_X = 2, /* and y, z behind it */
+       DEVICE_ATTRIBUTE_GRID_X = 5,  /* likewise */
+       DEVICE_ATTRIBUTE_SHARED_PER_BLOCK = 8,
+       DEVICE_ATTRIBUTE_MULTIPROCESSORS = 16,
+       DEVICE_ATTRIBUTE_COOPERATIVE = 95,
+       DEVICE_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN = 97,
+       DEVICE_ATTRIBUTE_CLUSTERS = 120,
+       FUNCTION_MOST_THREADS = 0,
+       FUNCTION_SHARED = 1,
+       FUNCTION_REGISTERS = 4,
+       FUNCTION_MOST_DYNAMIC_SHARED = 8,
+       LAUNCH_COOPERATIVE = 2,
+       LAUNCH_CLUSTER = 4,
+       JIT_ERROR_LOG = 5,
+       JIT_ERROR_LOG_BYTES = 6,
        DEVICE_ATTRIBUTE_COMPUTE_MAJOR = 75,
        DEVICE_ATTRIBUTE_COMPUTE_MINOR = 76,
        DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
@@ -64,7 +96,9 @@ enum { /* the driver's constants that are used here */
 
 static struct {
 #define REQUIRED(symbol, ...) int (*symbol)(__VA_ARGS__);
+#define OPTIONAL REQUIRED
 #include "cuda.def"
+#undef OPTIONAL
 #undef REQUIRED
 } driver;
 
@@ -123,7 +157,9 @@ static bool load_symbols(void) {
              #symbol);                                                                                             \
     return false;                                                                                                  \
   }
+#define OPTIONAL(symbol, ...) *(void **)&driver.symbol = dlsym(library, #symbol);
 #include "cuda.def"
+#undef OPTIONAL
 #undef REQUIRED
   return true;
 }
@@ -583,6 +619,163 @@ static int cuda_event_synchronize(oa_device *device, void *event) {
 
 static int cuda_synchronize(oa_device *device) { CALL(device, driver.cuCtxSynchronize(), "cuCtxSynchronize"); }
 
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+/* A kernel. */
+struct function {
+  cu_function native;
+  int most_shared_bytes;
+  atomic_int shared_bytes; /* what launches may ask for so far; more needs an opt-in */
+};
+
+/* Loads a copy of the image that ends with zeros: the driver is not told its size. */
+static int cuda_module_load(oa_device *device, const char *name, const void *image, size_t nbytes, void **module) {
+  enum { LOG = 8192, ZEROS = 64 };
+  char *copy = nbytes < PTRDIFF_MAX - LOG - ZEROS ? calloc(1, nbytes + ZEROS + LOG) : NULL;
+  if (!copy) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  char *log = copy + nbytes + ZEROS;
+  int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES};
+  void *values[] = {log, (void *)(uintptr_t)(LOG - 1)}, *saved; /* the size is the value itself */
+  memcpy(copy, image, nbytes);
+  int status = cuda_enter(device, &saved);
+  if (status == OA_OK) {
+    const int code = driver.cuModuleLoadDataEx(module, copy, 2, options, values);
+    if (code && (end_of_device(code) || code == OUT_OF_MEMORY))
+      status = backend_error(device, code, "cuModuleLoadDataEx of %zu bytes", nbytes);
+    else if (code)
+      status = oa_fail(OA_ERROR_MODULE, "%s: the driver of %s refuses it: %s (%d): %s%s%s", name, device->name,
+                       code_name(code), code, code_text(code), log[0] ? "; its log: " : "", log);
+    status = leave_context(device, saved, status);
+  }
+  free(copy);
+  return status;
+}
+
+static int cuda_module_unload(oa_device *device, void *module) {
+  CALL(device, driver.cuModuleUnload(module), "cuModuleUnload");
+}
+
+/* Fills info, with the context current. Returns the driver's code. */
+static int read_info(const oa_device *device, cu_function function, oa_kernel_info *info) {
+  int shared_bytes = 0, optin_bytes = 0, own_bytes = 0, grid = 0, number = 0;
+  int code = driver.cuDeviceGet(&number, device->index);
+  const struct {
+    int attribute, *value;
+  } of_device[] =
+      {{DEVICE_ATTRIBUTE_GRID_X, &info->most_grid[0]},       {DEVICE_ATTRIBUTE_GRID_X + 1, &info->most_grid[1]},
+       {DEVICE_ATTRIBUTE_GRID_X + 2, &info->most_grid[2]},   {DEVICE_ATTRIBUTE_BLOCK_X, &info->most_block[0]},
+       {DEVICE_ATTRIBUTE_BLOCK_X + 1, &info->most_block[1]}, {DEVICE_ATTRIBUTE_BLOCK_X + 2, &info->most_block[2]},
+       {DEVICE_ATTRIBUTE_SHARED_PER_BLOCK, &shared_bytes},   {DEVICE_ATTRIBUTE_MULTIPROCESSORS, &info->multiprocessors},
+       {DEVICE_ATTRIBUTE_COOPERATIVE, &info->cooperative},   {DEVICE_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, &optin_bytes}},
+    of_function[] = {{FUNCTION_MOST_THREADS, &info->most_threads},
+                     {FUNCTION_SHARED, &own_bytes},
+                     {FUNCTION_REGISTERS, &info->registers}};
+  for (size_t i = 0; i < sizeof of_device / sizeof *of_device && !code; i++)
+    code = driver.cuDeviceGetAttribute(of_device[i].value, of_device[i].attribute, number);
+  for (size_t i = 0; i < sizeof of_function / sizeof *of_function && !code; i++)
+    code = driver.cuFuncGetAttribute(of_function[i].value, of_function[i].attribute, function);
+  if (!code) code = driver.cuOccupancyMaxPotentialBlockSize(&grid, &info->good_threads, function, NULL, 0, 0);
+  if (code) return code;
+  if (!driver.cuLaunchKernelEx || driver.cuDeviceGetAttribute(&info->clusters, DEVICE_ATTRIBUTE_CLUSTERS, number))
+    info->clusters = 0; /* the driver is older */
+  if (!driver.cuLaunchKernelEx) info->cooperative = 0;
+  if (optin_bytes < shared_bytes) optin_bytes = shared_bytes;
+  info->fixed_shared_bytes = own_bytes;
+  info->most_shared_bytes = optin_bytes > own_bytes ? optin_bytes - own_bytes : 0;
+  return SUCCESS;
+}
+
+static int cuda_function_make(oa_device *device, void *module, const char *name, void **function,
+                              oa_kernel_info *info) {
+  struct function *made = calloc(1, sizeof *made);
+  void *saved;
+  if (!made) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  int status = cuda_enter(device, &saved), shared_bytes = 0;
+  if (status == OA_OK) {
+    int code = driver.cuModuleGetFunction(&made->native, module, name);
+    if (code == NOT_FOUND) {
+      status = oa_fail(OA_ERROR_MODULE, "%s: the module has no kernel of that name", name);
+    } else {
+      if (!code) code = driver.cuFuncGetAttribute(&shared_bytes, FUNCTION_MOST_DYNAMIC_SHARED, made->native);
+      if (!code) code = read_info(device, made->native, info);
+      if (code) status = backend_error(device, code, "finding kernel %.64s", name);
+    }
+    status = leave_context(device, saved, status);
+  }
+  if (status) {
+    free(made);
+    return status;
+  }
+  made->most_shared_bytes = (int)info->most_shared_bytes;
+  atomic_init(&made->shared_bytes, shared_bytes);
+  *function = made;
+  return OA_OK;
+}
+
+static void cuda_function_free(oa_device *device, void *function) {
+  (void)device;
+  free(function);
+}
+
+/* The driver has no name for the end of the list: a number behind the last one is an invalid value to it. */
+static int cuda_function_parameter(oa_device *device, void *function, int number, size_t *offset, size_t *nbytes) {
+  const struct function *f = function;
+  void *saved;
+  *nbytes = SIZE_MAX;
+  if (!driver.cuFuncGetParamInfo) return OA_OK;
+  const int status = cuda_enter(device, &saved);
+  if (status) return status;
+  if (driver.cuFuncGetParamInfo(f->native, (size_t)number, offset, nbytes)) *nbytes = 0;
+  return leave_context(device, saved, OA_OK);
+}
+
+/* Permits launches with all the dynamic shared memory that there is. With the context current; returns the driver's
+ * code. */
+static __attribute__((cold, noinline)) int opt_in(struct function *function) {
+  const int code =
+      driver.cuFuncSetAttribute(function->native, FUNCTION_MOST_DYNAMIC_SHARED, function->most_shared_bytes);
+  if (!code) atomic_store(&function->shared_bytes, function->most_shared_bytes);
+  return code;
+}
+
+static __attribute__((noinline)) int launch_with_attributes(cu_function function, const oa_launch *l, cu_stream stream,
+                                                            void **arguments) {
+  struct launch_attribute attributes[2];
+  struct launch_config config = {.shared_bytes = (unsigned)l->shared_bytes, .stream = stream, .attributes = attributes};
+  memcpy(config.grid, l->grid, sizeof config.grid);
+  memcpy(config.block, l->block, sizeof config.block);
+  memset(attributes, 0, sizeof attributes);
+  if (l->cooperative) {
+    attributes[config.attribute_count].kind = LAUNCH_COOPERATIVE;
+    attributes[config.attribute_count++].cooperative = 1;
+  }
+  if (l->cluster[0]) {
+    attributes[config.attribute_count].kind = LAUNCH_CLUSTER;
+    memcpy(attributes[config.attribute_count++].cluster, l->cluster, sizeof l->cluster);
+  }
+  return driver.cuLaunchKernelEx(&config, function, arguments, NULL);
+}
+
+static int cuda_launch(oa_device *device, void *stream, void *function, const oa_launch *l, void **arguments) {
+  struct function *f = function;
+  void *saved;
+  int status = cuda_enter(device, &saved);
+  if (status) return status;
+  const int shared_bytes = (int)l->shared_bytes;
+  int code = SUCCESS;
+  if (__builtin_expect(shared_bytes > atomic_load_explicit(&f->shared_bytes, memory_order_relaxed), 0))
+    code = opt_in(f);
+  if (__builtin_expect(l->cooperative || l->cluster[0], 0) && !code)
+    code = launch_with_attributes(f->native, l, stream, arguments);
+  else if (!code)
+    code = driver.cuLaunchKernel(f->native, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                 (unsigned)shared_bytes, stream, arguments, NULL);
+  if (__builtin_expect(code, 0))
+    status = backend_error(device, code, "cuLaunchKernel(grid %ux%ux%u, block %ux%ux%u)", l->grid[0], l->grid[1],
+                           l->grid[2], l->block[0], l->block[1], l->block[2]);
+  return leave_context(device, saved, status);
+}
+
 const oa_backend oa_backend_cuda = {
     .name = "cuda",
     .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
@@ -613,4 +806,10 @@ const oa_backend oa_backend_cuda = {
     .synchronize = cuda_synchronize,
     .enter = cuda_enter,
     .leave = cuda_leave,
+    .module_load = cuda_module_load,
+    .module_unload = cuda_module_unload,
+    .function_make = cuda_function_make,
+    .function_free = cuda_function_free,
+    .function_parameter = cuda_function_parameter,
+    .launch = cuda_launch,
 };

@@ -6,6 +6,7 @@
 #define OA_SIZED_H
 
 #include "base/error.h"
+#include "offload_args/launch.h"
 
 #include <string.h>
 
@@ -13,6 +14,9 @@ enum { /* sizes of the first versions */
        OA_FIRST_BACKEND_INFO = sizeof(oa_backend_info),
        OA_FIRST_COUNTERS = sizeof(oa_counters),
        OA_FIRST_DEVICE_INFO = sizeof(oa_device_info),
+       OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
+       OA_FIRST_KERNEL_INFO = sizeof(oa_kernel_info),
+       OA_FIRST_LAUNCH = sizeof(oa_launch),
        OA_FIRST_POINTER_INFO = sizeof(oa_pointer_info),
        OA_FIRST_REGION_OPTIONS = sizeof(oa_region_options),
        OA_FIRST_RESIDENCY = sizeof(oa_residency)
@@ -24,6 +28,9 @@ enum { /* sizes of the first versions */
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
 OA_ENDS_WITH(oa_counters, pinned_bytes);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
+OA_ENDS_WITH(oa_object_info, reserved);
+OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
+OA_ENDS_WITH(oa_launch, has_stream);
 OA_ENDS_WITH(oa_pointer_info, reserved);
 OA_ENDS_WITH(oa_region_options, reserved);
 OA_ENDS_WITH(oa_residency, demoted);

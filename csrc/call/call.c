@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/extent.h"
+#include "call/object.h"
 #include "device/memory.h"
 #include "library/library.h"
 #include "region/leave.h"
@@ -62,17 +63,21 @@ static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, cons
 static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
                                                        const oa_device *device) {
   const oa_library *library = call->library;
-  if (library->backend)
-    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
-                   call->function, o->name, device->name, library->backend, library->backend);
+  if (library->backend) return oa_fail_library_device(library, call->function, o->name, device);
   return oa_fail(OA_ERROR_DEVICE,
                  "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
                  call->function, o->name, device->name, library->name);
 }
 
+static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
+                                                     const oa_device *device) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
+                 o->name, device->name, ((const oa_device *)call->only)->name);
+}
+
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
-  if (!library) return OA_OK;
+  if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
   return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
 }
 
@@ -465,11 +470,6 @@ static int take_handle(oa_call *call, oa_stream *stream) {
   return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
-/* Whether a library of a GPU can't be told of a stream: it is waited for before and after each call. */
-static inline bool has_no_stream(const oa_library *library) {
-  return library->backend && library->set_stream < 0 && !library->takes_stream;
-}
-
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used) {
   const oa_library *library = call->library;
@@ -485,7 +485,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
       status = take_handle(call, stream);
     }
   }
-  if (!status && has_no_stream(library)) status = device->backend->stream_synchronize(device, stream->native);
+  if (!status && library->state->waits) status = device->backend->stream_synchronize(device, stream->native);
   if (status && device->backend->leave) {
     oa_saved_error saved;
     oa_error_save(&saved);
@@ -628,12 +628,12 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
 
 /* Chooses the stream that the call goes to: the region's, or the one of the caller's handle. *capturing: the stream is
  * being captured into a graph. */
-static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_handle, void *handle_stream,
+static inline int choose_stream(const oa_call *call, oa_region_state *region, bool has_stream, void *own_stream,
                                 bool arriving, oa_stream **stream, int *capturing) {
   int status;
   *stream = region->calls;
   *capturing = 0;
-  if (__builtin_expect(has_handle, 0) && (status = foreign_stream(region, handle_stream, stream))) return status;
+  if (__builtin_expect(has_stream, 0) && (status = foreign_stream(region, own_stream, stream))) return status;
   if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
   oa_device *device = region->device;
   if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
@@ -674,14 +674,16 @@ static inline int order_and_bring_up(const oa_call *call, const reach *reaches, 
   return order(call, reaches, stream);
 }
 
-/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. */
-static inline int begin(oa_call *call, reach *reaches, void *handle, void *handle_stream) {
+/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
+ * the call goes to a stream of the caller's. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
   oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
-  if (!status) status = choose_stream(call, region, handle != NULL, handle_stream, arriving, &stream, &capturing);
+  if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
+  if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
   if (status) {
     oa_unlock();
     return status;
@@ -704,6 +706,14 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, void *handl
   return OA_OK;
 }
 
+/* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
+static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
+  int status = oa_object_take_handle(call, handle);
+  if (!status) status = oa_library_handle_stream(call->library, *handle, stream);
+  if (status) oa_object_return_handle(call);
+  return status;
+}
+
 int oa_begin(oa_call *call) {
   reach few[FEW], *reaches = few;
   int status;
@@ -715,13 +725,18 @@ int oa_begin(oa_call *call) {
   if (call->count < 1)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   if ((status = oa_core_start())) return status;
-  void *handle = call->library ? oa_library_used_handle(call->library) : NULL, *handle_stream = NULL;
-  if (__builtin_expect(handle != NULL, 0) && (status = oa_library_handle_stream(call->library, handle, &handle_stream)))
-    return status;
-  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches)))
+  void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
+  void *own_stream = call->library ? NULL : call->own_stream;
+  const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
+  call->object = NULL;
+  if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
+    oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  status = begin(call, reaches, handle, handle_stream);
+  }
+  status = begin(call, reaches, handle, has_stream, own_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
+  if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;
 }
 
@@ -732,11 +747,12 @@ static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
-  if (__builtin_expect(has_no_stream(call->library), 0)) status = device->backend->synchronize(call->device);
+  if (__builtin_expect(call->library->state->waits, 0)) status = device->backend->synchronize(call->device);
   if (__builtin_expect(call->saved_mode >= 0, 0)) {
     const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
     if (!status) status = restored;
   }
+  if (__builtin_expect(call->object != NULL, 0)) oa_object_return_handle(call);
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
     if (!status) status = left;

@@ -9,6 +9,8 @@ const char *oa_token_read(const char *text, oa_token *read) {
   read->kind_length = (int)strcspn(text, ":");
   read->name = text + read->kind_length + 1;
   read->name_length = (int)strcspn(read->name, ": ");
+  read->more = read->name + read->name_length + (read->name[read->name_length] == ':');
+  read->more_length = (int)strcspn(read->more, ": ");
   const char *end = read->name + strcspn(read->name, " ");
   return *end ? end + 1 : end;
 }
@@ -61,9 +63,7 @@ static int check_place(const oa_routine *routine, const char *name, const void *
   const oa_device *device = status ? NULL : oa_device_of(info.device);
   if (!device) return oa_fail_in(status ? status : OA_ERROR_DEVICE, "%s: %s", routine->function, name);
   if (oa_library_works_on(library, device)) return OA_OK;
-  const char *needed = library->backend ? library->backend : "host";
-  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
-                 routine->function, name, device->name, needed, needed);
+  return oa_fail_library_device(library, routine->function, name, device);
 }
 
 /* Returns the pointer of an argument's first array, or NULL. */
@@ -92,7 +92,9 @@ static const void *first_operand(const oa_routine *routine, const oa_value *valu
 }
 
 int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device) {
-  if (wide && oa_routine_symbol(routine, 0)) return fail_too_large(routine, values);
+  const int has_wide = routine->symbols[1] >= 0; /* if the loaded version does */
+  if (wide && oa_routine_symbol(routine, 0) && (!has_wide || oa_routine_symbol(routine, 1)))
+    return fail_too_large(routine, values);
   oa_saved_error saved;
   oa_error_save(&saved);
   oa_token read;
@@ -104,7 +106,7 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
     if (status) return status;
   }
   oa_error_restore(&saved);
-  return OA_ERROR_LIBRARY;
+  return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
 static void run(void *data) {

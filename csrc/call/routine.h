@@ -21,20 +21,20 @@ static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
 /* Returns whether the loaded library's integers have 64 bits. */
 static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routine->library->state->ilp64; }
 
-/* A token of a record: its kind and name, as pieces of the record. */
+/* Returns the failure of a call whose function is not there, or takes no size as large as one of the values (wide): but
+ * first that of its operands, if they are wrong. */
+__attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
+__attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
+
+/* A token of a record: its kind, name and the field behind that, as pieces of the record. */
 typedef struct oa_token {
-  const char *kind, *name;
-  int kind_length, name_length;
+  const char *kind, *name, *more;
+  int kind_length, name_length, more_length;
 } oa_token;
 
 /* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
 const char *oa_token_read(const char *text, oa_token *read);
 int oa_token_is(const oa_token *read, const char *kind);
-
-/* Returns the failure of a call whose function is not there, or takes no size as large as one of the values (wide): but
- * first that of its operands, if they are wrong. */
-__attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
-__attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
 
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 

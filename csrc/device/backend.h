@@ -14,6 +14,7 @@
 #include "base/core.h"
 #include "base/error.h"
 #include "base/lines.h"
+#include "offload_args/launch.h"
 
 typedef struct oa_device oa_device;
 
@@ -84,6 +85,18 @@ typedef struct oa_backend {
   int (*leave)(oa_device *device, void *saved);
   /* Runs run(copy of arguments) on the CPU in stream order. OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
+  /* Kernels. NULL: the device has none, or is OA_DEVICE_HOST_CALLS, where the core itself runs functions of shared
+   * objects through `submit`. The image was checked as far as the core knows its format. OA_ERROR_MODULE if the driver
+   * refuses it; name is for the text. */
+  int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
+  int (*module_unload)(oa_device *device, void *module);
+  /* Makes a function, and fills info but for its size; the function is freed by function_free. */
+  int (*function_make)(oa_device *device, void *module, const char *name, void **function, oa_kernel_info *info);
+  void (*function_free)(oa_device *device, void *function);
+  /* Finds a parameter by its number: *nbytes is 0 behind the last one, and SIZE_MAX if the driver can't tell. */
+  int (*function_parameter)(oa_device *device, void *function, int number, size_t *offset, size_t *nbytes);
+  /* arguments: the address of each argument's value. */
+  int (*launch)(oa_device *device, void *stream, void *function, const oa_launch *launch, void **arguments);
 } oa_backend;
 
 struct oa_counts { /* oa_counters, atomically */

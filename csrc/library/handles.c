@@ -68,16 +68,18 @@ static int make_table(oa_stream *stream) {
   return OA_OK;
 }
 
+int oa_library_set_stream(const oa_library *library, void *handle, void *native) {
+  int (*set)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
+  if (!set) return OA_ERROR_LIBRARY;
+  return vendor(library, library->symbols[library->set_stream], set(handle, native));
+}
+
 /* Makes a handle if there is none yet, binds it to the stream, and sets its pointer mode. */
 static int bind(const oa_library *library, const oa_stream *stream, int on_device, void **handle) {
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
   int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
-  if (!status && library->set_stream >= 0) {
-    int (*set_stream)(void *, void *) = (int (*)(void *, void *))oa_library_symbol(library, library->set_stream);
-    if (!set_stream) return OA_ERROR_LIBRARY;
-    status = vendor(library, library->symbols[library->set_stream], set_stream(*handle, stream->native));
-  }
+  if (!status && library->set_stream >= 0) status = oa_library_set_stream(library, *handle, stream->native);
   if (status || library->set_pointer_mode < 0) return status;
   return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);
 }

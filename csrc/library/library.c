@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* dladdr */
 #include "library/library.h"
 
+#include "offload_args/testing.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@ static void make_ready(void) {
     state->index = i;
     state->backend = backend ? oa_backend_named(backend) : NULL;
     state->unknown = backend && !state->backend;
+    state->waits = backend && oa_libraries[i]->set_stream < 0 && !oa_libraries[i]->takes_stream;
     __atomic_store_n(&state->ready, true, __ATOMIC_RELEASE);
   }
 }
@@ -32,6 +35,16 @@ const oa_library *oa_library_named(const char *function, const char *name) {
   oa_fail(OA_ERROR_ARGUMENT, "%s: library needs the name of a library of this build, got \"%s\"", function,
           name ? name : "NULL");
   return NULL;
+}
+
+int oa_fail_library_device(const oa_library *library, const char *function, const char *name, const oa_device *device) {
+  const oa_library_state *state = library->state;
+  if (state->unknown)
+    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s; %s works on %s devices, which this build has no backend for",
+                   function, name, device->name, library->title ? library->title : library->name, library->backend);
+  const char *needed = state->backend ? state->backend->name : "host";
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on a %s device; open the region with device=\"%s\"",
+                 function, name, device->name, needed, needed);
 }
 
 static void *look_up(void *loaded, const char *prefix, const char *name, const char *suffix) {
@@ -154,6 +167,23 @@ static int acquire(const char *function, const char *name, const char *path, con
   return status;
 }
 
+int oa_library_double(const char *name, const char *path, const char *backend_name) {
+  const oa_library *library = oa_library_named("oa_library_double", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  const oa_backend *backend = backend_name ? oa_backend_named(backend_name) : NULL;
+  if (!backend)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_library_double: backend needs the name of one of this build, got \"%s\"",
+                   backend_name ? backend_name : "NULL");
+  oa_library_state *state = library->state;
+  if (__atomic_load_n(&state->loaded, __ATOMIC_ACQUIRE))
+    return oa_fail(OA_ERROR_LIBRARY, "oa_library_double: %s is loaded already, from %s; name its double before", name,
+                   state->path);
+  state->backend = backend;
+  state->unknown = false;
+  state->waits = true;
+  return oa_library_open(name, path, NULL);
+}
+
 int oa_library_open(const char *name, const char *path, const char *prefix) {
   return acquire("oa_library_open", name, path, prefix, false);
 }
@@ -215,6 +245,38 @@ int oa_library_version(const char *name, char *text, size_t size) {
   return OA_OK;
 }
 
+/* Returns whether a version comes before another one: numbers with dots between. One that can't be read does not. */
+static bool is_before(const char *version, const char *other) {
+  for (;;) {
+    char *end, *other_end;
+    const long number = strtol(version, &end, 10), limit = strtol(other, &other_end, 10);
+    if (end == version || other_end == other) return false;
+    if (number != limit) return number < limit;
+    if (*end != '.' || *other_end != '.') return false;
+    version = end + 1;
+    other = other_end + 1;
+  }
+}
+
+/* Returns what the older header says of a symbol; NULL if nothing else than the newer one. */
+static const oa_older *older_of(const oa_library *library, int index) {
+  for (int i = 0; i < library->older_count; i++)
+    if (library->older[i].symbol == index) return &library->older[i];
+  return NULL;
+}
+
+/* Sets the error of a loaded library that lacks a function; known: a version that has it. */
+static int fail_missing(const oa_library *library, const char *symbol, const char *known) {
+  const oa_library_state *state = library->state;
+  char version[256] = "";
+  oa_library_version(library->name, version, sizeof version);
+  if (!version[0] || !known)
+    return oa_fail(OA_ERROR_VERSION, "%s: %s has no %s%s%s; another version of the library is needed", library->name,
+                   state->path, state->prefix, symbol, state->suffix);
+  return oa_fail(OA_ERROR_VERSION, "%s: %s has no %s%s%s: its version is %s; version %s has it", library->name,
+                 state->path, state->prefix, symbol, state->suffix, version, known);
+}
+
 void oa_library_set_loader(oa_library_loader function) {
   pthread_mutex_lock(&loading);
   loader = function;
@@ -257,9 +319,7 @@ int oa_library_address(const char *name, const char *symbol, void **address) {
   if (status) return status;
   const oa_library_state *state = library->state;
   *address = look_up(state->loaded, state->prefix, symbol, state->suffix);
-  if (*address) return OA_OK;
-  return oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s", library->name, state->path, state->prefix, symbol,
-                 state->suffix);
+  return *address ? OA_OK : fail_missing(library, symbol, NULL);
 }
 
 int oa_library_integer_bits(const char *name) {
@@ -281,10 +341,15 @@ void *oa_library_symbol(const oa_library *library, int index) {
   if (address) return address;
   if (oa_core_start() || ensure_loaded(library)) return NULL;
   const oa_library_state *state = library->state;
-  address = look_up(state->loaded, state->prefix, library->symbols[index], state->suffix);
+  const oa_older *older = older_of(library, index);
+  const char *symbol = library->symbols[index];
+  char version[64] = "";
+  if (older && older->instead && !oa_library_version(library->name, version, sizeof version) &&
+      is_before(version, library->older_before))
+    symbol = older->instead;
+  address = look_up(state->loaded, state->prefix, symbol, state->suffix);
   if (!address)
-    oa_fail(OA_ERROR_LIBRARY, "%s: %s has no %s%s%s; a newer version of the library is needed", library->name,
-            state->path, state->prefix, library->symbols[index], state->suffix);
+    fail_missing(library, symbol, older && !older->instead ? library->older_version : library->header_version);
   __atomic_store_n(&library->addresses[index], address, __ATOMIC_RELEASE);
   return address;
 }

@@ -10,8 +10,9 @@ typedef struct oa_library_state {
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */
   bool ready;                /* index and backend are set; read and set atomically */
   bool unknown;              /* this build has no backend of that name */
-  int ilp64;                 /* its integers have 64 bits; others have 32 */
-  void *loaded;              /* read and set atomically; what follows is set before */
+  bool waits;   /* the library can't be told of a stream, though it runs on a GPU: each call is waited for */
+  int ilp64;    /* its integers have 64 bits; others have 32 */
+  void *loaded; /* read and set atomically; what follows is set before */
   char *path;
   char *prefix;
   const char *suffix;
@@ -33,6 +34,10 @@ static inline bool oa_library_works_on(const oa_library *library, const oa_devic
   return !state->unknown && (device->backend->flags & OA_DEVICE_HOST_CALLS);
 }
 
+/* Sets the error of a call whose operand `name` is on a device that the library does not work on. */
+__attribute__((cold)) int oa_fail_library_device(const oa_library *library, const char *function, const char *name,
+                                                 const oa_device *device);
+
 /* Returns the library of this name; NULL with the error of `function` set if this build has none. */
 const oa_library *oa_library_named(const char *function, const char *name);
 
@@ -49,6 +54,7 @@ int oa_library_handle(const oa_library *library, oa_stream *stream, int on_devic
 void oa_library_give_back(oa_stream *stream);
 /* Returns the handle this thread asked for with oa_use_handle; NULL if none. */
 void *oa_library_used_handle(const oa_library *library);
+int oa_library_set_stream(const oa_library *library, void *handle, void *native);
 int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode);
 int oa_library_set_mode(const oa_library *library, void *handle, int mode);

@@ -13,6 +13,15 @@ int oa_library_routines(const char *name, const oa_routine **routines, int *coun
   return OA_OK;
 }
 
+int oa_library_object_kinds(const char *name, const oa_object_kind **kinds, int *count) {
+  const oa_library *library = oa_library_named("oa_library_object_kinds", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!kinds || !count) return oa_fail_null("oa_library_object_kinds", kinds ? "count" : "kinds");
+  *kinds = library->object_kinds;
+  *count = library->object_kind_count;
+  return OA_OK;
+}
+
 const oa_routine *oa_routine_find(const char *library_name, const char *name) {
   const oa_library *library = oa_library_named("oa_routine_find", library_name);
   if (!library) return NULL;

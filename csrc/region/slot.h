@@ -1,5 +1,5 @@
-/* Slots: the records of pointers, regions and exports, which handles name. All of this is read and written under the
- * core's lock, but where it says otherwise. */
+/* Slots: the records of pointers, regions, exports, objects, modules and kernels, which handles name. All of this is
+ * read and written under the core's lock, but where it says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -9,7 +9,10 @@ enum oa_slot_kind {
   OA_SLOT_FREE = 0,
   OA_SLOT_POINTER,
   OA_SLOT_REGION,
-  OA_SLOT_EXPORT,   /* a share of a mapping's memory that outlives its region */
+  OA_SLOT_EXPORT, /* a share of a mapping's memory that outlives its region */
+  OA_SLOT_OBJECT, /* an object that a library made for the caller */
+  OA_SLOT_MODULE, /* of a device's kernels */
+  OA_SLOT_KERNEL,
   OA_SLOT_DESTROYED /* a slice that a call still holds: its handle is stale, and its slot is freed when the call ends */
 };
 
@@ -24,9 +27,13 @@ struct oa_slot {
   bool irregular; /* its elements are not lines: only some of the bytes of its hull are its own */
   bool zero;      /* oa_stage made it of a host scalar that is 0 */
   int32_t view;
-  int32_t calls;          /* operands of calls that hold it, from oa_begin to oa_end */
-  uint32_t root;          /* the slot that it is a slice of; its own number if it is not a slice */
-  oa_mapping *mapping;    /* NULL: it has no bytes */
+  int32_t calls; /* operands of calls that hold it, from oa_begin to oa_end */
+  uint32_t root; /* the slot that it is a slice of; its own number if it is not a slice */
+  union {
+    oa_mapping *mapping;            /* NULL: it has no bytes */
+    struct oa_object_state *object; /* of OA_SLOT_OBJECT */
+    void *state;                    /* of a module or kernel */
+  };
   int64_t offset, nbytes; /* the offset counts from the mapping's address; nbytes reach to the last byte */
   oa_lines inside; /* the bytes that are its own, from the mapping's address; of an irregular one, those of its array */
   oa_region_state *region;

@@ -3,6 +3,7 @@
  * every function of the header: tests/c_api/test_arguments.py compares the two. */
 #include "check.h"
 #include "library/library.h"
+#include "offload_args/launch.h"
 #include "offload_args/routine.h"
 
 #include <limits.h>
@@ -480,6 +481,9 @@ static void libraries(void) {
   for (int i = 0; i < 3; i++) {
     function = "oa_library_open";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_open(names[i], "/nothing", ""));
+    function = "oa_library_double";
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double(names[i], "/nothing", "sim"));
+    REFUSES(OA_ERROR_ARGUMENT, oa_library_double("plain", "/nothing", names[i]));
     function = "oa_library_share";
     REFUSES(OA_ERROR_ARGUMENT, oa_library_share(names[i], NULL));
     function = "oa_use_handle";
@@ -510,6 +514,36 @@ static void libraries(void) {
   REFUSES(OA_ERROR_LIBRARY, oa_library_share("plain", "/nothing"));
   REFUSES(OA_ERROR_ARGUMENT, oa_use_handle("plain", host));
   oa_library_set_loader(NULL);
+}
+
+static void objects(void) {
+  const oa_object_kind *kinds = NULL;
+  oa_object_info info = OA_SIZED(oa_object_info);
+  int count = -1;
+  function = "oa_object_query";
+  REFUSES(OA_ERROR_ARGUMENT, oa_object_query(NULL, NULL));
+  for (int i = 0; i < WRONG; i++) {
+    oa_fail_null("none", "yet");
+    const int status = oa_object_query(wrong[i], &info);
+    CHECK(status == OA_ERROR_NOT_HANDLE || status == OA_ERROR_STALE);
+    CHECK(strstr(oa_last_error(), function));
+    if (wrong[i]) CHECK(oa_object_destroy((oa_object *)wrong[i]) == (status == OA_ERROR_STALE ? OA_OK : status));
+  }
+  function = "oa_object_destroy";
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_destroy((oa_object *)host));
+  function = "oa_object_query";
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_query((const oa_object *)live, &info));
+  REFUSES(OA_ERROR_STALE, oa_object_query((const oa_object *)stale, &info));
+  info.size = 3;
+  REFUSES(OA_ERROR_ARGUMENT, oa_object_query((const oa_object *)live, &info));
+  CHECK_OK(oa_object_destroy(NULL));
+  CHECK_OK(oa_object_destroy((oa_object *)stale));
+  function = "oa_library_object_kinds";
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("no such library", &kinds, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("plain", NULL, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_object_kinds("plain", &kinds, NULL));
+  CHECK_OK(oa_library_object_kinds("plain", &kinds, &count));
+  CHECK(!kinds && count == 0);
 }
 
 static void library_symbol(void) {
@@ -694,6 +728,132 @@ static void submit(void) {
   CHECK_OK(oa_submit(&call, nothing, NULL, 0));
 }
 
+/* -- modules and kernels -- */
+
+static oa_module *module_of(const char *path) {
+  static unsigned char image[1 << 20];
+  oa_module *module = NULL;
+  FILE *file = fopen(path, "rb");
+  const size_t nbytes = CHECK(file) ? fread(image, 1, sizeof image, file) : 0;
+  if (file) fclose(file);
+  CHECK_OK(oa_module_load(device, "sample", image, nbytes, &module));
+  return module;
+}
+
+static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F32, 8, 0}, {"a", 0, OA_F32, 4, 8}};
+
+static oa_kernel *kernel_of(oa_module *module) {
+  oa_kernel *kernel = NULL;
+  CHECK_OK(oa_kernel_get(module, "scale", parameters, 2, &kernel));
+  return kernel;
+}
+
+static void modules(void) {
+  oa_module *module;
+  const char text[] = "no module";
+  for (size_t i = 0; i < WRONG_DEVICES; i++)
+    REFUSES(OA_ERROR_ARGUMENT, oa_module_load(wrong_devices[i], "m", text, sizeof text, &module));
+  REFUSES(OA_ERROR_ARGUMENT, oa_module_load(device, NULL, text, sizeof text, &module));
+  REFUSES(OA_ERROR_ARGUMENT, oa_module_load(device, "m", NULL, sizeof text, &module));
+  REFUSES(OA_ERROR_ARGUMENT, oa_module_load(device, "m", text, sizeof text, NULL));
+  CHECK_FAILS(oa_module_load(device, "m", text, sizeof text, &module), OA_ERROR_MODULE, "m: ");
+  CHECK_FAILS(oa_module_load(device, "m", text, 0, &module), OA_ERROR_MODULE, "m: ");
+}
+
+static void module_unload(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_module_unload((oa_module *)wrong[i]));
+  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_kernel *kernel = kernel_of(module);
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_module_unload((oa_module *)kernel));
+  CHECK_OK(oa_module_unload(module));
+  REFUSES(OA_ERROR_STALE, oa_module_unload(module));
+}
+
+static void kernel_get(void) {
+  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_kernel *kernel;
+  const oa_parameter wrongs[] = {
+      {NULL, OA_READ, OA_F32, 8, 0}, {"x", 8, OA_F32, 8, 0},   {"x", OA_READ, -1, 8, 0}, {"x", OA_READ, 99, 8, 0},
+      {"x", OA_READ, 1, 4, 0},       {"x", 0, 0, 0, 0},        {"x", 0, 0, -1, 0},       {"x", 0, 0, 4, -1},
+      {"x", 0, 0, INT32_MAX, 0},     {"x", 0, 0, 4, INT32_MAX}};
+  for (int i = 0; i < WRONG; i++)
+    REFUSES_POINTER(oa_kernel_get((oa_module *)wrong[i], "scale", parameters, 2, &kernel));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, NULL, parameters, 2, &kernel));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", NULL, 2, &kernel));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", parameters, 2, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", parameters, 0, &kernel));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", parameters, -1, &kernel));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", parameters, INT32_MAX, &kernel));
+  for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++)
+    REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get(module, "scale", &wrongs[i], 1, &kernel));
+  CHECK_FAILS(oa_kernel_get(module, "no such", parameters, 2, &kernel), OA_ERROR_MODULE, "no such: ");
+  CHECK_FAILS(oa_kernel_get(module, "scale", parameters, 1, &kernel), OA_ERROR_SIGNATURE, "scale: ");
+  CHECK_FAILS(oa_kernel_get(module, "scale", parameters + 1, 1, &kernel), OA_ERROR_SIGNATURE, "scale: ");
+  CHECK_OK(oa_module_unload(module));
+  REFUSES(OA_ERROR_STALE, oa_kernel_get(module, "scale", parameters, 2, &kernel));
+}
+
+static void kernel_info(void) {
+  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_kernel *kernel = kernel_of(module);
+  oa_kernel_info info = OA_SIZED(oa_kernel_info);
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_kernel_get_info((oa_kernel *)wrong[i], &info));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_get_info(kernel, NULL));
+  REFUSES_SIZES(info, oa_kernel_get_info(kernel, &info));
+  CHECK_OK(oa_kernel_get_info(kernel, &info));
+  CHECK(info.most_threads >= info.good_threads && info.good_threads > 0);
+  CHECK_OK(oa_module_unload(module));
+  REFUSES(OA_ERROR_STALE, oa_kernel_get_info(kernel, &info));
+}
+
+static void kernel_launch(void) {
+  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_kernel *kernel = kernel_of(module);
+  const float a = 2;
+  const void *arguments[] = {live, &a};
+  oa_launch launch = OA_SIZED(oa_launch, .grid = {1, 1, 1}, .block = {12, 1, 1});
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_kernel_launch((oa_kernel *)wrong[i], &launch, arguments, 2));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, NULL, arguments, 2));
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &launch, NULL, 2));
+  REFUSES_SIZES(launch, oa_kernel_launch(kernel, &launch, arguments, 2));
+  function = "scale"; /* from here on texts begin with the kernel's name */
+  const int wrong_counts[] = {-1, 0, 1, 3, INT32_MAX};
+  for (size_t i = 0; i < sizeof wrong_counts / sizeof *wrong_counts; i++)
+    REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &launch, arguments, wrong_counts[i]));
+  for (int i = 0; i < WRONG; i++) {
+    arguments[0] = wrong[i];
+    REFUSES_POINTER(oa_kernel_launch(kernel, &launch, arguments, 2));
+  }
+  arguments[0] = live;
+  arguments[1] = NULL;
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &launch, arguments, 2));
+  arguments[1] = &a;
+  for (int axis = 0; axis < 3; axis++)
+    for (int which = 0; which < 2; which++) {
+      oa_launch other = launch;
+      (which ? other.grid : other.block)[axis] = 0;
+      REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &other, arguments, 2));
+      (which ? other.grid : other.block)[axis] = UINT32_MAX;
+      REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &other, arguments, 2));
+    }
+  const int64_t wrong_bytes[] = {-1, INT64_MIN, INT64_MAX, 1 << 24};
+  for (size_t i = 0; i < sizeof wrong_bytes / sizeof *wrong_bytes; i++) {
+    oa_launch other = launch;
+    other.shared_bytes = wrong_bytes[i];
+    REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &other, arguments, 2));
+  }
+  oa_launch other = launch;
+  other.cooperative = 1;
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &other, arguments, 2));
+  other.cooperative = 0;
+  other.cluster[1] = 1;
+  REFUSES(OA_ERROR_ARGUMENT, oa_kernel_launch(kernel, &other, arguments, 2));
+  CHECK_OK(oa_kernel_launch(kernel, &launch, arguments, 2));
+  CHECK_OK(oa_module_unload(module));
+  function = "oa_kernel_launch";
+  REFUSES(OA_ERROR_STALE, oa_kernel_launch(kernel, &launch, arguments, 2));
+}
+
 /* -- all of them -- */
 
 static const struct {
@@ -748,6 +908,7 @@ static const struct {
     {"oa_residency_current", residency_configure},
     {"oa_residency_configure", residency_configure},
     {"oa_library_open", libraries},
+    {"oa_library_double", libraries},
     {"oa_library_share", libraries},
     {"oa_library_path", libraries},
     {"oa_library_set_loader", libraries},
@@ -755,9 +916,12 @@ static const struct {
     {"oa_library_address", libraries},
     {"oa_library_integer_bits", libraries},
     {"oa_library_version", libraries},
+    {"oa_library_object_kinds", objects},
     {"oa_library_routines", routines},
     {"oa_routine_find", routine_find},
     {"oa_use_handle", libraries},
+    {"oa_object_query", objects},
+    {"oa_object_destroy", objects},
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},
     {"oa_begin", begin},
@@ -765,6 +929,11 @@ static const struct {
     {"oa_end", end},
     {"oa_submit", submit},
     {"oa_library_symbol", library_symbol},
+    {"oa_module_load", modules},
+    {"oa_module_unload", module_unload},
+    {"oa_kernel_get", kernel_get},
+    {"oa_kernel_get_info", kernel_info},
+    {"oa_kernel_launch", kernel_launch},
     {"oa_fail_enum", texts},
     {"oa_fail_too_large", texts},
     {"oa_fail_null", texts},

@@ -2,43 +2,13 @@
  *
  * A builtin reads its arguments by its routine's record, has the routine run, and returns the results. Wrong arguments
  * are explained in Python, by offload_args._explain. */
-#include "module.h"
-
-#include "offload_args/routine.h"
+#include "function.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 32, ROOM = 256 }; /* ROOM: bytes of host memory for the parameters with a count, of one call */
-
-enum kind { ENUM, SIZE, ENUMS, SIZES, SCALARS, POINTERS, OPTIONAL, ARRAY, SCALAR, RESULT, VALUE, UPDATE, OUTPUT };
-
-typedef struct {
-  enum kind kind;
-  int dtype;      /* oa_dtype; OA_ANY of integers */
-  int elements;   /* 1, or the count of the record */
-  PyObject *name; /* interned */
-} Parameter;
-
-/* One builtin's data. It lives as long as the module object that is the builtin's self. */
-typedef struct {
-  const oa_routine *routine;
-  int count;      /* of parameters */
-  int positional; /* the parameters without the result, which is a keyword */
-  int has_result, has_outputs, has_handle;
-  char library[64]; /* its name */
-  PyMethodDef method;
-  Parameter parameters[];
-} Function;
-
-/* The values that a caller passed, as the caller's references. */
-typedef struct {
-  PyObject *const *positional;
-  PyObject *result, *handle; /* NULL where not given, or None */
-  void *own_handle;          /* the address that handle stands for; NULL: the region's handle */
-  PyObject *room[MOST_VALUES];
-} Arguments;
+enum { ROOM = 256 }; /* bytes of host memory for the parameters with a count, of one call */
 
 /* -- wrong arguments ----------------------------------------------------------------------------------------------- */
 /* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
@@ -102,6 +72,10 @@ static __attribute__((cold, noinline)) PyObject *explain(const Function *functio
   return NULL;
 }
 
+PyObject *function_explain(const Function *function, const Arguments *arguments) {
+  return explain(function, arguments, 0);
+}
+
 /* Raises the TypeError of a call whose arguments do not fit the signature. Returns -1. */
 static __attribute__((cold, noinline)) int misfit(const Function *function, PyObject *const *values, Py_ssize_t count,
                                                   PyObject *names) {
@@ -134,8 +108,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
 
 /* Finds the value of every parameter if the caller gave other arguments than exactly the positional ones. Returns 0, or
  * -1 with an exception. */
-static __attribute__((noinline)) int bind(const Function *function, Arguments *arguments, PyObject *const *values,
-                                          Py_ssize_t count, PyObject *names) {
+int function_bind(const Function *function, Arguments *arguments, PyObject *const *values, Py_ssize_t count,
+                  PyObject *names) {
   if (count > function->positional) return misfit(function, values, count, names);
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
   if (count == function->positional) {
@@ -153,7 +127,8 @@ static __attribute__((noinline)) int bind(const Function *function, Arguments *a
   }
   for (Py_ssize_t i = count; i < function->positional; i++)
     if (arguments->room[i] == NULL) {
-      if (function->parameters[i].kind != OUTPUT) return misfit(function, values, count, names);
+      if (function->parameters[i].kind != OUTPUT && function->parameters[i].kind != NEW_DEVICE)
+        return misfit(function, values, count, names);
       arguments->room[i] = Py_None;
     }
   if (arguments->result == Py_None) arguments->result = NULL;
@@ -179,6 +154,8 @@ static inline int read_integer(PyObject *object, int64_t *number) {
   }
   return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
+
+int function_read_integer(PyObject *object, int64_t *number) { return read_integer(object, number); }
 
 static inline int read_enum(PyObject *object, int64_t *number) {
   return read_integer(object, number) < 0 || *number != (int32_t)*number ? -1 : 0;
@@ -567,7 +544,7 @@ static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count,
     arguments.positional = values;
     return call_with(function, &arguments);
   }
-  if (bind(function, &arguments, values, count, names) < 0) return NULL;
+  if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL) return call_with_handle(function, &arguments);
   return call_with(function, &arguments);
 }
@@ -601,10 +578,19 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum*", ENUMS},  {"size*", SIZES},   {"scalar*", SCALARS}, {"enum", ENUM},     {"size", SIZE},
-               {"in", ARRAY},     {"out", ARRAY},     {"inout", ARRAY},     {"in?", OPTIONAL},  {"out?", OPTIONAL},
-               {"in*", POINTERS}, {"out*", POINTERS}, {"inout*", POINTERS}, {"scalar", SCALAR}, {"result", RESULT},
-               {"value", VALUE},  {"update", UPDATE}, {"output", OUTPUT}};
+  } kinds[] = {{"enum*", ENUMS},     {"size*", SIZES},
+               {"scalar*", SCALARS}, {"value", VALUE},
+               {"enum", ENUM},       {"size", SIZE},
+               {"in", ARRAY},        {"out", ARRAY},
+               {"inout", ARRAY},     {"in?", OPTIONAL},
+               {"out?", OPTIONAL},   {"in*", POINTERS},
+               {"out*", POINTERS},   {"inout*", POINTERS},
+               {"scalar", SCALAR},   {"result", RESULT},
+               {"update", UPDATE},   {"output", OUTPUT},
+               {"integer", INTEGER}, {"object", OBJECT},
+               {"ended", OBJECT},    {"text", TEXT},
+               {"new", NEW},         {"device", NEW_DEVICE},
+               {"gives", GIVEN},     {"native_stream", SET_STREAM}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;
@@ -625,6 +611,10 @@ static int read_token(const char *token, size_t length, Parameter *parameter) {
   if (kind < 0 || count < 2) return -1;
   parameter->kind = (enum kind)kind;
   parameter->dtype = count > 2 ? dtype_named(fields[2], lengths[2]) : OA_ANY;
+  if (parameter->dtype < 0 && kind >= FIRST_OF_SERVICES && lengths[2] < sizeof parameter->more) {
+    parameter->dtype = OA_ANY;
+    memcpy(parameter->more, fields[2], lengths[2]);
+  }
   parameter->elements = count > 3 ? (int)strtol(fields[3], NULL, 10) : 1;
   PyObject *name = PyUnicode_FromStringAndSize(fields[1], (Py_ssize_t)lengths[1]);
   if (name != NULL) PyUnicode_InternInPlace(&name);
@@ -642,10 +632,12 @@ static int read_record(Function *function) {
     function->count++;
     function->has_result = parameter->kind == RESULT || parameter->kind == VALUE;
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
+    function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
+    function->positional +=
+        parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN && parameter->kind != NEW;
     if (parameter->elements > 1) room += (oa_itemsize(parameter->dtype) * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');
   }
-  function->positional = function->count - function->has_result;
   return function->count == function->routine->count && room <= ROOM ? 0 : -1;
 }
 
@@ -662,9 +654,11 @@ static Function *function_from(const oa_routine *routine, const char *library, c
   function->routine = routine;
   function->has_handle = handle != NULL && handle < signature_end;
   snprintf(function->library, sizeof function->library, "%s", library);
-  function->method =
-      (PyMethodDef){name, (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, routine->doc};
-  if (count <= MOST_VALUES && read_record(function) == 0) return function;
+  if (count <= MOST_VALUES && read_record(function) == 0) {
+    void (*called)(void) = (void (*)(void))(function->is_service ? service_call : call);
+    function->method = (PyMethodDef){name, (PyCFunction)called, METH_FASTCALL | METH_KEYWORDS, routine->doc};
+    return function;
+  }
   if (!PyErr_Occurred())
     PyErr_Format(PyExc_SystemError, "%s: its record \"%s\" can't be read", routine->function, routine->record);
   for (int i = 0; i < function->count; i++) Py_XDECREF(function->parameters[i].name);

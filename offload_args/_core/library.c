@@ -62,6 +62,16 @@ static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) 
       status == OA_OK ? "" : oa_last_error(), status == OA_OK ? 0 : (Py_ssize_t)strlen(oa_last_error()), "replace");
 }
 
+/* (library, path as bytes, backend) */
+static PyObject *library_double(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *path, *backend;
+  int status;
+  if (!PyArg_ParseTuple(arguments, "sys", &library, &path, &backend)) return NULL;
+  Py_BEGIN_ALLOW_THREADS status = oa_library_double(library, path, backend);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 /* (library) -> the absolute path that it was loaded from, and its version; ("", "") unless it is loaded */
 static PyObject *library_loaded(PyObject *Py_UNUSED(module), PyObject *argument) {
   const char *library = PyUnicode_AsUTF8AndSize(argument, NULL);
@@ -91,6 +101,7 @@ static PyObject *library_integer_bits(PyObject *Py_UNUSED(module), PyObject *arg
 
 static PyMethodDef library_functions[] = {
     {"library_address", library_address, METH_VARARGS, NULL},
+    {"library_double", library_double, METH_VARARGS, NULL},
     {"library_integer_bits", library_integer_bits, METH_O, NULL},
     {"library_open", library_open, METH_VARARGS, NULL},
     {"library_loaded", library_loaded, METH_O, NULL},

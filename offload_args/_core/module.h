@@ -200,11 +200,13 @@ void trace_after_fork(void);
 int load_library(const char *name, char *text, size_t size);
 
 int add_function(PyObject *module);
+int add_object(PyObject *module);
 int add_region(PyObject *module);
 int add_call(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_library(PyObject *module);
+int add_kernel(PyObject *module);
 int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);

@@ -1,6 +1,9 @@
 /* The core's numbers as Python has them: read from the headers, so that no number stands in Python a second time. */
 #include "module.h"
 
+#include "offload_args/launch.h"
+#include "offload_args/shim.h"
+
 static const struct {
   const char *name;
   long value;
@@ -26,6 +29,11 @@ static const struct {
     NUMBER(OA_DEVICE_SIMULATED),
     NUMBER(OA_TRACE_ON),
     NUMBER(OA_TRACE_CHECKSUMS),
+    NUMBER(OA_READ),
+    NUMBER(OA_OVERWRITE),
+    NUMBER(OA_READ_WRITE),
+    NUMBER(OA_MOST_PARAMETERS),
+    NUMBER(OA_MOST_PARAMETER_BYTES),
 #define OA_DTYPE(name, type, nbytes, kind, text) NUMBER(OA_##name),
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE

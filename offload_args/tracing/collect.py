@@ -26,8 +26,12 @@ _NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # callers noted of a region
 _LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
 _INTERVAL = 0.02  # seconds
-_REGIONS_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "regions.py")
-_NOT_THE_USERS = (_REGIONS_FILE, contextlib.__file__)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_NOT_THE_USERS = (
+    os.path.join(_PACKAGE, "regions.py"),
+    os.path.join(_PACKAGE, "kernels", "kernel.py"),
+    contextlib.__file__,
+)
 
 
 class Site(NamedTuple):

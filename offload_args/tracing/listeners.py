@@ -58,6 +58,8 @@ class Log:
             text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate}, {raw.why}"
         elif kind == "call":
             text = f"call {raw.name} on {device}: {time_text(took)}"
+        elif kind == "launch":
+            text = f"launch {raw.name} on {device}: {time_text(took)}, {raw.why}"
         elif kind == "wait":
             text = f"wait on {device}: {time_text(took)}, {raw.why}"
         else:

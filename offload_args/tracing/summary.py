@@ -14,13 +14,16 @@ from .source import Loop, Place, loops_around
 
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
+_CALLS = ("call", "launch")  # kinds of events
+
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Event(NamedTuple):
     """Describe an event that is over. Times are nanoseconds, as time.monotonic_ns() counts them."""
 
-    kind: str  #: "region", "enter", "leave", "up", "down", "call", "wait", "allocate", "release" or "access"
+    kind: str  #: "region", "enter", "leave", "up", "down", "call", "launch", "wait", "allocate", "release"
+    #: or "access"
     begun: int
     ended: int
     name: str  #: of the array, as the source of its region has it, or of the function
@@ -130,7 +133,7 @@ class Summary:
         self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
         self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
         self.regions, _, _ = _sum(done, "region")
-        self.calls, _, _ = _sum(done, "call")
+        self.calls = sum(event.kind in _CALLS for event in done)
         self.waits, _, self.seconds_waiting = _sum(done, "wait")
         self.devices = sorted({event.device for event in events})
         self.functions = _functions(done)
@@ -206,7 +209,7 @@ def _sum(events: Iterable[Event], kind: str) -> tuple[int, int, float]:
 def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
     functions: dict[str, tuple[int, float]] = {}
     for event in events:
-        if event.kind == "call":
+        if event.kind in _CALLS:
             count, seconds = functions.get(event.name, (0, 0.0))
             functions[event.name] = (count + 1, seconds + event.seconds)
     return functions

@@ -29,7 +29,8 @@ def test_the_public_headers_compile_alone_and_with_no_extension(language: str, t
     standard = {"c": "-std=c11", "c++": "-std=c++17"}[language]
     for header in ["offload_args.h", *(f"offload_args/{path.name}" for path in (include / "offload_args").glob("*.h"))]:
         source.write_text(
-            f'#include "{header}"\nint main() {{ oa_counters c = OA_SIZED(oa_counters); return c.size == 0; }}\n'
+            f'#include "{header}"\n#include "offload_args.h"\n'
+            "int main() { oa_counters c = OA_SIZED(oa_counters); return c.size == 0; }\n"
         )
         options = [standard, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}"]
         subprocess.run(["gcc", "-x", language, *options, source], check=True)

@@ -27,17 +27,24 @@ PRELUDE = """
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef float _Complex cuComplex;
 typedef double _Complex cuDoubleComplex;
 typedef int cublasStatus_t, cublasOperation_t, cublasFillMode_t, cublasSideMode_t, cublasDiagType_t;
-typedef struct handle { void *stream; int mode; } *cublasHandle_t;
+typedef struct handle {
+  int magic;
+  void *context; /* that was current when it was made; NULL: none was */
+  void *stream;
+  int mode, math, atomics, sm_count, strategy, special, control, max_bits, offset;
+} *cublasHandle_t;
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
+int cuCtxGetCurrent(void **context);
 
-enum { SUCCESS = 0, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
+enum { MAGIC = 0xb1a5, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
 
 static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pinned, 2: of a device */
   int type = 0, attribute = 2;
@@ -46,7 +53,7 @@ static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pin
   return type;
 }
 static int is_scalar(const struct handle *handle, const void *pointer) {
-  return handle && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
+  return handle && handle->magic == MAGIC && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
 }
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
 /* An array of pointers is on the device, and so is what they point to. */
@@ -67,13 +74,74 @@ static int is_list(const void *pointer, int64_t count) {
 #define SIZE_OF(value) (fabs(creal(value)) + fabs(cimag(value)))
 #define TIMES(factor, value) ((factor) == 0 ? 0 : (factor) * (value))
 
-cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) { return (*handle = calloc(1, sizeof **handle)) ? SUCCESS : 3; }
-cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) { free(handle); return SUCCESS; }
+static int live; /* handles */
+int double_live_handles(void) { return live; }
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
+  if (!(*handle = calloc(1, sizeof **handle))) return 3;
+  (*handle)->magic = MAGIC;
+  (*handle)->special = 0xffff;
+  cuCtxGetCurrent(&(*handle)->context);
+  __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
+  return SUCCESS;
+}
+/* A handle is good while it lives, in the context in which it was made. */
+static int is_good(const struct handle *handle) {
+  void *current = NULL;
+  if (!handle || handle->magic != MAGIC) return 0;
+  cuCtxGetCurrent(&current);
+  return !handle->context || handle->context == current;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  if (!is_good(handle)) return NOT_INITIALIZED;
+  handle->magic = 0;
+  free(handle);
+  __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
+  return SUCCESS;
+}
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) { handle->stream = stream; return SUCCESS; }
 cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, void **stream) { *stream = handle->stream; return SUCCESS; }
 cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, int mode) { handle->mode = mode; return SUCCESS; }
 cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, int *mode) { *mode = handle->mode; return SUCCESS; }
-cublasStatus_t cublasGetProperty(int part, int *value) { *value = part ? 0 : 13; return SUCCESS; }
+cublasStatus_t cublasGetProperty(int part, int *value) {
+  if (part < 0 || part > 2) return INVALID_VALUE;
+  *value = part ? 0 : 13;
+  return SUCCESS;
+}
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
+  return *version = 130000, is_good(handle) ? SUCCESS : NOT_INITIALIZED;
+}
+size_t cublasGetCudartVersion(void) { return 13000; }
+const char *cublasGetStatusName(int status) {
+  return status == SUCCESS ? "CUBLAS_STATUS_SUCCESS" : status == INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : "?";
+}
+const char *cublasGetStatusString(int status) { return status ? "the operation failed" : "the operation succeeded"; }
+cublasStatus_t cublasLoggerConfigure(int on, int out, int err, const char *name) {
+  FILE *file = name && on ? fopen(name, "a") : NULL;
+  if (name && on && !file) return INVALID_VALUE;
+  if (file) fputs("the log of the double\\n", file), fclose(file);
+  return (unsigned)on > 1 || (unsigned)out > 1 || (unsigned)err > 1 ? INVALID_VALUE : SUCCESS;
+}
+#define SETTING(name, field, right)                                     \\
+  cublasStatus_t cublasSet##name(cublasHandle_t handle, int value) {    \\
+    if (!handle || handle->magic != MAGIC) return NOT_INITIALIZED;      \\
+    if (!(right)) return INVALID_VALUE;                                 \\
+    handle->field = value;                                              \\
+    return SUCCESS;                                                     \\
+  }                                                                     \\
+  cublasStatus_t cublasGet##name(cublasHandle_t handle, int *value) {   \\
+    if (!handle || handle->magic != MAGIC) return NOT_INITIALIZED;      \\
+    *value = handle->field;                                             \\
+    return SUCCESS;                                                     \\
+  }
+SETTING(MathMode, math, 1)
+SETTING(AtomicsMode, atomics, 1)
+SETTING(SmCountTarget, sm_count, value >= 0)
+SETTING(EmulationStrategy, strategy, 1)
+SETTING(EmulationSpecialValuesSupport, special, 1)
+SETTING(FixedPointEmulationMantissaControl, control, 1)
+SETTING(FixedPointEmulationMaxMantissaBitCount, max_bits, 1)
+SETTING(FixedPointEmulationMantissaBitOffset, offset, 1)
 """
 
 SCALARS = {"alpha", "beta", "c", "s", "a", "b", "result", "param", "d1", "d2", "x1", "y1"}

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void *cu_context, *cu_pool, *cu_stream, *cu_event;
+typedef void *cu_context, *cu_pool, *cu_stream, *cu_event, *cu_module, *cu_function;
 typedef unsigned long long cu_address;
 
 struct pool_properties {
@@ -38,8 +38,26 @@ struct copy_2d {
   size_t width, lines;
 };
 
+struct launch_attribute {
+  int kind, padding;
+  union {
+    char bytes[64];
+    int cooperative;
+    unsigned cluster[3];
+  };
+};
+
+struct launch_config {
+  unsigned grid[3], block[3], shared_bytes;
+  cu_stream stream;
+  struct launch_attribute *attributes;
+  unsigned attribute_count;
+};
+
 #define REQUIRED(symbol, ...) int symbol(__VA_ARGS__);
+#define OPTIONAL REQUIRED
 #include "../../csrc/backends/cuda.def"
+#undef OPTIONAL
 #undef REQUIRED
 /* Functions that tests call as a program of its own would. */
 int cuDevicePrimaryCtxRelease_v2(int device);
@@ -154,7 +172,11 @@ int cuDeviceGetName(char *name, int size, int device) {
   return SUCCESS;
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 88 ? 0 : 1;
+  static const int values[121] = {
+      [2] = 1024, [3] = 1024, [4] = 64, [5] = 0x7fffffff, [6] = 65535,   [7] = 65535, [8] = 49152, [16] = 132,
+      [75] = 9,   [76] = 0,   [88] = 0, [95] = 1,         [97] = 232448, [115] = 1,   [120] = 1,
+  };
+  *value = attribute > 0 && attribute <= 120 ? values[attribute] : 0;
   return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 
@@ -338,3 +360,174 @@ int cuEventRecord(cu_event event, cu_stream stream) {
 int cuEventDestroy_v2(cu_event event) { return current() && drop(event, current()->number) == 8 ? SUCCESS : 400; }
 int cuEventQuery(cu_event event) { return belongs(event); }
 int cuEventSynchronize(cu_event event) { return belongs(event); }
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* A module is a copy of its PTX text. It is not compiled: the kernels of tests/kernels/programs.py are here in C, by
+ * their names. A kernel of another name does nothing. */
+enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
+enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90 };
+
+struct function {
+  struct function *next;
+  const char *module;
+  char name[64];
+  int count, most_shared;
+  size_t offsets[MOST_PARAMETERS], sizes[MOST_PARAMETERS];
+};
+static struct function *functions; /* never freed */
+
+static int refuse_image(int code, const char *why, unsigned count, const int *options, void **values) {
+  for (unsigned i = 0; i < count; i++)
+    if (options[i] == 5 && i + 1 < count && options[i + 1] == 6)
+      snprintf(values[i], (size_t)(uintptr_t)values[i + 1], "ptxas fatal   : %s", why);
+  return code;
+}
+
+int cuModuleLoadDataEx(cu_module *module, const void *image, unsigned count, int *options, void **values) {
+  const char *text = image;
+  if (!current()) return INVALID_CONTEXT;
+  if (!strstr(text, ".version"))
+    return refuse_image(INVALID_IMAGE, "this double reads PTX only", count, options, values);
+  const char *target = strstr(text, ".target sm_");
+  if (!target) return refuse_image(INVALID_PTX, "Missing .target directive", count, options, values);
+  if (atoi(target + 11) > NEWEST_TARGET)
+    return refuse_image(UNSUPPORTED_PTX, "SM version is newer than the device", count, options, values);
+  char *copy = make(strlen(text) + 1, current()->number);
+  if (!copy) return OUT_OF_MEMORY;
+  strcpy(copy, text);
+  *module = copy;
+  return SUCCESS;
+}
+
+int cuModuleUnload(cu_module module) {
+  if (!current()) return INVALID_CONTEXT;
+  return drop(module, current()->number) < 0 ? 400 : SUCCESS;
+}
+
+/* Reads the parameters between the brackets behind the kernel's name. */
+static void read_parameters(struct function *f, const char *text) {
+  const char *end = text + strcspn(text, ")");
+  size_t at = 0;
+  while ((text = strstr(text, ".param")) && text < end && f->count < MOST_PARAMETERS) {
+    int bits = 0, elements = 1, align = 0;
+    const char *comma = text + strcspn(text, ",)"), *bracket = memchr(text, '[', (size_t)(comma - text));
+    const char *type = text + 6 + strspn(text + 6, " ") + 1;
+    if (strncmp(type, "align", 5) == 0) {
+      align = atoi(type + 5);
+      type = strchr(type, '.') + 1;
+    }
+    bits = atoi(type + strcspn(type, "0123456789"));
+    if (bracket) elements = atoi(bracket + 1);
+    const size_t size = (size_t)(bits / 8 * elements), unit = align ? (size_t)align : size;
+    at = (at + unit - 1) / unit * unit;
+    f->offsets[f->count] = at;
+    f->sizes[f->count++] = size;
+    at += size;
+    text = comma;
+  }
+}
+
+int cuModuleGetFunction(cu_function *function, cu_module module, const char *name) {
+  const char *at = module;
+  const size_t length = strlen(name);
+  const int code = belongs(module);
+  if (code) return code;
+  while ((at = strstr(at, ".entry "))) {
+    at += 7;
+    if (strncmp(at, name, length) == 0 && strcspn(at, "( \n") == length) break;
+  }
+  if (!at) return NOT_FOUND;
+  struct function *made = calloc(1, sizeof *made);
+  if (!made) return OUT_OF_MEMORY;
+  made->module = module;
+  made->most_shared = 49152;
+  snprintf(made->name, sizeof made->name, "%s", name);
+  read_parameters(made, at);
+  pthread_mutex_lock(&lock);
+  made->next = functions;
+  functions = made;
+  pthread_mutex_unlock(&lock);
+  *function = made;
+  return SUCCESS;
+}
+
+/* Returns the code for a function whose module is not loaded in the current context. */
+static int is_loaded(const struct function *f) { return f ? belongs(f->module) : INVALID_VALUE; }
+
+int cuFuncGetAttribute(int *value, int attribute, cu_function function) {
+  const struct function *f = function;
+  *value = attribute == 0 ? 1024 : attribute == 4 ? 16 : attribute == 8 ? f->most_shared : 0;
+  return is_loaded(f);
+}
+int cuFuncSetAttribute(cu_function function, int attribute, int value) {
+  struct function *f = function;
+  if (attribute != 8 || value > 232448) return INVALID_VALUE;
+  f->most_shared = value;
+  return is_loaded(f);
+}
+int cuFuncGetParamInfo(cu_function function, size_t number, size_t *offset, size_t *nbytes) {
+  const struct function *f = function;
+  if (number >= (size_t)f->count) return INVALID_VALUE;
+  *offset = f->offsets[number];
+  *nbytes = f->sizes[number];
+  return is_loaded(f);
+}
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, cu_function function, size_t (*shared_of_block)(int),
+                                     size_t shared, int most_block) {
+  if (shared_of_block || shared || most_block) return INVALID_VALUE;
+  *grid = 264;
+  *block = 768;
+  return is_loaded(function);
+}
+
+static int out_of_reach(const void *memory, size_t nbytes) { return nbytes && on_device((uintptr_t)memory, nbytes); }
+
+/* Runs the kernels of tests/kernels/programs.py for all threads of a grid along x. Returns a code. */
+static int run_known(const char *name, int64_t threads, void **p) {
+  if (strcmp(name, "vadd") == 0) {
+    const int n = *(int *)p[3];
+    const float *a = *(float **)p[0], *b = *(float **)p[1];
+    float *c = *(float **)p[2];
+    const size_t nbytes = (size_t)(n < threads ? n : threads) * sizeof *c;
+    if (out_of_reach(a, nbytes) || out_of_reach(b, nbytes) || out_of_reach(c, nbytes)) return ILLEGAL_ADDRESS;
+    for (int64_t i = 0; i < threads && i < n; i++) c[i] = a[i] + b[i];
+  } else if (strcmp(name, "relu") == 0) {
+    float *x = *(float **)p[0];
+    const int n = *(int *)p[1];
+    if (out_of_reach(x, (size_t)n * sizeof *x)) return ILLEGAL_ADDRESS;
+    for (int64_t i = 0; i < threads && i < n; i++) x[i] = x[i] > 0 ? x[i] : 0;
+  } else if (strcmp(name, "line") == 0) { /* y = slope * x + start */
+    const struct {
+      float slope;
+      double start;
+    } *line = p[1];
+    double *y = *(double **)p[0];
+    const int64_t n = *(int64_t *)p[2];
+    if (out_of_reach(y, (size_t)n * sizeof *y)) return ILLEGAL_ADDRESS;
+    for (int64_t i = 0; i < threads && i < n; i++) y[i] = (double)line->slope * (double)i + line->start;
+  }
+  return SUCCESS;
+}
+
+static int launch(const struct function *f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                  cu_stream stream, void **arguments) {
+  int code = belongs(stream);
+  if (!code) code = is_loaded(f);
+  if (code) return code;
+  const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || grid[1] > 65535 || grid[2] > 65535 ||
+      shared_bytes > (unsigned)f->most_shared)
+    return INVALID_VALUE;
+  return run_known(f->name, (int64_t)grid[0] * block[0], arguments);
+}
+
+int cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **arguments,
+                   void **extra) {
+  const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+  return extra ? INVALID_VALUE : launch(function, grid, block, shared_bytes, stream, arguments);
+}
+int cuLaunchKernelEx(const struct launch_config *config, cu_function function, void **arguments, void **extra) {
+  if (extra || !config->attribute_count) return INVALID_VALUE;
+  return launch(function, config->grid, config->block, config->shared_bytes, config->stream, arguments);
+}

@@ -123,17 +123,19 @@ def is_pointer(c_type: str) -> bool:
 def own_types(library: roles.Library, wide: bool) -> list[str]:
     """Return definitions of the types that the header has: enums as int, the rest as the roles file says for raw."""
     lines = []
-    known = dict(library.raw) | {"blasint": "int64_t" if wide else "int"}
+    known = library.raw | library.integers | {"blasint": "int64_t" if wide else "int"}
     known |= {"openblas_complex_float": "float _Complex", "openblas_complex_double": "double _Complex"}
     words = {
         word
         for one in library.api["functions"].values()
         for c_type in [one["returns"], *(kind for _, kind in one["parameters"])]
-        for word in re.findall(r"enum \w+|\w+", c_type)
+        for word in re.findall(r"(?:enum |struct )?\w+", c_type)
     }
     for word in sorted(words):
         if word.startswith("enum "):
             lines.append(f"{word} {{ {word[5:]}_ZERO, {word[5:]}_LARGE = 1 << 30 }};")
+        elif word.startswith("struct "):
+            lines.append(f"{word};")
         elif word in known:
             lines.append(f"typedef {known[word]} {word};")
         elif word in library.api["enums"]:

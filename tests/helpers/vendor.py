@@ -32,7 +32,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import reference as ref
-from offload_args import cblas, cublas, libraries, offload_args
+from offload_args import _core, cblas, cublas, libraries, offload_args
 
 Array = NDArray[Any]
 
@@ -445,8 +445,15 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds."""
-    return [name for name in module.__all__ if inspect.isroutine(getattr(module, name))]
+    """Names of the functions that a library's module binds, without services: those have no array and no number."""
+    library = module.__name__.rpartition(".")[2]
+    computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
+    return [
+        name
+        for name in module.__all__
+        if inspect.isroutine(getattr(module, name))
+        and computing & {word.partition(":")[0] for word in _core.record(library, name).split()}
+    ]
 
 
 # A part of a routine's combinations, or all.

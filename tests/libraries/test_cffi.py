@@ -39,7 +39,7 @@ raw = cblas.raw
 def test_every_bound_function_is_there_under_its_own_name(library: Any) -> None:
     assert {*library.raw._routines} <= {*dir(library.raw)}
     assert {*library.raw._routines.values()} == {*library.__all__} - {"raw"} - {
-        name for name in library.__all__ if isinstance(getattr(library, name), int)
+        name for name in library.__all__ if isinstance(getattr(library, name), (int, type))
     }
     for name in dir(library.raw):
         assert getattr(library.raw, name) is getattr(library.raw, name)

@@ -422,6 +422,6 @@ def test_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, 
 @pytest.mark.promise("T60")
 @pytest.mark.parametrize("name", ["cblas\0x", "mkl", "", " cblas", "CBLAS", None, 3, b"cblas"])
 def test_a_library_is_known_by_its_exact_name_only(openblas: str, name: Any) -> None:
-    with pytest.raises(LibraryError, match=re.escape(repr(name)) + ".*there are cublas, cblas"):
+    with pytest.raises(LibraryError, match=re.escape(repr(name)) + ".*there are cublas, .*cblas"):
         libraries.load(name)
     assert libraries.loaded(name) is None

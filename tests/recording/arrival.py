@@ -27,7 +27,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
         return bench.integer_bits // 8
     if c_type.startswith("enum ") or c_type in bench.library.api["enums"]:
         return 4
-    meaning = bench.library.raw.get(c_type, c_type)
+    meaning = (bench.library.raw | bench.library.integers).get(c_type, c_type)
     return 8 if meaning.endswith("*") else WIDTHS[meaning]
 
 

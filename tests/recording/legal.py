@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
-from bindings import roles  # noqa: E402
+from bindings import expressions, roles  # noqa: E402
 from bindings.parameters import NUMPY, Array, EnumValue, Extent, Handle, Number, Parameter, Size, Stream  # noqa: E402
 
 MOST_ELEMENTS = 4096
@@ -45,8 +45,8 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(library: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name."""
-    return {one.name: one for one in libraries()[library].functions}
+    """Return the bound functions of a library by name, without services: those have no array and no number."""
+    return {one.name: one for one in libraries()[library].functions if not one.is_service}
 
 
 # -- extents, element by element ---------------------------------------------------------------------------------------
@@ -68,6 +68,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return int(value(left, names) == value(right, names))
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]):
+            return int(any(value(left, names) == value(one, names) for one in some))
     raise NotImplementedError(ast.unparse(expression))
 
 
@@ -186,33 +188,34 @@ def stored_rows(extent: Extent, names: Mapping[str, int], by_rows: bool) -> int:
 LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 
-def arrays_with(function: roles.Function, name: str, label: str) -> list[Array]:
-    """Return the arrays whose leading dimension, increment or stride is the parameter of that name."""
+def arrays_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
+    """Return the arrays whose leading dimension, increment or stride is the parameter of that name, and the extents."""
     found = []
-    for one in function.arrays:
-        extent, place = one.extent, None
+    for one, extent in ((array, extent) for array in function.arrays for extent in array.extents):
+        place = None
         if label == "ld" and extent.kind in LD_AT:
             place = extent.arguments[LD_AT[extent.kind]]
         elif label == "inc" and extent.kind == "vector":
             place = extent.arguments[1]
         elif label == "stride" and extent.batch:
             place = extent.batch[0]
-        if place is not None and name in roles.names_in(place):
-            found.append(one)
+        if place is not None and name in expressions.names_in(place):
+            found.append((one, extent))
     return found
 
 
 def _least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
-    names = library.constants | names | {size.name: 0}
+    lengths = {one.name: max(names[one.name], 0) for one in function.sizes if one.may_be_negative}
+    names = library.constants | names | lengths | {size.name: 0}
     if size.label == "ld":
         return max(
-            (stored_rows(one.extent, names, by_rows) for one in arrays_with(function, size.name, "ld")), default=1
+            (stored_rows(extent, names, by_rows) for _, extent in arrays_with(function, size.name, "ld")), default=1
         )
     least = 0
-    for one in arrays_with(function, size.name, "stride"):
-        alone = touched_by(Extent(one.extent.kind, one.extent.arguments), names, by_rows)
+    for one, extent in arrays_with(function, size.name, "stride"):
+        alone = touched_by(Extent(extent.kind, extent.arguments), names, by_rows)
         if not one.is_read_only and len(alone):
             least = max(least, int(alone.max()) + 1)
     return least
@@ -253,7 +256,10 @@ def completed(
         | integers
         | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
     )
-    touched = {one.name: touched_by(one.extent, names, by_rows) for one in function.arrays}
+    touched = {
+        one.name: np.unique(np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents]))
+        for one in function.arrays
+    }
     many = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
     if any(count > MOST_ELEMENTS for count in many.values()):
         raise TooManyError
@@ -282,7 +288,7 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
             few = [1, 2, 3, 3, 4, 5, 6] + ([0, 1, *([-1, -7] if one.may_be_negative else [])] if least == 0 else [])
             integers[one.name] = int(random.choice(few))
         elif isinstance(one, Size) and one.label == "inc":
-            repeats = all(array.repeats for array in arrays_with(function, one.name, "inc"))
+            repeats = all(array.repeats for array, _ in arrays_with(function, one.name, "inc"))
             integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *([0] if repeats else [])]))
     return completed(library, function, integers, random, spare=3)
 
@@ -298,7 +304,7 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
     incs = {}
     for at, inc in enumerate(function.of("inc")):
-        repeats = all(array.repeats for array in arrays_with(function, inc.name, "inc"))
+        repeats = all(array.repeats for array, _ in arrays_with(function, inc.name, "inc"))
         incs[inc.name] = (2 + at, 0) if repeats else (2 + at,)
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
@@ -334,7 +340,8 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 @cache
 def also(library: str, family: str) -> dict[str, str]:
     """Return the names of a family's parameters by those of the header, where they differ."""
-    given = roles.read_roles(library)["family"][family].get("also", {})
+    labels = roles.read_roles(library)
+    given = labels.get("also", {}) | labels["family"][family].get("also", {})
     return {theirs.casefold(): ours for theirs, ours in given.items()}
 
 
@@ -347,9 +354,14 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
-        named = others.get(label.casefold(), label).casefold()
-        named = named if named in ours else named.removesuffix("array")
-        found.append((label, c_type, ours.pop(named if named in ours else "result")))
+        named = label.casefold()
+        if named not in ours:
+            named = others.get(named, label).casefold()
+        if named not in ours:
+            named = named.removesuffix("array")
+        if named not in ours:
+            named = "result" if "result" in ours else "results"
+        found.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
     return found
 

@@ -29,11 +29,13 @@ class Worker:
         library, wide = VARIANTS[variant]
         self._double = build(legal.libraries()[library], folder / f"{variant}.so", wide=wide)
         backend = legal.libraries()[library].backend
-        environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)}
+        in_build = backend in (None, "cuda")
+        environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)} if in_build else {}
         if backend == "cuda":
             run("gcc", *OPTIONS, "-o", folder / "libcuda.so.1", DOUBLES / "cuda.c")
             environment["LD_LIBRARY_PATH"] = str(folder)
-        settings = {"library": library, "device": "cuda:0" if backend else "sim:0", "double": str(self._double)}
+        device = "cuda:0" if backend == "cuda" else "sim:0"
+        settings = {"library": library, "device": device, "double": str(self._double)}
         settings |= {"typed": str(folder / f"{variant}-typed.so"), "integer_bits": 64 if wide else 32}
         self._command = [sys.executable, "-W", "error", str(HERE / "worker.py"), json.dumps(settings)]
         self._environment = os.environ | environment

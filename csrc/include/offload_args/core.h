@@ -82,6 +82,9 @@ enum oa_outcome {
 };
 
 typedef struct oa_region oa_region;
+/* An object that a library made for the caller, such as a handle or a descriptor. It is known as stale after its end,
+ * and its functions refuse it then. */
+typedef struct oa_object oa_object;
 
 /* One array to lend. strides are in bytes and may be negative or zero; data is the address of the element at index 0
  * of every dimension, and need not be aligned unless it is OA_BORROWED. OA_SCRATCH needs dtype, ndim and shape only. */
@@ -137,7 +140,7 @@ typedef struct oa_counters {
   int64_t frees;        /* pieces returned to either */
   int64_t mappings;     /* live entries of the present table */
   int64_t regions;      /* live regions */
-  int64_t calls;        /* vendor calls made */
+  int64_t calls;        /* vendor calls and launches made */
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
@@ -317,8 +320,20 @@ int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build
 /* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it has none. */
 int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
- * mode is as before after each call. */
+ * mode is as before after each call. handle: the vendor's own, or an oa_object that the library's create gave. */
 int oa_use_handle(const char *library, void *handle);
+/* Describes an object; OA_ERROR_STALE once it is destroyed. */
+typedef struct oa_object_info {
+  size_t size;
+  const char *library; /* "cublas" */
+  const char *name;    /* of its kind: "Handle" */
+  void *native;        /* the vendor's own */
+  int device;          /* the number of its device; -1: it belongs to none */
+  int reserved;        /* 0 */
+} oa_object_info;
+int oa_object_query(const oa_object *object, oa_object_info *info);
+/* Waits for the calls that use the object, and destroys it; NULL is fine, and so is one that is destroyed already. */
+int oa_object_destroy(oa_object *object);
 
 /* -- the trace ----------------------------------------------------------------------------------------------------- */
 enum oa_trace_flags {

@@ -56,6 +56,8 @@ struct oa_routine {
 
 /* The routines of a library, sorted by name. */
 int oa_library_routines(const char *library, const oa_routine **routines, int *count);
+/* The kinds of objects that a library makes. */
+int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, int *count);
 /* One of them, by the name after the dot; NULL with the error set if there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
 

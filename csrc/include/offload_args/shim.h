@@ -123,6 +123,10 @@ typedef struct oa_call {
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  /* Of calls without a library: */
+  int has_own_stream; /* 1: the call goes to own_stream, else to the region's */
+  void *own_stream;   /* a stream of the caller's */
+  const void *only;   /* the device that the operands need to be on; NULL: any */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
   void *device, *stream, *region;
@@ -132,6 +136,7 @@ typedef struct oa_call {
   int open;
   int vendor_status;      /* success at first; run of oa_submit may write the vendor's here if blocking is 1 */
   int64_t begun;          /* of the trace; 0: it is off */
+  void *object;           /* the caller's own handle, if the core made it */
   struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
 } oa_call;
 
@@ -168,7 +173,18 @@ enum oa_version_kind {
   OA_VERSION_PARTS,    /* int f(int part, int *value): parts 0, 1 and 2 are major, minor and patch */
   OA_VERSION_NUMBER    /* int f(int *version) */
 };
+/* A symbol that versions of a library before oa_library.older_before have otherwise than later ones. */
+typedef struct oa_older {
+  int symbol;          /* its index */
+  const char *instead; /* the name that the same function has in those versions; NULL: later versions lack it */
+} oa_older;
 struct oa_routine;
+/* A kind of object that a library makes and the caller owns. */
+typedef struct oa_object_kind {
+  const char *name; /* "Handle" */
+  int destroy;      /* the index of its symbol: int destroy(void *) */
+  int is_handle;    /* 1: it is the library's handle: it belongs to a device, and has a stream */
+} oa_object_kind;
 struct oa_library {
   const char *name;               /* "cublas" */
   const char *title;              /* "cuBLAS" */
@@ -193,6 +209,12 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
   int takes_stream;
+  const char *header_version;               /* of the header that the table was made from; or NULL */
+  const char *older_version, *older_before; /* of an older header, and the first version without it; or NULL */
+  const oa_older *older;                    /* older_count of them */
+  int older_count;
+  const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
+  int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
 };

@@ -19,6 +19,10 @@ int64_t oa_sim_backend_calls(int device); /* backend calls made so far; -1 with 
 /* Sets the residency mode, instead of the environment's OFFLOAD_ARGS_RESIDENCY (-1: the environment's again), and
  * whether pages may be watched; and ends all residency on all devices. */
 int oa_residency_configure(int mode, int tracking);
+/* Loads a double of a library from an absolute path, in place of the real one, and has its calls work on the devices of
+ * the backend ("sim"). Each call is waited for, so that the double may read and write their memory. Once a process,
+ * before the first call of the library. */
+int oa_library_double(const char *library, const char *path, const char *backend);
 /* [cffi end] */
 
 #pragma GCC visibility pop

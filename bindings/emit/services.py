@@ -1,0 +1,85 @@
+"""Writes the bodies of services: functions that work on no array. csrc/call/service.h has what they use."""
+
+from __future__ import annotations
+
+from ..parameters import EnumValue, Handle, Size
+from ..roles import Function, Library
+from ..services import Ended, Given, ServiceParameter
+from .bodies import Body
+from .grouped import GroupedBody
+
+
+def body_of(library: Library, function: Function) -> Body:
+    """Returns the writer of a function's body."""
+    kind = ServiceBody if function.is_service else GroupedBody if function.lists else Body
+    return kind(library, function)
+
+
+class ServiceBody(Body):
+    """Writes the body of one service. It is called at once, on a GPU and on the CPU."""
+
+    def text(self, name: str) -> str:
+        """Returns the body, called `name`."""
+        self.lines = []
+        self.is_late = False
+        if any(isinstance(one, Ended) for one in self.function.parameters):
+            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+            self.add("  return oa_service_destroy(routine, values, device);")
+            self.lines.append("}")
+            return "\n".join(self.lines)
+        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add("  (void)device;")
+        self.locals()
+        self.checks()
+        self.symbol()
+        self.begin()
+        self.call()
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+    def begin(self) -> None:
+        """Takes the objects, and makes their device current."""
+        self.add("  oa_service service;")
+        self.add("  const int failed = oa_service_begin(&service, routine, values);")
+        self.add("  if (failed) return failed;")
+
+    def call(self) -> None:
+        """Calls the vendor's function, and ends the service."""
+        given = next((one for one in self.function.parameters if isinstance(one, Given) and one.returned), None)
+        called = self.vendor_call(False)
+        if given:
+            member = "pointer" if given.what in ("text", "stream") else "integer"
+            cast = "(int64_t)" if member == "integer" else ""
+            self.add(f"  values[{self.at[given.name]}].{member} = {cast}{called};")
+            self.add("  return oa_service_end(&service, values, routine->library->success);")
+        elif self.function.returns == "void":
+            self.add(f"  {called};")
+            self.add("  return oa_service_end(&service, values, routine->library->success);")
+        else:
+            self.add(f"  const int status = {called};")
+            self.add("  return oa_service_end(&service, values, status);")
+
+    def vendor_call(self, wide: bool) -> str:
+        """Returns the C expression that calls the vendor's function."""
+        types: list[str] = []
+        values: list[str] = []
+        returns = "void" if self.function.returns == "void" else "int"
+        for one in self.function.arguments:
+            if isinstance(one, Given) and one.returned:
+                returns = one.c_value.strip()
+            elif isinstance(one, ServiceParameter):
+                if one.passed:
+                    c_type, value = one.vendor(self.at[one.name])
+                    types.append(c_type)
+                    values.append(value)
+            elif isinstance(one, EnumValue):
+                types.append("int")
+                values.append(f"(int){one.name}")
+            elif isinstance(one, Size):
+                types.append("int" if one.is_narrow and not wide else "int64_t")
+                values.append(f"(int){one.name}" if one.is_narrow and not wide else one.name)
+            elif isinstance(one, Handle):
+                raise ValueError(f"{one.name}: a service has no handle of the core's; label it as an object")
+            else:
+                raise ValueError(f"{one.name}: a service can't have a parameter that is {one.role}")
+        return f"(({returns} (*)({', '.join(types) or 'void'}))symbol)({', '.join(values)})"

@@ -1,0 +1,130 @@
+"""Checks the expressions of roles: each is a size, a test or a leading dimension, as its place needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from .parameters import Array, EnumValue, Extent, HostList, Number, Parameter, Size
+
+# Extents whose first argument is a test; their last may be another one.
+_TRIANGLES = ("triangle", "band_triangle", "packed")
+_WITH_LD = ("matrix", "triangle", "band", "band_triangle")
+MOST = 2**63 - 1
+
+
+def names_in(expression: ast.expr) -> set[str]:
+    """Returns every name of an expression."""
+    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
+
+
+class Names:
+    """The names that the expressions of one function may have."""
+
+    def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
+        """of_groups: the names of lists stand for a group's own values."""
+        lists = [one for one in parameters if isinstance(one, HostList)] if of_groups else []
+        self.sizes: dict[str, Size | HostList] = {one.name: one for one in parameters if isinstance(one, Size)}
+        self.sizes |= {one.name: one for one in lists if one.label in ("size", "ld")}
+        self.numbers = {
+            one.name for one in parameters if isinstance(one, Number) and one.is_read_only and one.count == 1
+        }
+        self.numbers |= {one.name for one in lists if one.label == "scalar"}
+        self.tested = {one.name for one in parameters if isinstance(one, (EnumValue, Size))} | set(constants)
+        self.tested |= {one.name for one in lists if one.label != "scalar"}
+        self.known = {one.name for one in parameters} | set(constants)
+
+    def unknown(self, expression: ast.expr) -> Iterator[str]:
+        """Yields a fault for each name that there is not."""
+        for name in sorted(names_in(expression) - self.known):
+            yield f"{name} is neither a parameter nor a constant"
+
+    def size(self, expression: ast.expr) -> Iterator[str]:
+        """Yields why an expression is not a size."""
+        match expression:
+            case ast.Name(id=name):
+                if name not in self.sizes:
+                    yield f"{name} is not a size"
+            case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
+                pass
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+                yield from self.size(left)
+                yield from self.size(right)
+            case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
+                yield from self.size(left)
+                yield from self.size(right)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                yield from self.test(test)
+                yield from self.size(body)
+                yield from self.size(orelse)
+            case _:
+                yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
+
+    def test(self, expression: ast.expr) -> Iterator[str]:
+        """Yields why an expression is not a test."""
+        match expression:
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                compared = [left, right]
+            case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]) if some:
+                compared = [left, *some]
+            case _:
+                yield f"{ast.unparse(expression)!r} is not an expression that is a test, such as a == b or a in (b, c)"
+                return
+        for one in compared:
+            match one:
+                case ast.Name(id=name) if name in self.tested:
+                    pass
+                case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
+                    pass
+                case _:
+                    yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
+
+    def overwrites(self, expression: ast.expr) -> Iterator[str]:
+        """Yields why an expression is not a condition for overwriting."""
+        match expression:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
+                name in self.numbers
+            ):
+                return
+        yield from self.test(expression)
+
+    def extent(self, extent: Extent) -> Iterator[str]:
+        """Yields the faults of an extent's arguments."""
+        arguments = list(extent.arguments)
+        if extent.kind in _TRIANGLES:
+            yield from self.test(arguments.pop(0))
+            if extent.leaves_out_the_diagonal:
+                yield from self.test(arguments.pop())
+        if extent.kind in _WITH_LD:
+            ld = arguments.pop()
+            if not isinstance(ld, ast.Name) or ld.id not in self.sizes or self.sizes[ld.id].label != "ld":
+                yield f"{ast.unparse(ld)!r} is not a leading dimension: a {extent.kind} ends in one that is labelled ld"
+        for one in [*arguments, *(extent.batch or ()), *([extent.pointers] if extent.pointers else [])]:
+            yield from self.size(one)
+
+    def array(self, one: Array) -> Iterator[str]:
+        """Yields the faults of an array's label."""
+        unknown = [fault for expression in one.expressions for fault in self.unknown(expression)]
+        yield from dict.fromkeys(unknown)
+        if unknown:
+            return
+        for extent in one.extents:
+            yield from self.extent(extent)
+        if one.overwrites:
+            yield from self.overwrites(one.overwrites)
+
+
+def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
+    """Returns what is wrong with the labels of a function's arrays, with the name of the parameter in front."""
+    names = {of_groups: Names(parameters, constants, of_groups) for of_groups in (False, True)}
+    arrays = {one.name: one for one in parameters if isinstance(one, Array)}
+    found = []
+    for one in arrays.values():
+        found += [f"{one.name}: {fault}" for fault in names[bool(one.extent.groups)].array(one)]
+        other = arrays.get(one.in_place)
+        if one.in_place and (other is None or other is one):
+            found.append(f"{one.name}: may be {one.in_place}, which is not another array")
+        elif other is not None and other.in_place != one.name:
+            found.append(f'{one.name}: may be {other.name}, and that does not say "may be {one.name}"')
+    return found

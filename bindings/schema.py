@@ -1,0 +1,209 @@
+"""Says which tables and keys a roles file may have, and of which kind each value is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from .parameters import NUMPY
+
+# Those that libraries may ask for, of this build or not.
+BACKENDS = ("cuda", "hip", "sim")
+TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
+NUMBER = "a whole number"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The keys of a table with their kinds; others: the kind of every other key, if there may be such."""
+
+    keys: dict[str, Kind] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    others: Kind | None = None
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A list of tables."""
+
+    each: Table
+
+
+Kind = str | Table | Tables
+
+_NAMED = Table(others=TEXT)
+_TEXTS_OF_LIBRARY = ("name", "title", "source", "backend", "wide", "strip", "status", "success", "stream", "scalars")
+LIBRARY = Table(
+    {
+        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe"), TEXT),
+        **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes"), TEXTS),
+        "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),
+    },
+    required=("name", "title"),
+)
+FIND = Table(
+    {
+        "install": TEXT,
+        "pathfinder": TEXT,
+        "shared_with": Table(others=TEXTS),
+        "wheels": _NAMED,
+        "version": Table({"call": TEXT, "gives": TEXT}, ("call", "gives")),
+    }
+)
+HEADER = Table(
+    {"version": TEXTS, "functions": TEXT, "constants": TEXT, "prefix": TEXT, "defines": TEXTS}, ("version", "functions")
+)
+# An enum has constants of the header, or values of a header that is not read.
+ENUM = Table(
+    {"type": TEXT, "constants": TEXTS, "complex": TEXTS, "flags": TEXTS, "values": Table(others=NUMBER)}, ("type",)
+)
+OBJECT = Table(dict.fromkeys(("type", "class", "destroy"), TEXT), ("type", "class", "destroy"))
+FAMILY = Table(
+    {
+        "bind": Table(others=ANY),
+        "parameters": _NAMED,
+        "also": _NAMED,
+        "types": _NAMED,
+        "pointer_mode": TEXT,
+        "optional": FLAG,
+        "older": _NAMED,
+    }
+)
+FILE = Table(
+    {
+        "extends": TEXTS,
+        "library": LIBRARY,
+        "find": FIND,
+        "header": HEADER,
+        "older": Table({"api": TEXT, "before": TEXT}, ("api", "before")),
+        "integers": _NAMED,
+        "also": _NAMED,
+        "handle": _NAMED,
+        "object": Table(others=OBJECT),
+        "raw": _NAMED,
+        "types": _NAMED,
+        "words": _NAMED,
+        "enums": Table(others=ENUM),
+        "family": Table(others=FAMILY),
+        "not_bound": Tables(Table({"names": TEXT, "reason": TEXT}, ("names", "reason"))),
+    }
+)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind == FLAG:
+        return isinstance(value, bool)
+    if kind == NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == TEXTS:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, str) or (kind == ANY and isinstance(value, list))
+
+
+def _of_value(where: str, path: str, key: str, value: Any, kind: Kind) -> list[str]:
+    if isinstance(kind, Table):
+        inside = f"{path}.{key}" if path else key
+        return _of_table(where, inside, value, kind) if isinstance(value, dict) else [f"{where} {key} is not a table"]
+    if isinstance(kind, Tables):
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            return [f"{where} {key} is not a list of tables"]
+        return [fault for one in value for fault in _of_table(where, key, one, kind.each)]
+    return [] if _is(value, kind) else [f"{where} {key}: {value!r} is not {kind}"]
+
+
+def _of_table(file: str, path: str, table: dict[str, Any], kind: Table) -> list[str]:
+    where = f"{file.partition(':')[0]}: [{path}]" if path else file
+    found = [f"{where} has no {key}" for key in kind.required if key not in table]
+    for key, value in table.items():
+        expected = kind.keys.get(key, kind.others)
+        if expected is None:
+            known = ", ".join(kind.keys)
+            found.append(f"{where} {key} is not understood; there are {known}")
+        else:
+            found += _of_value(where, path, key, value, expected)
+    return found
+
+
+def _of_template(where: str, template: str, bound: Any) -> list[str]:
+    if isinstance(bound, str):
+        bound = ["", bound]
+    if len(bound) != 2 or not all(isinstance(one, str) for one in bound) or not set(bound[0]) <= set("sdcz"):
+        return [f'{where} {template}: needs a text, or letters of s, d, c, z and a text: ["sd", "Adds ..."]']
+    found = (
+        [] if bound[1].endswith(".") else [f"{where} {template}: {bound[1]!r} is not a sentence that says what it does"]
+    )
+    unknown = set(re.findall(r"{(\w*)}", template)) - {"t", "r", "form"}
+    if unknown or re.sub(r"{\w*}", "", template).strip("{}") != re.sub(r"{\w*}", "", template):
+        found.append(f"{where} {template}: a name may have {{t}}, {{r}} and {{form}}")
+    return found
+
+
+def faults(name: str, roles: dict[str, Any]) -> list[str]:
+    """Returns what is wrong with the structure of roles/<name>.toml; only if nothing is, may the rest be read."""
+    found = _of_table(f"{name}.toml:", "", roles, FILE)
+    if found:
+        return found
+    for key, family in roles.get("family", {}).items():
+        for template, bound in family.get("bind", {}).items():
+            found += _of_template(f"{name}.toml: [family.{key}]", template, bound)
+    for one in roles.get("library", {}).get("symbols", []):
+        if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
+            found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
+    for key, enum in roles.get("enums", {}).items():
+        if ("constants" in enum) == ("values" in enum):
+            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
+    for rule in roles.get("not_bound", []):
+        try:
+            re.compile(rule["names"])
+        except re.error as error:
+            found.append(f"{name}.toml: [not_bound] names: {rule['names']!r} is not a pattern: {error}")
+    return found
+
+
+def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
+    """Returns which families lack a table, once those that are shared have been taken over."""
+    families = roles.get("family", {}).items()
+    wrong = [(key, one) for key, family in families for one in ("bind", "parameters") if one not in family]
+    return [f"{name}.toml: [family.{key}] has no {one}" for key, one in wrong]
+
+
+def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list[str]:
+    """Returns which names in roles/<name>.toml stand for nothing: no dtype, no type of the header, no parameter."""
+    found = []
+    functions = api["functions"].values()
+    spelled = " ".join(c_type for one in functions for _, c_type in one["parameters"])
+    given = {one.casefold() for function in functions for one, _ in function["parameters"]}
+    families = roles.get("family", {})
+    tables = {
+        "types": roles.get("types", {}),
+        **{f"family.{key}": one.get("types", {}) for key, one in families.items()},
+    }
+    for where, types in tables.items():
+        found += [
+            f"{name}.toml: [{where}] {c_type}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)} and letter"
+            for c_type, dtype in types.items()
+            if dtype not in {*NUMPY, "letter"} or dtype == "any"
+        ]
+    for key, family in families.items():
+        where = f"{name}.toml: [family.{key}]"
+        labels = [one.casefold() for one in family["parameters"]]
+        found += [
+            f"{where} {one} stands there twice" for one in sorted({one for one in labels if labels.count(one) > 1})
+        ]
+        found += [
+            f"{where} also {theirs}: {ours} is not among its parameters"
+            for theirs, ours in family.get("also", {}).items()
+            if ours.casefold() not in labels
+        ]
+        unused = [one for one in family.get("types", {}) if not re.search(rf"\b{one}\b", spelled)]
+        found += [f"{where} types {one}: no function has a parameter of this type" for one in unused]
+        found += [
+            f"{where} also {one}: no function has it" for one in family.get("also", {}) if one.casefold() not in given
+        ]
+        if family.get("pointer_mode", "device") != "device":
+            found.append(f'{where} pointer_mode: {family["pointer_mode"]!r} is not "device"')
+    backend = roles.get("library", {}).get("backend", "cuda")
+    if backend not in BACKENDS:
+        found.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")
+    return found

@@ -1,0 +1,171 @@
+/* Launches: calls of a kernel of the program's own. */
+#include "base/sized.h"
+#include "base/trace.h"
+#include "call/call.h"
+#include "call/module.h"
+#include "call/shared_object.h"
+#include "device/device.h"
+#include "device/stream.h"
+#include "region/region.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* -- the shape ---------------------------------------------------------------------------------------------------- */
+
+static int check_axes(const oa_kernel_state *kernel, const char *what, const uint32_t *sizes, const int32_t *most) {
+  for (int axis = 0; axis < 3; axis++)
+    if (__builtin_expect(sizes[axis] < 1 || sizes[axis] > (uint32_t)most[axis], 0))
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs 1 to %d along %c on %s, got %u", kernel->name, what, most[axis],
+                     "xyz"[axis], kernel->module->device->name, sizes[axis]);
+  return OA_OK;
+}
+
+static int check_cluster(const oa_kernel_state *kernel, const oa_launch *launch) {
+  const oa_device *device = kernel->module->device;
+  const uint32_t *cluster = launch->cluster;
+  if (launch->cooperative && !kernel->info.cooperative)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s has no cooperative launches", kernel->name, device->name);
+  if (!(cluster[0] | cluster[1] | cluster[2])) return OA_OK;
+  if (!kernel->info.clusters)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s has no clusters of blocks", kernel->name, device->name);
+  for (int axis = 0; axis < 3; axis++)
+    if (!cluster[axis] || launch->grid[axis] % cluster[axis])
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: cluster needs to divide the grid along %c, %u blocks; got %u",
+                     kernel->name, "xyz"[axis], launch->grid[axis], cluster[axis]);
+  return OA_OK;
+}
+
+static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
+  const oa_kernel_info *info = &kernel->info;
+  int status = check_axes(kernel, "grid", launch->grid, info->most_grid);
+  if (status || (status = check_axes(kernel, "block", launch->block, info->most_block))) return status;
+  const uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  if (__builtin_expect(threads > (uint64_t)info->most_threads, 0))
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: block needs at most %d threads on %s, got %llu", kernel->name,
+                   info->most_threads, kernel->module->device->name, (unsigned long long)threads);
+  if (__builtin_expect(launch->shared_bytes < 0 || launch->shared_bytes > info->most_shared_bytes, 0))
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: shared_bytes needs 0 to %lld on %s, got %lld", kernel->name,
+                   (long long)info->most_shared_bytes, kernel->module->device->name, (long long)launch->shared_bytes);
+  return check_cluster(kernel, launch);
+}
+
+/* -- launching ---------------------------------------------------------------------------------------------------- */
+
+/* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
+static int declare(const oa_kernel_state *kernel, const void *const *arguments, oa_operand *operands) {
+  for (int i = 0; i < kernel->count; i++) {
+    const oa_parameter *p = &kernel->parameters[i];
+    if (p->access) {
+      *operands++ = (oa_operand){.name = p->name,
+                                 .pointer = arguments[i],
+                                 .access = p->access,
+                                 .dtype = p->dtype,
+                                 .extent = {.kind = OA_EXTENT_ALL}};
+    } else if (!arguments[i]) {
+      return oa_fail_null(kernel->name, p->name);
+    }
+  }
+  return OA_OK;
+}
+
+/* Writes the value of each argument where the kernel expects it. */
+static void pack(const oa_kernel_state *kernel, const void *const *arguments, const oa_operand *operands,
+                 unsigned char *bytes) {
+  for (int i = 0; i < kernel->count; i++) {
+    const oa_parameter *p = &kernel->parameters[i];
+    if (p->access)
+      memcpy(bytes + p->offset, &operands++->address, sizeof operands->address);
+    else
+      memcpy(bytes + p->offset, arguments[i], (size_t)p->nbytes);
+  }
+}
+
+/* Has the CPU run the kernel, in stream order, and ends the call. */
+static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
+                       oa_call *call, oa_shared_object_launch *launch) {
+  launch->function = *(oa_kernel_function *const *)&kernel->function;
+  memcpy(launch->grid, shape->grid, sizeof launch->grid);
+  memcpy(launch->block, shape->block, sizeof launch->block);
+  launch->shared_bytes = shape->shared_bytes;
+  launch->count = kernel->count;
+  for (int i = 0; i < kernel->count; i++) launch->offsets[i] = kernel->parameters[i].offset;
+  pack(kernel, arguments, call->operands, launch->bytes);
+  return oa_submit(call, oa_shared_object_run, launch, sizeof *launch + kernel->nbytes);
+}
+
+/* Hands the kernel to the driver, and ends the call. */
+static int run_on_device(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
+                         oa_call *call, unsigned char *bytes) {
+  void *places[OA_MOST_PARAMETERS];
+  oa_device *device = call->device;
+  pack(kernel, arguments, call->operands, bytes);
+  for (int i = 0; i < kernel->count; i++) places[i] = bytes + kernel->parameters[i].offset;
+  const int status =
+      device->backend->launch(device, ((const oa_stream *)call->stream)->native, kernel->function, shape, places);
+  if (__builtin_expect(status == OA_OK, 1)) return oa_end(call, 0);
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_end(call, -1);
+  oa_error_restore(&saved);
+  return oa_fail_in(status, "%s", kernel->name);
+}
+
+static void note(const oa_kernel_state *kernel, const oa_launch *launch, int64_t begun, uint64_t region, int status) {
+  char shape[64];
+  snprintf(shape, sizeof shape, "grid %ux%ux%u block %ux%ux%u shared %lld", launch->grid[0], launch->grid[1],
+           launch->grid[2], launch->block[0], launch->block[1], launch->block[2], (long long)launch->shared_bytes);
+  oa_trace_note(OA_TRACE_LAUNCH, begun, kernel->module->device->number, region, 0, kernel->name, shape, 0, status);
+}
+
+/* Launches; room: for the operands, and behind them for the arguments. *captured: it became part of a graph. */
+static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, const void *const *arguments,
+                     oa_operand *operands, void *room, bool *captured) {
+  oa_device *device = kernel->module->device;
+  int status = declare(kernel, arguments, operands);
+  if (status) return status;
+  oa_call call = {.function = kernel->name,
+                  .operands = operands,
+                  .count = kernel->pointers,
+                  .has_own_stream = launch->has_stream != 0,
+                  .own_stream = launch->stream,
+                  .only = device};
+  if ((status = oa_begin(&call))) return status;
+  *captured = call.open == OA_CALL_UNNOTED;
+  const int64_t begun = call.begun;
+  const uint64_t region = __builtin_expect(begun != 0, 0) ? ((const oa_region_state *)call.region)->serial : 0;
+  call.begun = 0; /* oa_end notes calls of other kinds */
+  device->counts.calls++;
+  status = device->backend->flags & OA_DEVICE_HOST_CALLS ? run_on_host(kernel, launch, arguments, &call, room)
+                                                         : run_on_device(kernel, launch, arguments, &call, room);
+  if (__builtin_expect(begun != 0, 0)) note(kernel, launch, begun, region, status);
+  return status;
+}
+
+int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *const *arguments, int count) {
+  const char *const function = "oa_kernel_launch";
+  enum { FEW = 16, FEW_BYTES = 256 };
+  oa_launch shape;
+  oa_operand few[FEW], *operands = few;
+  _Alignas(16) unsigned char bytes[sizeof(oa_shared_object_launch) + FEW_BYTES];
+  void *room = bytes;
+  bool captured = false;
+  if (!launch || !arguments) return oa_fail_null(function, launch ? "arguments" : "launch");
+  int status = oa_sized_read(function, "launch", launch, &shape, OA_FIRST_LAUNCH, sizeof shape);
+  if (status) return status;
+  oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
+  if (!state) return status;
+  if (count != state->count)
+    status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs %d arguments, got %d", state->name, state->count, count);
+  if (!status) status = check_shape(state, &shape);
+  if (!status && (state->pointers > FEW || state->nbytes > FEW_BYTES)) {
+    const size_t before = ((size_t)state->pointers * sizeof *operands + 15) / 16 * 16;
+    operands = malloc(before + sizeof(oa_shared_object_launch) + state->nbytes);
+    room = operands ? (unsigned char *)operands + before : NULL;
+    if (!operands) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for its arguments", state->name);
+  }
+  if (!status) status = launch_in(state, &shape, arguments, operands, room, &captured);
+  if (operands != few) free(operands);
+  oa_kernel_unhold(state, captured);
+  return status;
+}

@@ -1,0 +1,280 @@
+/* Modules and kernels: loading, finding, checking their parameters, unloading. */
+#include "call/module.h"
+#include "base/sized.h"
+#include "call/image.h"
+#include "call/shared_object.h"
+#include "device/device.h"
+#include "region/slot.h"
+
+#include <stdlib.h>
+
+static bool is_on_host(const oa_device *device) { return device->backend->flags & OA_DEVICE_HOST_CALLS; }
+
+/* -- modules ------------------------------------------------------------------------------------------------------ */
+
+/* Loads the image on the device. */
+static int load(oa_device *device, const char *name, const void *image, size_t nbytes, void **native) {
+  const bool on_host = is_on_host(device);
+  if (!on_host && !device->backend->module_load)
+    return oa_fail(OA_ERROR_UNAVAILABLE, "%s: %s devices have no kernels", name, device->backend->name);
+  int status = oa_image_check(name, image, nbytes, on_host);
+  if (status) return status;
+  return on_host ? oa_shared_object_load(name, image, nbytes, native)
+                 : device->backend->module_load(device, name, image, nbytes, native);
+}
+
+static int unload(oa_device *device, void *native) {
+  if (!is_on_host(device)) return device->backend->module_unload(device, native);
+  oa_shared_object_unload(native);
+  return OA_OK;
+}
+
+int oa_module_load(int device, const char *name, const void *image, size_t nbytes, oa_module **module) {
+  const char *const function = "oa_module_load";
+  oa_device *found;
+  void *native;
+  if (!name || !image || !module) return oa_fail_null(function, !name ? "name" : image ? "module" : "image");
+  int status = oa_device_find(device, function, &found);
+  if (status || (status = oa_slots_start())) return status;
+  oa_module_state *state = calloc(1, sizeof *state);
+  if (!state) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", function);
+  if ((status = load(found, name, image, nbytes, &native))) {
+    free(state);
+    return status;
+  }
+  state->device = found;
+  state->native = native;
+  oa_lock();
+  oa_slot *slot = oa_slot_take(NULL, OA_SLOT_MODULE);
+  if (slot) slot->state = state;
+  *module = slot ? oa_slot_handle(slot) : NULL;
+  oa_unlock();
+  if (slot) return OA_OK;
+  unload(found, native);
+  free(state);
+  return OA_ERROR_MEMORY;
+}
+
+/* Returns the module's slot; NULL with *status and the text set. Under the lock. */
+static oa_slot *module_slot(const char *function, const oa_module *module, int *status) {
+  oa_slot *slot = oa_slot_of(module, OA_SLOT_MODULE, status);
+  if (!slot)
+    oa_fail(*status, "%s: module %s; got %p", function,
+            *status == OA_ERROR_STALE ? "was unloaded" : "needs one that oa_module_load gave", (const void *)module);
+  return slot;
+}
+
+static void free_kernel(oa_kernel_state *kernel) {
+  oa_device *device = kernel->module->device;
+  if (kernel->function && !is_on_host(device)) device->backend->function_free(device, kernel->function);
+  for (int i = 0; kernel->parameters && i < kernel->count; i++) free((char *)kernel->parameters[i].name);
+  free(kernel->parameters);
+  free(kernel->name);
+  free(kernel);
+}
+
+int oa_module_unload(oa_module *module) {
+  int status = oa_core_start();
+  if (status) return status;
+  oa_lock();
+  oa_slot *slot = module_slot("oa_module_unload", module, &status);
+  while (slot && ((oa_module_state *)slot->state)->launches) {
+    oa_wait_change();
+    slot = module_slot("oa_module_unload", module, &status);
+  }
+  oa_module_state *state = slot ? slot->state : NULL;
+  if (slot) oa_slot_free(slot);
+  for (oa_kernel_state *k = state ? state->kernels : NULL; k; k = k->next)
+    oa_slot_free(oa_slot_of(k->handle, OA_SLOT_KERNEL, &status));
+  oa_unlock();
+  if (!state) return status;
+  oa_device *device = state->device;
+  if (!state->captured && !(status = oa_device_usable(device)) && !(status = device->backend->synchronize(device)))
+    status = unload(device, state->native);
+  while (state->kernels) {
+    oa_kernel_state *kernel = state->kernels;
+    state->kernels = kernel->next;
+    free_kernel(kernel);
+  }
+  free(state);
+  return status;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+static int check_parameter(const char *name, int number, const oa_parameter *p, int64_t end) {
+  const bool pointer = p->access != 0;
+  if (!p->name) return oa_fail_null("oa_kernel_get", "parameters->name");
+  if (pointer && ((p->access & ~OA_READ_WRITE) || p->dtype < 0 || p->dtype >= OA_DTYPE_COUNT || p->nbytes != 8))
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_kernel_get: %s: parameter %d (%s) needs an access of OA_READ, OA_OVERWRITE or OA_READ_WRITE, an "
+                   "oa_dtype and 8 bytes; got %d, %d and %d",
+                   name, number, p->name, p->access, p->dtype, p->nbytes);
+  if (p->nbytes < 1 || p->offset < end || p->offset > OA_MOST_PARAMETER_BYTES - p->nbytes)
+    return oa_fail(
+        OA_ERROR_ARGUMENT,
+        "oa_kernel_get: %s: parameter %d (%s) needs bytes behind those of the one before, %d in all at most; "
+        "got %d at offset %d",
+        name, number, p->name, OA_MOST_PARAMETER_BYTES, p->nbytes, p->offset);
+  return OA_OK;
+}
+
+/* Returns a copy of what the caller gave, with no function yet; NULL with *status and the text set. */
+static oa_kernel_state *new_kernel(oa_module_state *module, const char *name, const oa_parameter *parameters, int count,
+                                   int *status) {
+  int64_t end = 0;
+  int pointers = 0;
+  for (int i = 0; i < count; i++) {
+    if ((*status = check_parameter(name, i + 1, &parameters[i], end))) return NULL;
+    end = parameters[i].offset + parameters[i].nbytes;
+    pointers += parameters[i].access != 0;
+  }
+  *status = OA_ERROR_SIGNATURE;
+  if (!pointers) {
+    oa_fail(*status, "%s: a kernel needs a pointer parameter: without one it has no effect", name);
+    return NULL;
+  }
+  *status = OA_ERROR_MEMORY;
+  oa_kernel_state *kernel = calloc(1, sizeof *kernel);
+  bool whole = kernel != NULL;
+  if (whole) {
+    *kernel = (oa_kernel_state){.module = module, .count = count, .pointers = pointers, .nbytes = (size_t)end};
+    kernel->name = strdup(name);
+    kernel->parameters = calloc((size_t)count, sizeof *parameters);
+    whole = kernel->name && kernel->parameters;
+  }
+  for (int i = 0; whole && i < count; i++) {
+    kernel->parameters[i] = parameters[i];
+    kernel->parameters[i].name = strdup(parameters[i].name);
+    whole = kernel->parameters[i].name != NULL;
+  }
+  if (whole) {
+    *status = OA_OK;
+    return kernel;
+  }
+  oa_fail(OA_ERROR_MEMORY, "oa_kernel_get: no host memory");
+  if (kernel) free_kernel(kernel);
+  return NULL;
+}
+
+static int fail_count(const oa_kernel_state *kernel, int count) {
+  return oa_fail(OA_ERROR_SIGNATURE, "%s: the signature has %d parameters, the module's kernel has %s%d", kernel->name,
+                 kernel->count, count > kernel->count ? "at least " : "", count);
+}
+
+/* Compares the parameters with the table that a shared object exports beside its kernel. */
+static int compare_table(const oa_kernel_state *kernel, const unsigned *table) {
+  if (!table) return OA_OK;
+  if (table[0] != (unsigned)kernel->count) return fail_count(kernel, (int)table[0]);
+  for (int i = 0; i < kernel->count; i++) {
+    const oa_parameter *p = &kernel->parameters[i];
+    const unsigned own = (unsigned)p->nbytes | (p->access ? OA_IS_POINTER : 0);
+    if (table[i + 1] != own)
+      return oa_fail(OA_ERROR_SIGNATURE, "%s: %s is a %s of %d bytes in the signature, a %s of %u in the module",
+                     kernel->name, p->name, p->access ? "pointer" : "value", p->nbytes,
+                     table[i + 1] & OA_IS_POINTER ? "pointer" : "value", table[i + 1] & ~OA_IS_POINTER);
+  }
+  return OA_OK;
+}
+
+/* Compares them with what the driver says. */
+static int compare_with_driver(const oa_kernel_state *kernel) {
+  oa_device *device = kernel->module->device;
+  for (int i = 0; i <= kernel->count; i++) {
+    size_t offset = 0, nbytes = 0;
+    const int status = device->backend->function_parameter(device, kernel->function, i, &offset, &nbytes);
+    if (status || nbytes == SIZE_MAX) return status;
+    if ((nbytes != 0) != (i < kernel->count)) return fail_count(kernel, nbytes ? i + 1 : i);
+    if (!nbytes) break;
+    const oa_parameter *p = &kernel->parameters[i];
+    if (nbytes != (size_t)p->nbytes || offset != (size_t)p->offset)
+      return oa_fail(OA_ERROR_SIGNATURE,
+                     "%s: %s has %d bytes at offset %d in the signature, %zu at offset %zu in the module", kernel->name,
+                     p->name, p->nbytes, p->offset, nbytes, offset);
+  }
+  return OA_OK;
+}
+
+static int find_function(oa_kernel_state *kernel) {
+  oa_module_state *module = kernel->module;
+  oa_device *device = module->device;
+  if (is_on_host(device)) {
+    oa_kernel_function *function;
+    const unsigned *table;
+    const int status = oa_shared_object_function(module->native, kernel->name, &function, &table);
+    if (status) return status;
+    kernel->function = *(void **)&function;
+    oa_shared_object_info(&kernel->info);
+    return compare_table(kernel, table);
+  }
+  const int status =
+      device->backend->function_make(device, module->native, kernel->name, &kernel->function, &kernel->info);
+  return status ? status : compare_with_driver(kernel);
+}
+
+int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel) {
+  const char *const function = "oa_kernel_get";
+  if (!name || !parameters || !kernel)
+    return oa_fail_null(function, !name ? "name" : parameters ? "kernel" : "parameters");
+  if (count < 1 || count > OA_MOST_PARAMETERS)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s: count needs 1 to %d parameters, got %d", function, name,
+                   OA_MOST_PARAMETERS, count);
+  int status = oa_core_start();
+  if (status) return status;
+  oa_lock();
+  const oa_slot *slot = module_slot(function, module, &status);
+  oa_module_state *state = slot ? slot->state : NULL;
+  if (state) state->launches++;
+  oa_unlock();
+  if (!state) return status;
+  oa_kernel_state *made = new_kernel(state, name, parameters, count, &status);
+  if (made) status = find_function(made);
+  oa_lock();
+  oa_slot *own = status ? NULL : oa_slot_take(NULL, OA_SLOT_KERNEL);
+  if (own) {
+    own->state = made;
+    *kernel = made->handle = oa_slot_handle(own);
+    made->next = state->kernels;
+    state->kernels = made;
+  } else if (!status) {
+    status = OA_ERROR_MEMORY;
+  }
+  if (status && made) free_kernel(made);
+  state->launches--;
+  oa_announce_change();
+  oa_unlock();
+  return status;
+}
+
+oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, int *status) {
+  if ((*status = oa_core_start())) return NULL;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(kernel, OA_SLOT_KERNEL, status);
+  oa_kernel_state *state = slot ? slot->state : NULL;
+  if (state) state->module->launches++;
+  oa_unlock();
+  if (!state)
+    oa_fail(*status, "%s: kernel %s; got %p", function,
+            *status == OA_ERROR_STALE ? "belongs to a module that was unloaded" : "needs one that oa_kernel_get gave",
+            (const void *)kernel);
+  return state;
+}
+
+void oa_kernel_unhold(oa_kernel_state *kernel, bool captured) {
+  oa_lock();
+  kernel->module->captured |= captured;
+  kernel->module->launches--;
+  oa_announce_change();
+  oa_unlock();
+}
+
+int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info) {
+  const char *const function = "oa_kernel_get_info";
+  int status = oa_sized_check(function, "info", info, OA_FIRST_KERNEL_INFO, sizeof *info);
+  if (status) return status;
+  oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
+  if (!state) return status;
+  oa_sized_write(info, &state->info);
+  oa_kernel_unhold(state, false);
+  return OA_OK;
+}

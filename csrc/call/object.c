@@ -1,0 +1,191 @@
+#include "call/object.h"
+
+#include "base/sized.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the kind of the library's own handle; NULL if the library has none. */
+static const oa_object_kind *handle_kind(const oa_library *library) {
+  for (int i = 0; i < library->object_kind_count; i++)
+    if (library->object_kinds[i].is_handle) return &library->object_kinds[i];
+  return NULL;
+}
+
+static int fail_object(const char *function, const oa_library *library, const oa_object_use *use, int status) {
+  const char *title = library->name, *kind = use->kind ? use->kind->name : "handle";
+  if (status == OA_ERROR_STALE)
+    return oa_fail(status, "%s: %.*s was destroyed; make another one", function, use->name_length, use->name);
+  return oa_fail(status, "%s: %.*s needs an object that %s made, a %s, got the address %p", function, use->name_length,
+                 use->name, title, kind, use->handle);
+}
+
+/* Finds the object of one use. Under the lock. */
+static int find(const char *function, const oa_library *library, oa_object_use *use) {
+  int status;
+  const oa_slot *slot = oa_slot_of(use->handle, OA_SLOT_OBJECT, &status);
+  if (!slot) return fail_object(function, library, use, status);
+  const oa_object_state *state = use->state = slot->object;
+  if (state->library == library && (!use->kind || state->kind == use->kind)) return OA_OK;
+  return oa_fail(OA_ERROR_TYPE, "%s: %.*s needs a %s.%s, got a %s.%s", function, use->name_length, use->name,
+                 library->name, use->kind ? use->kind->name : "Handle", state->library->name, state->kind->name);
+}
+
+static int fail_devices(const char *function, const oa_object_use *a, const oa_object_use *b) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %.*s is of %s, and %.*s is of %s; make both for one device", function,
+                 b->name_length, b->name, b->state->device->name, a->name_length, a->name, a->state->device->name);
+}
+
+/* Finds all objects. *busy: the first one that another call uses, or NULL. Under the lock. */
+static int find_all(const char *function, const oa_library *library, oa_object_use *uses, int count,
+                    const oa_object_use **busy) {
+  const oa_object_use *placed = NULL; /* the first that has a device */
+  *busy = NULL;
+  for (int i = 0; i < count; i++) {
+    const int status = find(function, library, &uses[i]);
+    if (status) return status;
+    const oa_object_state *state = uses[i].state;
+    if (state->busy && !*busy) *busy = &uses[i];
+    if (!state->device) continue;
+    if (!placed) placed = &uses[i];
+    if (state->device != placed->state->device) return fail_devices(function, placed, &uses[i]);
+  }
+  return OA_OK;
+}
+
+static int fail_own(const char *function, const oa_object_use *use) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %.*s is in use by a call of this thread; end that first", function,
+                 use->name_length, use->name);
+}
+
+int oa_objects_take(const char *function, const oa_library *library, oa_object_use *uses, int count) {
+  const oa_object_use *busy;
+  int status;
+  oa_lock();
+  while (!(status = find_all(function, library, uses, count, &busy)) && busy) {
+    if (pthread_equal(busy->state->user, pthread_self())) {
+      status = fail_own(function, busy);
+      break;
+    }
+    oa_wait_change();
+  }
+  for (int i = 0; i < count && !status; i++) {
+    uses[i].state->busy = true;
+    uses[i].state->user = pthread_self();
+  }
+  oa_unlock();
+  return status;
+}
+
+void oa_objects_return(const oa_object_use *uses, int count) {
+  if (!count) return;
+  oa_lock();
+  for (int i = 0; i < count; i++) uses[i].state->busy = false;
+  oa_announce_change();
+  oa_unlock();
+}
+
+/* -- the handle of a call -- */
+
+int oa_object_take_handle(oa_call *call, void **handle) {
+  if ((uintptr_t)*handle - oa_slots.base >= oa_slots.size) return OA_OK;
+  oa_object_use use = {"handle", sizeof "handle" - 1, handle_kind(call->library), *handle, NULL};
+  const int status = oa_objects_take(call->function, call->library, &use, 1);
+  if (status) return status;
+  call->object = use.state;
+  *handle = use.state->native;
+  return OA_OK;
+}
+
+void oa_object_return_handle(oa_call *call) {
+  if (!call->object) return;
+  const oa_object_use use = {.state = call->object};
+  call->object = NULL;
+  oa_objects_return(&use, 1);
+}
+
+int oa_object_check_device(const oa_call *call, const oa_device *device) {
+  const oa_object_state *state = call->object;
+  if (!state || !state->device || state->device == device) return OA_OK;
+  return oa_fail(OA_ERROR_DEVICE, "%s: handle is of %s, and %s is on %s; make one for that device", call->function,
+                 state->device->name, call->operands[0].name, device->name);
+}
+
+/* -- making and destroying -- */
+
+int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind,
+                             void *native) {
+  char text[128];
+  int (*destroy)(void *) = (int (*)(void *))oa_library_symbol(library, kind->destroy);
+  if (!destroy) return OA_ERROR_LIBRARY;
+  const int status = destroy(native);
+  if (status == library->success) return OA_OK;
+  oa_library_status_text(library, status, text, sizeof text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", function, text);
+}
+
+int oa_object_make(const char *function, const oa_object_state *made, oa_object **object) {
+  oa_object_state *state = malloc(sizeof *state);
+  int status = state ? OA_OK : oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an object", function);
+  if (!status && made->stream) status = oa_library_set_stream(made->library, made->native, made->stream->native);
+  if (!status) {
+    *state = *made;
+    oa_lock();
+    oa_slot *slot = oa_slot_take(NULL, OA_SLOT_OBJECT);
+    if (slot) {
+      slot->object = state;
+      *object = state->handle = oa_slot_handle(slot);
+    }
+    oa_unlock();
+    if (slot) return OA_OK;
+    status = OA_ERROR_MEMORY;
+  }
+  oa_saved_error first;
+  oa_error_save(&first);
+  oa_object_destroy_native(function, made->library, made->kind, made->native);
+  oa_error_restore(&first);
+  free(state);
+  return status;
+}
+
+int oa_object_end(const char *function, const void *object, oa_object_state **state) {
+  int status = OA_OK;
+  *state = NULL;
+  oa_lock();
+  oa_slot *slot;
+  while ((slot = oa_slot_of(object, OA_SLOT_OBJECT, &status)) && slot->object->busy) {
+    if (pthread_equal(slot->object->user, pthread_self())) {
+      oa_unlock();
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: the object is in use by a call of this thread; end that first", function);
+    }
+    oa_wait_change();
+  }
+  if (slot) {
+    *state = slot->object;
+    oa_slot_free(slot);
+  }
+  oa_unlock();
+  if (slot || status == OA_ERROR_STALE) return OA_OK;
+  return oa_fail(status, "%s: object needs what a library made, got the address %p", function, object);
+}
+
+int oa_object_query(const oa_object *object, oa_object_info *info) {
+  const char *const function = "oa_object_query";
+  oa_object_info now = {0};
+  int status = oa_sized_check(function, "info", info, OA_FIRST_OBJECT_INFO, sizeof now);
+  if (status || (status = oa_core_start())) return status;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
+  const oa_object_state *state = slot ? slot->object : NULL;
+  if (state)
+    now = (oa_object_info){.library = state->library->name,
+                           .name = state->kind->name,
+                           .native = state->native,
+                           .device = state->device ? state->device->number : -1};
+  oa_unlock();
+  if (state) oa_sized_write(info, &now);
+  if (state) return OA_OK;
+  return status == OA_ERROR_STALE
+             ? oa_fail(status, "%s: object was destroyed; make another one", function)
+             : oa_fail(status, "%s: object needs what a library made, got the address %p", function, (void *)object);
+}

@@ -1,0 +1,57 @@
+/* Objects: what a library made for the caller, such as a handle or a descriptor. */
+#ifndef OA_OBJECT_H
+#define OA_OBJECT_H
+
+#include "library/library.h"
+#include "region/slot.h"
+
+/* Device memory that an object's library may use at any time: it lives until the object ends, or gets other memory. */
+typedef struct oa_object_memory {
+  const char *name; /* of the parameter that gave it */
+  const oa_any *pointer;
+  void *keep; /* of oa_export */
+  struct oa_object_memory *next;
+} oa_object_memory;
+
+/* One object. Its fields are constant, but for `busy` and `user`, which the core's lock guards, and `memory`, which
+ * belongs to the call that has the object. */
+typedef struct oa_object_state {
+  oa_object *handle;
+  const oa_library *library;
+  const oa_object_kind *kind;
+  void *native;
+  oa_device *device; /* NULL: it belongs to none */
+  oa_stream *stream; /* taken from the device's pool, of a library's handle; NULL: none */
+  bool busy;         /* a call uses it; others wait */
+  pthread_t user;    /* the thread of that call */
+  oa_object_memory *memory;
+} oa_object_state;
+
+/* One object among the values of a call. */
+typedef struct oa_object_use {
+  const char *name; /* the parameter's; not terminated */
+  int name_length;
+  const oa_object_kind *kind;
+  const void *handle;
+  oa_object_state *state; /* set by oa_objects_take */
+} oa_object_use;
+
+/* Takes all of a call's objects for this thread, once no other call uses one of them. Refuses what is not a live object
+ * of the library and of the right kind, and objects of different devices. */
+int oa_objects_take(const char *function, const oa_library *library, oa_object_use *uses, int count);
+void oa_objects_return(const oa_object_use *uses, int count);
+/* Takes the object that is the handle of a call; *handle becomes the vendor's own. A vendor's own stays as it is. */
+int oa_object_take_handle(oa_call *call, void **handle);
+/* Returns that object, if there is one. */
+void oa_object_return_handle(oa_call *call);
+/* Checks that the call's handle is of the device. */
+int oa_object_check_device(const oa_call *call, const oa_device *device);
+/* Makes the object of what a library made; the device is current. Takes over the stream, and destroys `native` if it
+ * fails. */
+int oa_object_make(const char *function, const oa_object_state *made, oa_object **object);
+/* Has the library destroy its own part; the device is current. */
+int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
+/* Waits for calls that use the object, and makes it stale. *state: what remains to be destroyed; NULL: it was stale. */
+int oa_object_end(const char *function, const void *object, oa_object_state **state);
+
+#endif

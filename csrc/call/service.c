@@ -1,0 +1,191 @@
+#include "call/service.h"
+
+#include <stdlib.h>
+
+/* -- devices -- */
+
+static int enter(oa_device *device, void **saved) {
+  return device && device->backend->enter ? device->backend->enter(device, saved) : OA_OK;
+}
+
+/* Makes current what was before; keeps the text of an earlier failure, `status`. */
+static int leave(oa_device *device, void *saved, int status) {
+  if (!device || !device->backend->leave) return status;
+  oa_saved_error first;
+  if (status) oa_error_save(&first);
+  const int left = device->backend->leave(device, saved);
+  if (status) oa_error_restore(&first);
+  return status ? status : left;
+}
+
+/* Finds the device for which a service makes an object. */
+static int find_device(const oa_routine *routine, int64_t number, oa_device **device) {
+  const oa_library *library = routine->library;
+  const int status = number == (int)number
+                         ? oa_device_find((int)number, routine->function, device)
+                         : oa_fail(OA_ERROR_ARGUMENT, "%s: device needs the number of an open device, got %lld",
+                                   routine->function, (long long)number);
+  if (status || oa_library_works_on(library, *device)) return status;
+  const char *needed = library->backend ? library->backend : "host";
+  return oa_fail(OA_ERROR_DEVICE, "%s: device needs to be a %s device, got %s", routine->function, needed,
+                 (*device)->name);
+}
+
+static const oa_object_kind *kind_named(const oa_library *library, const oa_token *read) {
+  for (int i = 0; i < library->object_kind_count; i++) {
+    const char *name = library->object_kinds[i].name;
+    if (strlen(name) == (size_t)read->more_length && !memcmp(name, read->more, (size_t)read->more_length))
+      return &library->object_kinds[i];
+  }
+  return NULL;
+}
+
+/* -- one call -- */
+
+/* Notes what a value is to the service. */
+static int note(oa_service *service, const oa_token *read, oa_value *values, int at) {
+  const oa_routine *routine = service->routine;
+  if (oa_token_is(read, "object")) {
+    if (service->use_count == OA_MOST_OBJECTS)
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: has more objects than %d", routine->function, OA_MOST_OBJECTS);
+    service->uses[service->use_count++] = (oa_object_use){.name = read->name,
+                                                          .name_length = read->name_length,
+                                                          .kind = kind_named(routine->library, read),
+                                                          .handle = values[at].pointer};
+  } else if (oa_token_is(read, "new")) {
+    service->makes = kind_named(routine->library, read);
+    service->makes_at = at;
+    memset(&values[at], 0, sizeof values[at]);
+  } else if (oa_token_is(read, "gives")) {
+    memset(&values[at], 0, sizeof values[at]);
+  } else if (oa_token_is(read, "device")) {
+    return find_device(routine, values[at].integer, &service->device);
+  }
+  return OA_OK;
+}
+
+/* Puts the vendor's own objects in the places of the core's. */
+static void unwrap(const oa_service *service, oa_value *values) {
+  oa_token read;
+  const char *next = service->routine->record;
+  const oa_object_use *use = service->uses;
+  for (int at = 0; (next = oa_token_read(next, &read)); at++)
+    if (oa_token_is(&read, "object")) values[at].pointer = (use++)->state->native;
+}
+
+/* Takes a stream for a new handle. */
+static int take_stream(oa_service *service) {
+  if (!service->makes || !service->makes->is_handle || service->routine->library->set_stream < 0) return OA_OK;
+  oa_lock();
+  const int status = oa_stream_take(service->device, &service->stream);
+  oa_unlock();
+  return status;
+}
+
+static void return_stream(oa_stream *stream) {
+  if (!stream) return;
+  oa_lock();
+  oa_stream_return(stream);
+  oa_unlock();
+}
+
+int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values) {
+  oa_token read;
+  const char *next = routine->record;
+  int status = oa_core_start();
+  *service = (oa_service){.routine = routine};
+  if (!status) status = oa_slots_start();
+  for (int at = 0; !status && (next = oa_token_read(next, &read)); at++) status = note(service, &read, values, at);
+  if (!status && service->use_count)
+    status = oa_objects_take(routine->function, routine->library, service->uses, service->use_count);
+  if (status) return status;
+  for (int i = 0; i < service->use_count && !service->device; i++) service->device = service->uses[i].state->device;
+  unwrap(service, values);
+  if (!(status = take_stream(service)) && !(status = enter(service->device, &service->saved))) return OA_OK;
+  return_stream(service->stream);
+  oa_objects_return(service->uses, service->use_count);
+  return status;
+}
+
+/* Makes the object of what the vendor's function made. */
+static int make(oa_service *service, oa_value *values) {
+  const oa_object_state made = {.library = service->routine->library,
+                                .kind = service->makes,
+                                .native = (void *)values[service->makes_at].pointer,
+                                .device = service->device,
+                                .stream = service->stream};
+  oa_object *object = NULL;
+  const int status = oa_object_make(service->routine->function, &made, &object);
+  values[service->makes_at].pointer = object;
+  return status;
+}
+
+int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
+  const oa_library *library = service->routine->library;
+  int status = OA_OK;
+  if (vendor_status != library->success) {
+    char text[128];
+    oa_library_status_text(library, vendor_status, text, sizeof text);
+    status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", service->routine->function, text);
+  }
+  if (!status && service->makes) status = make(service, values);
+  status = leave(service->device, service->saved, status);
+  if (status) return_stream(service->stream);
+  oa_objects_return(service->uses, service->use_count);
+  return status;
+}
+
+/* -- the end of objects -- */
+
+static void free_memory(oa_object_memory *memory) {
+  while (memory) {
+    oa_object_memory *next = memory->next;
+    oa_export_release(memory->keep);
+    free(memory);
+    memory = next;
+  }
+}
+
+/* Destroys an object that has no calls and is stale. */
+static int destroy(const char *function, oa_object_state *state) {
+  oa_device *device = state->device;
+  void *saved = NULL;
+  int status = enter(device, &saved);
+  if (!status) { /* else the device is lost, and the library's part with it */
+    status = oa_object_destroy_native(function, state->library, state->kind, state->native);
+    if (state->stream) {
+      const int waited = device->backend->stream_synchronize(device, state->stream->native);
+      if (!status) status = waited;
+    }
+    status = leave(device, saved, status);
+  }
+  free_memory(state->memory);
+  return_stream(state->stream);
+  free(state);
+  return status;
+}
+
+int oa_object_destroy(oa_object *object) {
+  oa_object_state *state;
+  if (!object || atomic_load(&oa_forked)) return OA_OK;
+  const int status = oa_object_end("oa_object_destroy", object, &state);
+  return state ? destroy("oa_object_destroy", state) : status;
+}
+
+int oa_service_destroy(const oa_routine *routine, oa_value *values, int device) {
+  oa_object_state *state;
+  oa_service service = {.routine = routine};
+  oa_token read;
+  (void)device;
+  oa_token_read(routine->record, &read);
+  const oa_object_use use = {.name = read.name,
+                             .name_length = read.name_length,
+                             .kind = kind_named(routine->library, &read),
+                             .handle = values[0].pointer};
+  service.uses[service.use_count++] = use;
+  int status = oa_core_start();
+  if (status || (status = oa_objects_take(routine->function, routine->library, service.uses, 1))) return status;
+  oa_objects_return(service.uses, 1); /* it is an object of the right kind; another thread may still be faster */
+  status = oa_object_end(routine->function, use.handle, &state);
+  return state ? destroy(routine->function, state) : status;
+}

@@ -1,0 +1,30 @@
+/* Services: functions of a library that work on no array of a device: they make, set, ask, name and destroy. */
+#ifndef OA_SERVICE_H
+#define OA_SERVICE_H
+
+#include "call/object.h"
+#include "call/routine.h"
+
+enum { OA_MOST_OBJECTS = 8 };
+
+/* One call of a service, from oa_service_begin to oa_service_end. */
+typedef struct oa_service {
+  const oa_routine *routine;
+  oa_object_use uses[OA_MOST_OBJECTS];
+  int use_count;
+  oa_device *device; /* NULL: it works on none */
+  void *saved;       /* what was current before */
+  const oa_object_kind *makes;
+  int makes_at; /* the place of the new object among the values */
+  oa_stream *stream;
+} oa_service;
+
+/* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets the
+ * outputs to zeros. */
+int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values);
+/* Ends that with the vendor's status, and makes the object of a new one. */
+int oa_service_end(oa_service *service, oa_value *values, int vendor_status);
+/* Runs a routine that destroys its only value. */
+int oa_service_destroy(const oa_routine *routine, oa_value *values, int device);
+
+#endif

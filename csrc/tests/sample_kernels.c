@@ -1,0 +1,23 @@
+/* The module of the C tests: kernels of host and sim. */
+#include "offload_args/kernel.h"
+
+/* Multiplies an element a thread. */
+OA_HOST_KERNEL(scale, OA_POINTER, OA_VALUE(float)) {
+  float *x = OA_ARGUMENT(call, 0, float *);
+  const float a = OA_ARGUMENT(call, 1, float);
+  OA_FOR_THREADS(call, i) x[i] *= a;
+}
+
+/* Writes the number of each block, its size and the shared bytes: values[block] = {block, threads, bytes}. Uses all of
+ * the shared memory. */
+OA_HOST_KERNEL(blocks, OA_POINTER) {
+  long long *values = OA_ARGUMENT(call, 0, long long *);
+  unsigned char *shared = call->shared;
+  for (long long block = call->first; block < call->last; block++) {
+    for (long long i = 0; i < call->shared_bytes; i++) shared[i] = (unsigned char)block;
+    values[3 * block] = block;
+    values[3 * block + 1] = (long long)call->block[0] * call->block[1] * call->block[2];
+    values[3 * block + 2] = 0;
+    for (long long i = 0; i < call->shared_bytes; i++) values[3 * block + 2] += shared[i] == (unsigned char)block;
+  }
+}

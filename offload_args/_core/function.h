@@ -1,0 +1,99 @@
+/* Functions of vendor libraries inside the extension: what one is, and how its arguments are read. */
+#ifndef OFFLOAD_ARGS_CORE_FUNCTION_H
+#define OFFLOAD_ARGS_CORE_FUNCTION_H
+
+#include "module.h"
+
+#include "offload_args/routine.h"
+
+#pragma GCC visibility push(hidden)
+
+enum { MOST_VALUES = 32 };
+
+/* Of parameters; those from FIRST_OF_SERVICES on are of services only. */
+enum kind {
+  ENUM,
+  SIZE,
+  ENUMS, /* and the two that follow: lists of numbers */
+  SIZES,
+  SCALARS,
+  POINTERS,
+  OPTIONAL,
+  ARRAY,
+  SCALAR,
+  RESULT,
+  VALUE, /* a result that is always on the host */
+  UPDATE,
+  OUTPUT,
+  FIRST_OF_SERVICES,
+  INTEGER = FIRST_OF_SERVICES,
+  OBJECT,     /* an object of the library's */
+  TEXT,       /* more: "none" if None will do */
+  NEW_DEVICE, /* the device of a new object */
+  SET_STREAM,
+  GIVEN, /* an output: an integer, or of more: "text" or "stream" */
+  NEW    /* an object that the function makes */
+};
+
+typedef struct {
+  enum kind kind;
+  int dtype;      /* oa_dtype; OA_ANY of integers, and of what has no dtype */
+  int elements;   /* 1, or the count of the record */
+  PyObject *name; /* interned */
+  char more[32];  /* of services: the third field of the record, unless that is a dtype */
+} Parameter;
+
+/* One builtin's data. It lives as long as the module object that is the builtin's self. */
+typedef struct {
+  const oa_routine *routine;
+  int count;      /* of parameters */
+  int positional; /* those that Python passes by place: not the result, which is a keyword, and not what is given */
+  int has_result, has_outputs, has_handle, is_service;
+  char library[64]; /* its name */
+  PyMethodDef method;
+  Parameter parameters[];
+} Function;
+
+/* The values that a caller passed, as the caller's references. */
+typedef struct {
+  PyObject *const *positional;
+  PyObject *result, *handle; /* NULL where not given, or None */
+  void *own_handle;          /* what handle stands for: an address or an oa_object; NULL: the region's handle */
+  PyObject *room[MOST_VALUES];
+} Arguments;
+
+/* -- function.c ---------------------------------------------------------------------------------------------------- */
+/* Finds the value of every parameter. Returns 0, or -1 with an exception. */
+int function_bind(const Function *function, Arguments *arguments, PyObject *const *values, Py_ssize_t count,
+                  PyObject *names);
+
+/* Raises what is wrong with the arguments, now that they could not be read; if none of them is to blame, the current
+ * exception stays. Returns NULL. */
+PyObject *function_explain(const Function *function, const Arguments *arguments);
+
+/* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
+int function_read_integer(PyObject *object, int64_t *number);
+
+/* -- service.c ----------------------------------------------------------------------------------------------------- */
+/* The METH_FASTCALL | METH_KEYWORDS function of services. self: a module whose state is the Function. */
+PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
+
+/* -- object.c ------------------------------------------------------------------------------------------------------ */
+/* An object that a library made. */
+typedef struct {
+  PyObject_HEAD oa_object *handle; /* NULL until it is made */
+  PyObject *stream;                /* the caller's own stream that it has; NULL: none */
+  const char *library, *kind;      /* "cublas", "Handle" */
+} Object;
+
+/* Returns the object as an Object, NULL without an exception if it is none. */
+Object *object_from(PyObject *object);
+
+/* Returns a new Object without a handle, of the class of that library's kind; NULL with an exception. */
+Object *object_new(const char *library, const char *kind);
+
+/* Calls a function of offload_args.objects; steals arguments, which may be NULL with an exception set. */
+PyObject *object_ask(const char *name, PyObject *arguments);
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,158 @@
+/* Calls of services: the functions of a library that make, set, ask, name and destroy. They are not on a hot path. */
+#include "function.h"
+
+#include <string.h>
+
+/* -- reading arguments --------------------------------------------------------------------------------------------- */
+/* Each reads one argument. Returns 0, or -1 with or without an exception. */
+static int read_sized(PyObject *object, int dtype, oa_value *value) {
+  if (function_read_integer(object, &value->integer) < 0) return -1;
+  const int64_t number = value->integer;
+  if (dtype == OA_I32) return number == (int32_t)number ? 0 : -1;
+  if (dtype == OA_U32) return number == (uint32_t)number ? 0 : -1;
+  return dtype == OA_U64 && number < 0 ? -1 : 0;
+}
+
+static int read_object(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value) {
+  const Object *self = object_from(object);
+  if (self == NULL || self->library == NULL || strcmp(self->library, function->library) != 0 ||
+      strcmp(self->kind, parameter->more) != 0)
+    return -1;
+  value->pointer = self->handle;
+  return 0;
+}
+
+/* The text lives as long as its object, which the caller of the builtin holds. */
+static int read_text(const Parameter *parameter, PyObject *object, oa_value *value) {
+  Py_ssize_t length;
+  value->pointer = NULL;
+  if (object == Py_None) return parameter->more[0] ? 0 : -1;
+  const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &length) : NULL;
+  value->pointer = text;
+  return text != NULL && strlen(text) == (size_t)length ? 0 : -1;
+}
+
+static int read_number_of(const char *asked, const Function *function, const Parameter *parameter, PyObject *object,
+                          unsigned long long *number) {
+  PyObject *found = object_ask(asked, Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
+  *number = found == NULL ? 0 : PyLong_AsUnsignedLongLong(found);
+  Py_XDECREF(found);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Returns 0; -1 with or without an exception for a wrong argument; -2 with an exception that says all. */
+static int read_one(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value) {
+  unsigned long long number;
+  switch (parameter->kind) {
+    case SIZE:
+      return function_read_integer(object, &value->integer);
+    case ENUM:
+      return read_sized(object, OA_I32, value);
+    case INTEGER:
+      return read_sized(object, parameter->dtype, value);
+    case OBJECT:
+      return read_object(function, parameter, object, value);
+    case TEXT:
+      return read_text(parameter, object, value);
+    case NEW_DEVICE:
+      if (read_number_of("device_number", function, parameter, object, &number) < 0) return -2;
+      value->integer = (int64_t)number;
+      return 0;
+    case SET_STREAM:
+      if (read_number_of("stream_handle", function, parameter, object, &number) < 0) return -2;
+      value->pointer = (void *)(uintptr_t)number;
+      return 0;
+    default:
+      return -1;
+  }
+}
+
+/* -- what is given ------------------------------------------------------------------------------------------------- */
+static PyObject *given_one(const Parameter *parameter, const oa_value *value, PyObject *first) {
+  if (strcmp(parameter->more, "text") == 0) {
+    const char *text = value->pointer;
+    return text == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+  }
+  if (strcmp(parameter->more, "stream") == 0)
+    return object_ask("stream_of", Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
+  switch (parameter->dtype) { /* a pointer of the vendor's wrote as many bytes; or it was returned */
+    case OA_I32:
+      return PyLong_FromLong(*(const int32_t *)value->bytes);
+    case OA_U32:
+      return PyLong_FromUnsignedLong(*(const uint32_t *)value->bytes);
+    case OA_I64:
+      return PyLong_FromLongLong(value->integer);
+    default:
+      return PyLong_FromUnsignedLongLong((unsigned long long)value->integer);
+  }
+}
+
+/* Returns what the function gives: nothing, one value, or a tuple of several. NULL with an exception. */
+static PyObject *given_from(const Function *function, const Arguments *arguments, const oa_value *values,
+                            Object *made) {
+  PyObject *list = PyList_New(0);
+  PyObject *first = function->positional ? arguments->positional[0] : Py_None;
+  for (int i = function->positional; list != NULL && i < function->count; i++) {
+    const Parameter *parameter = &function->parameters[i];
+    PyObject *one = parameter->kind == NEW ? Py_NewRef((PyObject *)made) : given_one(parameter, &values[i], first);
+    if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  if (list == NULL) return NULL;
+  const Py_ssize_t count = PyList_Size(list);
+  PyObject *given = count > 1    ? PyList_AsTuple(list)
+                    : count == 1 ? Py_NewRef(PyList_GetItem(list, 0))
+                                 : Py_NewRef(Py_None);
+  Py_DECREF(list);
+  return given;
+}
+
+/* -- the call ------------------------------------------------------------------------------------------------------ */
+/* Notes what an object has from now on: the core's handle, and a stream of the caller's. No code of Python's ran since
+ * the library made it. */
+static void note(const Function *function, const Arguments *arguments, const oa_value *values, Object *made) {
+  for (int i = 0; i < function->count; i++) {
+    const Parameter *parameter = &function->parameters[i];
+    if (parameter->kind == NEW) {
+      oa_object_info info = OA_SIZED(oa_object_info);
+      made->handle = (oa_object *)values[i].pointer;
+      if (oa_object_query(made->handle, &info) == OA_OK) {
+        made->library = info.library;
+        made->kind = info.name;
+      }
+    } else if (parameter->kind == SET_STREAM) {
+      Object *object = object_from(arguments->positional[0]);
+      PyObject *old = object == NULL ? NULL : object->stream;
+      if (object != NULL) object->stream = Py_NewRef(arguments->positional[i]);
+      Py_XDECREF(old);
+    }
+  }
+}
+
+static PyObject *call_with(const Function *function, const Arguments *arguments) {
+  oa_value values[MOST_VALUES] = {{0}};
+  Object *made = NULL;
+  int status;
+  for (int i = 0; i < function->positional; i++) {
+    status = read_one(function, &function->parameters[i], arguments->positional[i], &values[i]);
+    if (status < 0) return status == -1 ? function_explain(function, arguments) : NULL;
+  }
+  for (int i = function->positional; i < function->count; i++)
+    if (function->parameters[i].kind == NEW && made == NULL) {
+      made = object_new(function->library, function->parameters[i].more);
+      if (made == NULL) return NULL;
+    }
+  Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
+  Py_END_ALLOW_THREADS if (status == OA_OK) note(function, arguments, values, made);
+  PyObject *given = status == OA_OK ? given_from(function, arguments, values, made) : fail(status);
+  Py_XDECREF((PyObject *)made);
+  return given;
+}
+
+PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  const Function *function = *(Function **)PyModule_GetState(self);
+  Arguments arguments;
+  arguments.result = arguments.handle = NULL;
+  arguments.own_handle = NULL;
+  return function_bind(function, &arguments, values, count, names) < 0 ? NULL : call_with(function, &arguments);
+}

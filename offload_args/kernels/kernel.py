@@ -1,0 +1,320 @@
+"""Kernels with their signatures, and launches of them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, final
+
+import numpy as np
+
+from .. import _core
+from .._core import call
+from ..arguments import In, InOut, Out
+from ..devices import Device, as_device
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    HostPointerError,
+    SizeOverflowError,
+)
+from ..pointers import DevicePtr, _values
+from ..regions import _stream_handle
+from .facts import KernelFacts
+from .loaded import Loaded
+from .signature import Formal, formals_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["Kernel", "KernelInfo", "Shared", "launch", "offload"]
+
+Sizes = int | tuple[int, ...]
+_MOST: Final = 2**32 - 1
+
+
+class KernelInfo(NamedTuple):
+    """Describe a kernel on one device. Shared memory is in bytes of one block."""
+
+    most_grid: tuple[int, int, int]  #: blocks along x, y, z
+    most_block: tuple[int, int, int]  #: threads of a block along x, y, z
+    most_threads: int  #: of a block of this kernel
+    good_threads: int  #: of a block: as many as fill the device best
+    registers: int  #: of a thread; -1: not known
+    multiprocessors: int
+    cooperative: bool
+    clusters: bool
+    fixed_shared_bytes: int  #: that the kernel itself declares
+    most_shared_bytes: int  #: that a launch may ask for
+
+
+@final
+class Shared:
+    """Ask for dynamic shared memory of a block by elements: `Shared[np.float32](256)` or `Shared(256, np.float32)`."""
+
+    __slots__ = ("dtype", "nbytes", "size")
+
+    def __init__(self, size: int, dtype: DTypeLike = np.uint8) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        try:
+            self.size = operator.index(size)
+        except TypeError:
+            raise ArgumentTypeError(f"Shared: size needs a whole number of elements, got {size!r}") from None
+        if self.size < 0 or self.dtype.itemsize == 0 or self.dtype.hasobject:
+            raise ArgumentError(f"Shared: needs 0 or more elements that devices can hold, got {size!r} of {self.dtype}")
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def __class_getitem__(cls, dtype: DTypeLike) -> _SharedOf:
+        return _SharedOf(np.dtype(dtype))
+
+    def __repr__(self) -> str:
+        return f"Shared[{self.dtype}]({self.size})"
+
+
+class _SharedOf(NamedTuple):
+    dtype: np.dtype[Any]
+
+    def __call__(self, size: int) -> Shared:
+        return Shared(size, self.dtype)
+
+
+class Kernel(_core.Kernel):
+    """Launch a kernel: `vadd[grid, block](da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
+
+    grid and block are numbers, or tuples of up to three, along x, y, z. A third item is the shared memory, in bytes or
+    as Shared[dtype](size); a fourth is a stream. Made by Module.kernel.
+
+    A call raises HostPointerError, DTypeError, SizeOverflowError, StalePointerError, WrongDeviceError, DirectionError,
+    AliasError and ArgumentError before anything moves.
+    """
+
+    __slots__ = ("_formals", "_infos", "_loaded", "facts")
+
+    facts: KernelFacts | None  #: what the module says of it; None: nothing
+    _formals: tuple[Formal, ...]
+    _loaded: Loaded
+    _infos: dict[int, KernelInfo]
+
+    def __new__(cls, loaded: Loaded, name: str, signature: Sequence[object]) -> Kernel:
+        facts = loaded.image.kernels.get(name)
+        formals = formals_of(name, signature, facts)
+        self = super().__new__(cls, name, tuple(formal.row for formal in formals))
+        self.facts = facts
+        self._formals, self._loaded, self._infos = formals, loaded, {}
+        return self
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """The parameters as text: ("In[float32]", "int32")."""
+        return tuple(formal.text for formal in self._formals)
+
+    def info(self, device: Device | str) -> KernelInfo:
+        """Return the kernel's limits on a device; loads its module there."""
+        number = as_device(device).number
+        if number not in self._infos:
+            self._load(number)
+        return self._infos[number]
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name}({', '.join(self.signature)}), from {self._loaded.image.name})"
+
+    # -- for the extension: what it does not do itself ----------------------------------------------------------------
+
+    def _load(self, device: int) -> int:
+        """Return the handle of the kernel on a device."""
+        handle = _core.kernel_get(self._loaded.handle(device), self, tuple(formal.name for formal in self._formals))
+        self._infos[device] = KernelInfo._make(_core.kernel_info(handle))
+        return handle
+
+    def _configure(self, key: object) -> _core.Launcher:
+        """Return the launcher of kernel[key]."""
+        if not isinstance(key, tuple) or not 2 <= len(key) <= 4:
+            raise ArgumentError(f"{self.name}: needs [grid, block], [grid, block, shared_bytes] or these and a stream")
+        shared_bytes = key[2] if len(key) > 2 else 0
+        return self._launcher(key[0], key[1], shared_bytes, key[3] if len(key) > 3 else None, False, None)
+
+    def _launcher(
+        self, grid: object, block: object, shared_bytes: object, stream: object, cooperative: bool, cluster: object
+    ) -> _core.Launcher:
+        return _core.launcher(
+            self,
+            self._sizes("grid", grid),
+            self._sizes("block", block),
+            self._shared_bytes(shared_bytes),
+            None if stream is None else _stream_handle(stream),
+            cooperative,
+            (0, 0, 0) if cluster is None else self._sizes("cluster", cluster),
+        )
+
+    def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
+        items = given if isinstance(given, (tuple, list)) else (given,)
+        try:
+            sizes = [operator.index(item) for item in items]
+        except TypeError:
+            raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {given!r}") from None
+        if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
+            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers of at least 1, got {given!r}")
+        x, y, z = (*sizes, 1, 1)[:3]
+        return x, y, z
+
+    def _shared_bytes(self, given: object) -> int:
+        if isinstance(given, Shared):
+            return given.nbytes
+        try:
+            nbytes = operator.index(given)  # type: ignore[arg-type]
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {given!r}"
+            ) from None
+        if not 0 <= nbytes <= _MOST:
+            raise ArgumentError(f"{self.name}: shared_bytes needs 0 or more bytes, got {given!r}")
+        return nbytes
+
+    def _value(self, i: int, given: object) -> bytes:
+        """Return the bytes of a value of any type."""
+        formal = self._formals[i]
+        dtype = formal.dtype
+        assert dtype is not None
+        what = f"{self.name}: {formal.name}"
+        if isinstance(given, (DevicePtr, np.ndarray)):
+            raise DTypeError(f"{what} needs one {dtype} by value, got {_kind(given)}")
+        if dtype.names is not None:
+            return self._struct(what, dtype, given)
+        if isinstance(given, np.generic):
+            given = given.item()
+        if not isinstance(given, (bool, int, float, complex)):
+            raise DTypeError(f"{what} needs one {dtype}, got {_kind(given)}")
+        return _values(what, given, dtype).tobytes()
+
+    def _struct(self, what: str, dtype: np.dtype[Any], given: object) -> bytes:
+        if isinstance(given, np.void) and given.dtype == dtype:
+            return given.tobytes()
+        if not isinstance(given, tuple):
+            raise DTypeError(f"{what} needs a tuple or a NumPy scalar of {dtype}, got {_kind(given)}")
+        try:
+            return np.array(given, dtype).tobytes()
+        except OverflowError as error:
+            raise SizeOverflowError(f"{what} needs values that fit {dtype}: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"{what} needs values of {dtype}, got {given!r}: {error}") from None
+
+    def _pointer(self, i: int, given: object) -> NoReturn:
+        """Refuse an argument that is not a pointer to the right elements."""
+        formal = self._formals[i]
+        what = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
+        if isinstance(given, DevicePtr):
+            raise DTypeError(f"{what}, got a pointer to {given.dtype}")
+        if isinstance(given, np.ndarray):
+            raise HostPointerError(f"{what}, got a host array; lend it in a region, or use offload({self.name}, ...)")
+        raise HostPointerError(f"{what}, got {_kind(given)}; lend an array in a region")
+
+    def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
+        if keywords:
+            raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
+        raise ArgumentTypeError(
+            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(self.signature)}), got {len(arguments)}"
+        )
+
+
+def _kind(given: object) -> str:
+    if isinstance(given, DevicePtr):
+        return f"a pointer to {given.dtype}"
+    if isinstance(given, np.ndarray):
+        return f"an array of {given.dtype}"
+    return f"{type(given).__name__} {given!r:.60}" if isinstance(given, (int, float, str)) else type(given).__name__
+
+
+def _size_of(argument: Any) -> int:
+    """Return the elements of an array or pointer; 0 of anything else."""
+    if isinstance(argument, (In, Out, InOut)):
+        argument = argument.array
+    shape = getattr(argument, "shape", None)
+    return math.prod(shape) if isinstance(shape, tuple) else 0
+
+
+def _shape(
+    kernel: Kernel, arguments: Sequence[object], device: Device, grid: Sizes | None, block: Sizes | None
+) -> tuple[Sizes, Sizes]:
+    """Return grid and block; those that are None have a thread for each element of the largest array written."""
+    if block is None:
+        block = kernel.info(device).good_threads
+    if grid is None:
+        if len(arguments) != len(kernel._formals):
+            kernel._misfit(tuple(arguments))
+        pairs = list(zip(kernel._formals, arguments, strict=True))
+        written = [_size_of(given) for formal, given in pairs if formal.access & _core.OA_OVERWRITE]
+        size = max(written or [_size_of(given) for formal, given in pairs if formal.access])
+        threads = math.prod(kernel._sizes("block", block))
+        grid = max(1, -(-size // threads))
+    return grid, block
+
+
+def launch(
+    kernel: Kernel,
+    /,
+    *arguments: Any,
+    grid: Sizes | None = None,
+    block: Sizes | None = None,
+    shared_bytes: int | Shared = 0,
+    stream: object = None,
+    cooperative: bool = False,
+    cluster: Sizes | None = None,
+) -> None:
+    """Launch a kernel in an open region.
+
+    arguments: a DevicePtr for each pointer, a number (a tuple for a struct) for each value. grid: blocks along x, y, z;
+    None: as many as give each element of the largest array that the kernel writes a thread. block: threads of a block;
+    None: as many as fill the device best. shared_bytes: dynamic shared memory of a block, in bytes or as
+    Shared[dtype](size). stream: an object with `__cuda_stream__`; None: the region's. cooperative: all blocks run at
+    the same time. cluster: the blocks of a cluster.
+
+    Raises the errors of Kernel.
+    """
+    _check_kernel("launch", kernel)
+    if grid is None or block is None:
+        pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
+        if pointer is None:
+            raise HostPointerError(f"{kernel.name}: needs a device pointer; lend an array in a region, or use offload")
+        grid, block = _shape(kernel, arguments, pointer.device, grid, block)
+    kernel._launcher(grid, block, shared_bytes, stream, cooperative, cluster)(*arguments)
+
+
+def offload(
+    kernel: Kernel,
+    /,
+    *arguments: Any,
+    grid: Sizes | None = None,
+    block: Sizes | None = None,
+    shared_bytes: int | Shared = 0,
+    stream: object = None,
+    device: Device | str | None = None,
+    on_error: Literal["discard", "keep"] = "discard",
+    cooperative: bool = False,
+    cluster: Sizes | None = None,
+) -> None:
+    """Lend every array among the arguments, launch the kernel, and bring back what it wrote.
+
+    The arguments are those of launch, with arrays in place of pointers, or In, Out, InOut, Scratch of them. device: a
+    Device or its name; None: the default one if it can run the module, else the first that can. stream and on_error are
+    the region's.
+
+    Raises the errors of a region and of Kernel.
+    """
+    _check_kernel("offload", kernel)
+    pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
+    if device is None:
+        on = pointer.device if pointer is not None else kernel._loaded.default_device()
+    else:
+        on = as_device(device)
+    grid, block = _shape(kernel, arguments, on, grid, block)
+    launcher = kernel._launcher(grid, block, shared_bytes, None, cooperative, cluster)
+    call(launcher, *arguments, device=on, stream=stream, on_error=on_error)
+
+
+def _check_kernel(function: str, kernel: object) -> None:
+    if not isinstance(kernel, Kernel):
+        raise ArgumentTypeError(
+            f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one"
+        )

@@ -1,0 +1,93 @@
+"""Modules: files of kernels."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import Any, final
+
+from ..errors import ArgumentTypeError, ModuleError, SignatureError
+from .binary import read
+from .facts import KernelFacts
+from .kernel import Kernel
+from .loaded import Loaded
+
+__all__ = ["Module"]
+
+
+@final
+class Module:
+    """Hold the kernels of one file. Made by Module.load; each device loads it at its first launch there."""
+
+    __slots__ = ("_loaded",)
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+
+    @classmethod
+    def load(cls, source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, name: str = "") -> Module:
+        """Read a module: PTX for NVIDIA GPUs, a shared object for host and sim.
+
+        source: a path, or the bytes themselves. The format is found from the contents; no GPU is needed. name: for
+        messages; the file's by default.
+
+        Raises ModuleError if it is none of these or damaged, OSError if the file can't be read.
+        """
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            data, name = bytes(source), name or "the module"
+        elif isinstance(source, (str, os.PathLike)):
+            path = os.fspath(source)
+            with open(path, "rb") as file:
+                data = file.read()
+            name = name or os.path.basename(path)
+        else:
+            raise ArgumentTypeError(f"Module.load: source needs a path or bytes, got {type(source).__name__}")
+        return cls(Loaded(read(name, data)))
+
+    @property
+    def name(self) -> str:
+        """The file's name, or that given."""
+        return self._loaded.image.name
+
+    @property
+    def format(self) -> str:
+        """Its format, such as "PTX"."""
+        return self._loaded.image.format
+
+    @property
+    def target(self) -> str:
+        """The processor that it was compiled for, such as "sm_90"."""
+        return self._loaded.image.target
+
+    @property
+    def kernels(self) -> dict[str, KernelFacts]:
+        """Return the facts that the module states about its kernels, by name."""
+        return dict(self._loaded.image.kernels)
+
+    def kernel(self, name: str, /, *signature: Any) -> Kernel:
+        """Return a kernel with the types of its parameters.
+
+        signature: for each parameter In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value;
+        a structured dtype (align=True) for a struct. In is only read. Out is only written, all of it. In, Out, InOut
+        without a dtype take pointers to any elements. The module's own facts have to agree.
+
+        Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
+        """
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"Module.kernel: name needs a string, got {type(name).__name__}")
+        known = self._loaded.image.kernels
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(list(known)[:8]) or 'none'}"
+            raise ModuleError(f"{self.name}: there is no kernel {name!r}; {listed}")
+        if not signature:
+            raise SignatureError(f"{name}: the signature is missing; declare its parameters: {known[name]}")
+        return Kernel(self._loaded, name, signature)
+
+    def unload(self) -> None:
+        """Free the module on every device; waits for them. Its kernels can't be launched any more."""
+        self._loaded.unload()
+
+    def __repr__(self) -> str:
+        lines = [f"Module({self.name}: {self.format} for {self.target})"]
+        return "\n".join([*lines, *(f"  {facts}" for facts in self._loaded.image.kernels.values())])

@@ -1,0 +1,145 @@
+"""The signature of a kernel: what each parameter is, and where it lies among the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from .. import _core
+from ..arguments import In, InOut, Out, Parameter
+from ..dtypes import code_of
+from ..errors import SignatureError
+from .facts import KernelFacts, ParameterFacts
+
+__all__ = ["Formal", "formals_of"]
+
+_ACCESS: Final = {In: _core.OA_READ, Out: _core.OA_OVERWRITE, InOut: _core.OA_READ_WRITE}
+_POINTER_BYTES: Final = 8
+
+
+@dataclass(frozen=True)
+class Formal:
+    """One parameter as the launcher needs it."""
+
+    name: str  #: for messages: "argument 2"
+    text: str  #: as it was declared: "In[float32]"
+    access: int  #: of a pointer; 0: a value
+    dtype: np.dtype[Any] | None  #: None: a pointer to elements of any dtype
+    offset: int
+    nbytes: int
+
+    @property
+    def row(self) -> tuple[int, int, int, int]:
+        """The parameter as _core.Kernel takes it. The core itself reads values of some dtypes only."""
+        code = _core.OA_ANY if self.dtype is None else code_of(self.dtype)
+        return self.access, max(code, _core.OA_ANY), self.offset, self.nbytes
+
+
+def _check_struct(what: str, dtype: np.dtype[Any]) -> None:
+    """Refuse a structured dtype with a field that devices can't hold, or that C would lay out otherwise."""
+    if dtype.subdtype is not None:
+        return _check_struct(what, dtype.subdtype[0])
+    if dtype.fields is None:
+        if code_of(dtype) < 0:
+            raise SignatureError(f"{what} has a field of {dtype}, which devices can't hold")
+        return
+    if not dtype.isalignedstruct:
+        raise SignatureError(f"{what} is not laid out as in C: make its dtype with np.dtype(..., align=True)")
+    for field in dtype.fields.values():
+        _check_struct(what, field[0])
+
+
+def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
+    if declared in (int, float, complex):
+        raise SignatureError(
+            f"{what} is declared as {declared.__name__}, which has no one size in C: use np.int32, np.int64, "
+            "np.float32, np.float64, np.complex64 or np.complex128"
+        )
+    if not isinstance(declared, (type, np.dtype)):
+        raise SignatureError(
+            f"{what} needs In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value; got "
+            f"{declared!r}"
+        )
+    try:
+        dtype = np.dtype(declared)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.names is not None:
+        _check_struct(what, dtype)
+    elif code_of(dtype) < 0:
+        raise SignatureError(f"{what} is declared as {declared!r}, which devices can't hold")
+    return dtype
+
+
+def _alignment(dtype: np.dtype[Any]) -> int:
+    return dtype.alignment if dtype.names is not None else dtype.itemsize
+
+
+def _check_facts(what: str, formal: Formal, facts: ParameterFacts) -> None:
+    declared = "pointer" if formal.access else "value"
+    if facts.nbytes != formal.nbytes or facts.kind not in ("", declared):
+        raise SignatureError(
+            f"{what} is declared as {formal.text}, a {declared} of {formal.nbytes} bytes; the module says: {facts}"
+        )
+
+
+def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
+    """Return a parameter's offset: the module's where it says one, else as C lays parameters out."""
+    alignment = _POINTER_BYTES if dtype is None else _alignment(dtype)
+    natural = -(-end // alignment) * alignment
+    if facts is None or facts.offset in (-1, natural):
+        return natural
+    # Vendors' complex types and structs may be aligned to more than NumPy knows, or to less.
+    is_free = dtype is not None and (dtype.kind == "c" or dtype.names is not None)
+    if is_free and facts.offset >= end:
+        return facts.offset
+    raise SignatureError(
+        f"{what} is declared as {formal_text}, at offset {natural} of the arguments; the module has it at offset "
+        f"{facts.offset}"
+    )
+
+
+def _formal(what: str, name: str, declared: object, end: int, facts: ParameterFacts | None) -> Formal:
+    direction, dtype = (declared.direction, declared.dtype) if isinstance(declared, Parameter) else (declared, None)
+    if isinstance(direction, type) and direction in _ACCESS:
+        if dtype is not None and code_of(dtype) < 0:
+            raise SignatureError(f"{what} is declared as {declared!r}, whose elements devices can't hold")
+        text = repr(declared) if dtype is not None else direction.__name__
+        formal = Formal(name, text, _ACCESS[direction], dtype, _place(what, end, text, None, facts), _POINTER_BYTES)
+    else:
+        value = _value_dtype(what, declared)
+        text = str(value)
+        formal = Formal(name, text, 0, value, _place(what, end, text, value, facts), value.itemsize)
+    if facts is not None:
+        _check_facts(what, formal, facts)
+    return formal
+
+
+def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | None) -> tuple[Formal, ...]:
+    """Return the parameters of a declared signature, checked against the module's facts.
+
+    Raises SignatureError for a type that no kernel takes, and where the module says otherwise of their number, sizes,
+    places, or which of them are pointers.
+    """
+    known = facts.parameters if facts is not None else None
+    if known is not None and len(known) != len(signature):
+        raise SignatureError(
+            f"{kernel}: the signature has {len(signature)} parameters, the module's kernel {len(known)}: {facts}"
+        )
+    formals: list[Formal] = []
+    end = 0
+    for i, declared in enumerate(signature):
+        name = f"argument {i + 1}"
+        formals.append(_formal(f"{kernel}: {name}", name, declared, end, known[i] if known is not None else None))
+        end = formals[-1].offset + formals[-1].nbytes
+    if not any(formal.access for formal in formals):
+        raise SignatureError(f"{kernel}: a kernel needs a pointer parameter: without one it has no effect")
+    if len(formals) > _core.OA_MOST_PARAMETERS or end > _core.OA_MOST_PARAMETER_BYTES:
+        raise SignatureError(
+            f"{kernel}: a kernel takes at most {_core.OA_MOST_PARAMETERS} parameters of "
+            f"{_core.OA_MOST_PARAMETER_BYTES} bytes in all; the signature has {len(formals)} of {end} bytes"
+        )
+    return tuple(formals)

@@ -1,0 +1,122 @@
+"""Objects that vendors' libraries make: handles and descriptors, which are created, passed and destroyed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
+
+from . import _core
+from .devices import Device, as_device, by_number, default_number
+from .errors import OffloadError
+from .streams import SupportsStream
+from .streams import stream_handle as _handle_of_stream
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["LibraryObject", "Stream", "SupportsStream", "class_of", "device_number", "stream_handle", "stream_of"]
+
+
+class LibraryObject(_core.Object):
+    """An object that a vendor's library made, such as a cublas.Handle.
+
+    The library's own function destroys it, or the end of a `with` block, or its last user. Functions refuse it then.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError(f"{_name(cls)}: objects of this class are made by functions of its library, such as create()")
+
+    def __enter__(self) -> Self:
+        _core.object_query(self)  # raises if it is destroyed
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _core.object_destroy(self)
+
+    @property
+    def address(self) -> int:
+        """The vendor's own object as an address, for code outside this package.
+
+        Raises StalePointerError once it is destroyed.
+        """
+        return _core.object_query(self)[0]
+
+    @property
+    def device(self) -> Device | None:
+        """The device that it belongs to; None if it belongs to none.
+
+        Raises StalePointerError once it is destroyed.
+        """
+        number = _core.object_query(self)[1]
+        return by_number(number) if number >= 0 else None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{_name(type(self))}: objects of a library can't be copied or pickled")
+
+    def __repr__(self) -> str:
+        try:
+            device = self.device
+        except OffloadError:
+            return f"<{_name(type(self))}, destroyed>"
+        return f"<{_name(type(self))}{f' of {device}' if device else ''}>"
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+
+
+@cache
+def class_of(library: str, name: str) -> type[LibraryObject]:
+    """Return the class of a library's objects of one kind, such as ("cublas", "Handle")."""
+    module = f"{__package__}.{library}"
+    doc = f"{'An' if name[0] in 'AEIOU' else 'A'} {name} of {library}. {LibraryObject.__doc__}"
+    return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})
+
+
+@final
+class Stream:
+    """The stream of a library's object, for other packages: its `__cuda_stream__`."""
+
+    __slots__ = ("_owner", "handle")
+
+    handle: Final[int]  #: the stream itself, a cudaStream_t
+
+    def __init__(self, owner: LibraryObject, handle: int) -> None:
+        self._owner = owner  # the stream lives as long
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the protocol's version, 0, and the stream.
+
+        Raises StalePointerError once the object is destroyed.
+        """
+        _core.object_query(self._owner)
+        return 0, self.handle
+
+    def __repr__(self) -> str:
+        return f"Stream(of {self._owner!r})"
+
+
+# -- called by the extension --
+
+
+def device_number(function: str, name: str, device: Any) -> int:
+    """Return the number of the device for which a function makes an object."""
+    return default_number() if device is None else as_device(device).number
+
+
+def stream_handle(function: str, name: str, stream: object) -> int:
+    """Return the handle of the caller's stream."""
+    return _handle_of_stream(f"{function}: {name}", stream)
+
+
+def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
+    """Return the stream of an object: the one that the caller set, or its own."""
+    own = _core.object_stream(owner)
+    if isinstance(own, SupportsStream) and _handle_of_stream("get_stream: the stream", own) == handle:
+        return own
+    return Stream(owner, handle)

@@ -1,0 +1,39 @@
+"""Streams of other packages: objects with `__cuda_stream__`."""
+
+from __future__ import annotations
+
+import operator
+from typing import Protocol, runtime_checkable
+
+from .errors import ArgumentError, ArgumentTypeError, SizeOverflowError
+
+__all__ = ["SupportsStream", "stream_handle"]
+
+
+@runtime_checkable
+class SupportsStream(Protocol):
+    """An object that gives its stream as (0, cudaStream_t)."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+def stream_handle(what: str, stream: object) -> int:
+    """Return the handle of a stream; what: the function and the argument, such as "cublas.set_stream: streamId".
+
+    Raises ArgumentTypeError for an object without `__cuda_stream__`, or whose `__cuda_stream__` is not two integers;
+    ArgumentError for another version of it.
+    """
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is None:
+        raise ArgumentTypeError(f"{what} needs an object with __cuda_stream__, got {type(stream).__name__}")
+    found = protocol() if callable(protocol) else protocol
+    try:
+        version, handle = map(operator.index, found)
+    except (TypeError, ValueError):
+        function = what.partition(":")[0]
+        raise ArgumentTypeError(f"{function}: __cuda_stream__ needs to give two integers, got {found!r}") from None
+    if version != 0:
+        raise ArgumentError(f"{what} speaks version {version} of __cuda_stream__, 0 is known")
+    if not 0 <= handle < 2**64:
+        raise SizeOverflowError(f"{what} needs a handle of 64 bits, got {handle}")
+    return handle

@@ -1,0 +1,237 @@
+"""`python -m bindings --check` refuses wrong roles files: each with its line, and none with a traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import __main__ as workshop  # noqa: E402
+
+
+def declared(*parameters: str) -> dict[str, Any]:
+    """Returns a function of the header, from "type name"."""
+    return {"returns": "v_status_t", "parameters": [one.rsplit(" ", 1)[::-1] for one in parameters]}
+
+
+def scale(number: str) -> dict[str, Any]:
+    sizes = (
+        "v_handle_t handle",
+        "v_op_t op",
+        "int m",
+        "int n",
+        f"const {number} * by",
+        f"const {number} * A",
+        "int lda",
+    )
+    return declared(*sizes, f"{number} * C", "int ldc")
+
+
+API = {
+    "header": "vendor.h",
+    "version": "1",
+    "functions": {
+        "v_sscale": scale("float"),
+        "v_dscale": scale("double"),
+        "v_sum": declared("v_handle_t handle", "int n", "const float * x", "int inc", "float * result"),
+        "v_create": declared("v_handle_t * handle"),
+        "v_set_stream": declared("v_handle_t handle", "void * stream"),
+        "v_version": declared("int * version"),
+        "v_odd": declared("void (*)(int) callback"),
+    },
+    "enums": {"v_status_t": {"V_OK": 0, "V_BAD": 1}, "v_op_t": {"V_N": 0, "V_T": 1}},
+}
+ROLES = """# A vendor.
+[library]
+name = "vendor"
+title = "Vendor"
+backend = "sim"
+symbols = ["v_{name}"]
+strip = "V_"
+status = "v_status_t"
+success = "V_OK"
+scalars = "host"
+
+[find]
+wheels = { vendor-wheel = "vendor/lib/libv*.so" }
+version = { call = "v_version", gives = "number" }
+
+[header]
+version = ["V_VERSION"]
+functions = "v_"
+constants = "V_"
+
+[handle]
+type = "v_handle_t"
+create = "v_create"
+set_stream = "v_set_stream"
+
+[types]
+float = "f32"
+double = "f64"
+
+[enums.operation]
+type = "v_op_t"
+constants = ["V_N", "V_T"]
+
+[family.scale.bind]
+"{t}scale" = ["sd", "Multiplies a matrix by a number."]
+[family.scale.parameters]
+op = "operation"
+m = "size"
+n = "size"
+by = "scalar"
+A = "in matrix(m, n, lda)"
+lda = "ld"
+C = "inout matrix(n if op == T else m, m if op == T else n, ldc); overwrites if by == 0"
+ldc = "ld"
+
+[family.sum]
+bind.sum = "Adds up a vector."
+[family.sum.parameters]
+n = "length"
+x = "in vector(n, inc)"
+inc = "inc"
+result = "result"
+
+[[not_bound]]
+names = "v_odd"
+reason = "takes a host callback"
+"""
+
+
+def checked(folder: Path, text: str) -> list[str]:
+    """Returns what --check says of a folder with this roles file, but for the report that it lacks."""
+    for name in ("api", "roles"):
+        (folder / name).mkdir()
+    (folder / "api" / "vendor.json").write_text(json.dumps(API))
+    (folder / "roles" / "vendor.toml").write_text(text)
+    return [one for one in workshop.check(folder) if not one.startswith("report.md")]
+
+
+def test_the_roles_file_that_the_others_are_made_from_is_right(tmp_path: Path) -> None:
+    assert checked(tmp_path, ROLES) == []
+
+
+IN_A = 'A = "in matrix(m, n, lda)"'
+WRONG = [
+    # labels
+    (IN_A, 'A = "in matrx(m, n, lda)"', "'matrx(m, n, lda)' is not an extent; there are vector,"),
+    (IN_A, 'A = "in matrix(m, n)"', "'matrix(m, n)' is not an extent"),
+    (IN_A, 'A = "in matrix(m, n, lda"', "'matrix(m, n, lda' is not an expression"),
+    (IN_A, 'A = "in"', "'' is not an expression"),
+    (IN_A, 'A = ""', "A: '' is not a role"),
+    (IN_A, "A = 3", "A: 3 is not a text"),
+    (IN_A, 'A = "In matrix(m, n, lda)"', "'In matrix(m, n, lda)' is not a role"),
+    (IN_A, 'A = "out matrix(m, n, lda)"', "A: labelled out, but its type is const float *"),
+    (IN_A, 'A = "in matrix(m, n, lda); despite const"', "'despite const' is not understood"),
+    (IN_A, 'A = "in matrix(m, n, lda); overwrites if by == 0"', "'overwrites if by == 0' is not understood"),
+    (IN_A, 'A = "in matrix(m, n, lda); becomes matrix(n, m, lda)"', "'becomes matrix(n, m, lda)' is not understood"),
+    (IN_A, 'A = "in matrix(m, n, lda); may repeat"', "'may repeat' is not understood"),
+    (IN_A, 'A = "in matrix(m, n, lda); may be C"', 'may be C, and that does not say "may be A"'),
+    (IN_A, 'A = "in matrix(m, n, lda); may be A"', "may be A, which is not another array"),
+    (IN_A, 'A = "in strided(matrix(m, n, lda), m)"', "is not an extent"),
+    (IN_A, 'A = "in strided(strided(matrix(m, n, lda), m, n), m, n)"', "is not an extent"),
+    (IN_A, 'A = "in matrix(m, n, ld=lda)"', "'matrix(m, n, ld=lda)' is not an extent"),
+    # expressions
+    (IN_A, 'A = "in matrix(q, n, lda)"', "A: q is neither a parameter nor a constant"),
+    (IN_A, 'A = "in matrix(m, n, by)"', "'by' is not a leading dimension"),
+    (IN_A, 'A = "in matrix(m, n, n)"', "'n' is not a leading dimension"),
+    (IN_A, 'A = "in matrix(m, n, lda + 1)"', "'lda + 1' is not a leading dimension"),
+    (IN_A, 'A = "in matrix(C, n, lda)"', "A: C is not a size"),
+    (IN_A, 'A = "in matrix(op, n, lda)"', "A: op is not a size"),
+    (IN_A, 'A = "in matrix(m == n, n, lda)"', "'m == n' is not an expression that C can be written for"),
+    (IN_A, 'A = "in matrix(m ** 2, n, lda)"', "'m ** 2' is not an expression that C can be written for"),
+    (IN_A, 'A = "in matrix(1.5, n, lda)"', "'1.5' is not an expression that C can be written for"),
+    (IN_A, 'A = "in matrix(-1, n, lda)"', "'-1' is not an expression that C can be written for"),
+    (IN_A, 'A = "in matrix(99999999999999999999, n, lda)"', "'99999999999999999999' is not an expression"),
+    (IN_A, 'A = "in matrix(m if op else n, n, lda)"', "'op' is not an expression that is a test"),
+    (IN_A, 'A = "in matrix(m if op == T == N else n, n, lda)"', "'op == T == N' is not an expression that is a test"),
+    (IN_A, 'A = "in matrix(m if op in () else n, n, lda)"', "'op in ()' is not an expression that is a test"),
+    (IN_A, 'A = "in matrix(m if m == (n == m) else n, n, lda)"', "'n == m' is not an enum, a size, a constant or"),
+    (IN_A, 'A = "in matrix(m if by == 0 else n, n, lda)"', "'by' is not an enum, a size, a constant or"),
+    (IN_A, 'A = "in triangle(m, n, lda)"', "'m' is not an expression that is a test"),
+    (IN_A, 'A = "in triangle(op == T, n, lda, m)"', "'m' is not an expression that is a test"),
+    ("overwrites if by == 0", "overwrites if by", "'by' is not an expression that is a test"),
+    ("overwrites if by == 0", "overwrites if by = 0", "'by = 0' is not an expression"),
+    ("overwrites if by == 0", "overwrites if by == 1", "'by' is not an enum, a size, a constant or"),
+    ("overwrites if by == 0", "overwrites if A == 0", "'A' is not an enum, a size, a constant or"),
+    ("overwrites if by == 0", "overwrite if by == 0", "'overwrite if by == 0' is not understood"),
+    ("overwrites if by == 0", "becomes vector(m)", "'vector(m)' is not an extent"),
+    # other parameters
+    ('by = "scalar"', 'by = "scalar[0]"', "a number of 1 to 8 is needed"),
+    ('by = "scalar"', 'by = "scalar[1000]"', "a number of 1 to 8 is needed"),
+    ('by = "scalar"', 'by = "returned"', "by: labelled returned, but its type is const float *"),
+    ('op = "operation"', 'op = "operations"', "'operations' is not a role"),
+    ('op = "operation"', 'op = "size"', "op: labelled size, but its type is v_op_t"),
+    ('m = "size"', 'm = "operation"', "m: labelled operation (v_op_t), but its type is int"),
+    ('m = "size"', 'm = "stream"', 'm: labelled stream, but [library] stream is not "argument"'),
+    ('m = "size"', 'M = "size"\nm = "size"', "m stands there twice"),
+    ('m = "size"', 'm = "size"\nm = "size"', "Cannot overwrite a value"),
+    ('m = "size"', 'm = "size"\nq = "size"', "the role q names no parameter"),
+    ('ldc = "ld"\n', "", "ldc (int) has no role"),
+    # families
+    ('["sd", "Multiplies a matrix by a number."]', '["sq", "Multiplies."]', "letters of s, d, c, z and a text"),
+    ('["sd", "Multiplies a matrix by a number."]', '["sd"]', "letters of s, d, c, z and a text"),
+    ('["sd", "Multiplies a matrix by a number."]', "3", "3 is not a text or a list"),
+    ('["sd", "Multiplies a matrix by a number."]', '["sd", ""]', "'' is not a sentence"),
+    ('["sd", "Multiplies a matrix by a number."]', '["ss", "Multiplies."]', "sscale: bound twice"),
+    ('"{t}scale"', '"{u}scale"', "a name may have {t}, {r} and {form}"),
+    ('"{t}scale"', '"{t}scal{"', "a name may have {t}, {r} and {form}"),
+    ('"{t}scale"', '"{t}scal"', "the header has none of v_sscal"),
+    ("[family.sum.parameters]", "[family.sum.parameter]", "parameter is not understood; there are bind, parameters"),
+    ("[family.sum]\n", "[families.sum]\n", "families is not understood"),
+    ("[family.sum]\n", '[family.sum]\noptional = "yes"\n', "optional: 'yes' is not true or false"),
+    ("[family.sum]\n", '[family.sum]\npointer_mode = "dev"\n', "pointer_mode: 'dev' is not \"device\""),
+    ("[family.sum]\n", '[family.sum]\nalso = { inc = "incx" }\n', "also inc: incx is not among its parameters"),
+    ("[family.sum]\n", '[family.sum]\nalso = { incc = "inc" }\n', "also incc: no function has it"),
+    ("[family.sum]\n", '[family.sum]\ntypes = { floats = "f64" }\n', "no function has a parameter of this type"),
+    # the rest of the file
+    ("[library]", "[libraries]", "libraries is not understood"),
+    ('name = "vendor"', 'name = "vendr"', "'vendr' is not the name of the file"),
+    ('backend = "sim"', 'backend = "cude"', "'cude' is none of cuda, hip, sim"),
+    ('symbols = ["v_{name}"]', 'symbols = ["v_{nme}"]', "'v_{nme}' needs {name} or {Name}"),
+    ('symbols = ["v_{name}"]', 'symbols = "v_{name}"', "is not a list of texts"),
+    ('success = "V_OK"', 'success = "V_FINE"', "the header has no V_FINE"),
+    ('scalars = "host"', 'scalars = "hots"', "'hots' is none of pointer mode, host, by value"),
+    ('scalars = "host"', 'scalars = "pointer mode"', "[handle] has no set_pointer_mode"),
+    ('scalars = "host"', 'stream = "argument"', 'no function has a parameter "stream"'),
+    ('create = "v_create"', 'create = "v_make"', "the header has no v_make"),
+    ("set_stream =", "set_strem =", "there is no such setting"),
+    (', gives = "number" }', " }", "[find.version] has no gives"),
+    (', gives = "number" }', ', gives = "numbers" }', "gives is one of text, parts, number, buffer"),
+    ('wheels = { vendor-wheel = "vendor/lib/libv*.so" }', 'wheels = ["vendor"]', "wheels is not a table"),
+    ("wheels = {", "wheel = {", "wheel is not understood"),
+    ("[header]", "[headr]", "headr is not understood"),
+    ('double = "f64"', 'double = "f65"', "'f65' is not a dtype"),
+    ('constants = ["V_N", "V_T"]', 'constants = ["V_N", "V_X"]', "the header has no constant V_X"),
+    ('constants = ["V_N", "V_T"]', 'constants = "V_N"', "'V_N' is not a list of texts"),
+    ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants, or values besides"),
+    ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
+    ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
+    ('names = "v_odd"', 'name = "v_odd"', "[not_bound] has no names"),
+    ('names = "v_odd"', 'names = "v_oddity"', "v_odd is neither bound nor under [[not_bound]]"),
+    ("# A vendor.", 'extends = ["nothing"]', "there is no roles/nothing.toml"),
+    ("# A vendor.", 'extends = "blas"', "extends: 'blas' is not a list of texts"),
+    ('n = "length"', 'n = "length', "Illegal character"),
+]
+# Faults of what is not there name the table, and these the place where it is missed.
+ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
+ELSEWHERE += ("is neither bound", "parameter is not", "no function has a parameter of", "labelled operation (v_opp_t)")
+
+
+@pytest.mark.parametrize(("right", "wrong", "fault"), WRONG)
+def test_a_wrong_roles_file_is_refused_with_its_line(tmp_path: Path, right: str, wrong: str, fault: str) -> None:
+    assert right in ROLES
+    text = ROLES.replace(right, wrong, 1)
+    found = [one for one in checked(tmp_path, text) if fault in one]
+    assert found
+    changed = [a == b for a, b in zip(ROLES.splitlines(), text.splitlines(), strict=False)].index(False) + 1
+    if not any(one in fault for one in ELSEWHERE):
+        assert f"line {changed}" in found[0]

@@ -1,0 +1,137 @@
+"""Facts that are read of a module without loading it, and the signatures that it takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernels.programs import PTX, C, shared_object
+from offload_args import In, InOut, Module, Out, Scratch, errors
+
+FORMATS: dict[str, Callable[[], bytes]] = {"PTX": PTX.encode, "shared object": shared_object}
+
+
+@pytest.fixture(params=FORMATS)
+def image(request: pytest.FixtureRequest) -> bytes:
+    return FORMATS[request.param]()
+
+
+def test_a_module_lists_its_kernels_and_their_parameters(image: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "kernels.bin"
+    path.write_bytes(image)
+    for module in (Module.load(path), Module.load(str(path)), Module.load(image, name="kernels.bin")):
+        assert sorted(module.kernels) == ["line", "relu", "vadd"]
+        sizes = {name: [one.nbytes for one in facts.parameters or ()] for name, facts in module.kernels.items()}
+        assert sizes == {"vadd": [8, 8, 8, 4], "relu": [8, 4], "line": [8, 16, 8]}
+        assert [one.kind for one in module.kernels["relu"].parameters or ()] == ["pointer", "value"]
+        assert module.name == "kernels.bin" and "vadd(" in repr(module)
+
+
+def test_ptx_states_target_and_block_limit() -> None:
+    text = PTX.replace(")\n{", ")\n.maxntid 16, 8, 2\n{", 1).replace("sm_50", "sm_90a")
+    module = Module.load(text.encode())
+    assert module.target == "sm_90a" and module.format == "PTX"
+    assert [module.kernels[name].most_threads for name in ("vadd", "relu")] == [256, None]
+
+
+LINE = np.dtype([("slope", np.float32), ("start", np.float64)], align=True)
+POINTERS = (In[np.float32], In[np.float32], Out[np.float32])
+MISMATCHES: dict[str, tuple[str, tuple[Any, ...], str]] = {
+    "one fewer": ("vadd", POINTERS, "has 3 parameters, the module's kernel 4"),
+    "one more": ("vadd", (*POINTERS, np.int32, np.int32), "has 5 parameters"),
+    "a larger value": ("vadd", (*POINTERS, np.int64), "argument 4 .* 8 bytes; the module says: value of 4"),
+    "a smaller value": ("vadd", (*POINTERS, np.int16), "argument 4"),
+    "a pointer for a value": ("vadd", (*POINTERS, In[np.int32]), "argument 4 .* a pointer of 8 bytes"),
+    "a value for a pointer": ("relu", (np.uint64, np.int32), "argument 1 .* the module says: pointer"),
+    "a packed struct": ("line", (Out[np.float64], np.dtype("f4, f8"), np.int64), "align=True"),
+    "a struct of another size": (
+        "line",
+        (Out[np.float64], np.dtype([("slope", "f4"), ("start", "f4")], align=True), np.int64),
+        "argument 2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_a_signature_that_the_module_contradicts_is_refused(image: bytes, case: str) -> None:
+    name, signature, words = MISMATCHES[case]
+    with pytest.raises(errors.SignatureError, match=words):
+        Module.load(image).kernel(name, *signature)
+
+
+def test_a_signature_that_agrees_is_taken(image: bytes) -> None:
+    module = Module.load(image)
+    assert module.kernel("vadd", *POINTERS, np.int32).signature[3] == "int32"
+    assert module.kernel("vadd", *POINTERS, np.uint32)
+    assert module.kernel("line", Out[np.float64], LINE, np.int64).signature[0] == "Out[float64]"
+    assert module.kernel("relu", InOut, np.float32).signature == ("InOut", "float32")
+
+
+@pytest.mark.parametrize(
+    "wrong", [int, float, complex, "f", 3, None, object, Scratch, np.longdouble, np.datetime64, list]
+)
+def test_a_type_that_no_kernel_takes_is_refused(image: bytes, wrong: object) -> None:
+    with pytest.raises(errors.SignatureError, match="relu: argument 2"):
+        Module.load(image).kernel("relu", InOut[np.float32], wrong)
+
+
+def test_a_struct_with_what_devices_can_not_hold_is_refused(image: bytes) -> None:
+    with pytest.raises(errors.SignatureError, match="field of object"):
+        Module.load(image).kernel("line", Out, np.dtype([("a", "f8"), ("b", "O")], align=True), np.int64)
+
+
+def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> None:
+    module = Module.load(image, name="mine")
+    with pytest.raises(errors.ModuleError, match="mine: there is no kernel 'vad'; did you mean vadd"):
+        module.kernel("vad", In)
+    with pytest.raises(errors.ArgumentTypeError, match="name"):
+        module.kernel(3, In)  # type: ignore[arg-type]
+    with pytest.raises(errors.SignatureError, match="signature is missing"):
+        module.kernel("vadd")
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"hello", b"\x7fELF", b"\x7fELF" + bytes(60), b".version", bytes(10_000)])
+def test_bytes_that_are_no_module_are_refused(data: bytes) -> None:
+    with pytest.raises(errors.ModuleError):
+        Module.load(data)
+
+
+def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.ArgumentTypeError, match="source"):
+        Module.load(7)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        Module.load(tmp_path / "none.ptx")
+
+
+def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
+    for cut in range(0, len(image), max(1, len(image) // 400)):
+        try:
+            Module.load(image[:cut])
+        except errors.ModuleError:
+            pass
+
+
+def test_mutations_are_modules_or_refused(image: bytes) -> None:
+    """Numbers in random places, pieces repeated and removed; also in the headers, where most mutations count."""
+    rng = random.Random(41)
+    for _ in range(600):
+        data = bytearray(image)
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(min(len(data), rng.choice((64, 4096, len(data)))))
+            value = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+            data[at : at + rng.choice((1, 1, 2, 4, 8))] = bytes([value]) * rng.choice((1, 1, 2, 4, 8))
+        try:
+            repr(Module.load(bytes(data)))
+        except errors.ModuleError:
+            pass
+
+
+def test_a_kernel_of_no_pointers_is_refused() -> None:
+    source = C.split("OA_HOST_KERNEL")[0] + "OA_HOST_KERNEL(empty, OA_VALUE(int)) { (void)call; }\n"
+    with pytest.raises(errors.SignatureError, match="needs a pointer"):
+        Module.load(shared_object(source)).kernel("empty", np.int32)

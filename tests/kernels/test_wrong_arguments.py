@@ -1,0 +1,194 @@
+"""A launch with wrong arguments raises before anything moves, and says which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from helpers.devices import open_or_skip
+from kernels.programs import module_for
+from offload_args import Device, In, InOut, Kernel, Module, Out, Shared, errors, launch, offload, offload_args, testing
+
+N = 40
+
+
+class OddStream:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+# Each has the pointers of a, b, c (float32, lent as In, by use and Out) and of d (float64), and the kernel.
+WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
+    "too few": (errors.ArgumentTypeError, "needs 4 arguments", lambda k, a, b, c, d: k[1, 64](a, b, c)),
+    "too many": (errors.ArgumentTypeError, "got 5", lambda k, a, b, c, d: k[1, 64](a, b, c, N, 1)),
+    "a keyword": (
+        errors.ArgumentTypeError,
+        "no keyword arguments, got n",
+        lambda k, a, b, c, d: k[1, 64](a, b, c, n=N),
+    ),
+    "an int for a pointer": (
+        errors.HostPointerError,
+        "argument 1 .* int 4096",
+        lambda k, a, b, c, d: k[1, 64](4096, b, c, N),
+    ),
+    "None for a pointer": (
+        errors.HostPointerError,
+        "argument 3 .* NoneType",
+        lambda k, a, b, c, d: k[1, 64](a, b, None, N),
+    ),
+    "an array": (
+        errors.HostPointerError,
+        "argument 2 .* use offload",
+        lambda k, a, b, c, d: k[1, 64](a, ramp(N), c, N),
+    ),
+    "another dtype": (errors.DTypeError, "argument 2 .* float64", lambda k, a, b, c, d: k[1, 64](a, d, c, N)),
+    "a pointer for a value": (errors.DTypeError, "argument 4 .* by value", lambda k, a, b, c, d: k[1, 64](a, b, c, d)),
+    "a float for an int": (errors.DTypeError, "argument 4 needs int32", lambda k, a, b, c, d: k[1, 64](a, b, c, 1.0)),
+    "a string": (errors.DTypeError, "argument 4", lambda k, a, b, c, d: k[1, 64](a, b, c, "40")),
+    "too large": (errors.SizeOverflowError, "argument 4", lambda k, a, b, c, d: k[1, 64](a, b, c, 2**31)),
+    "too small": (errors.SizeOverflowError, "argument 4", lambda k, a, b, c, d: k[1, 64](a, b, c, -(2**31) - 1)),
+    "far too large": (errors.SizeOverflowError, "argument 4", lambda k, a, b, c, d: k[1, 64](a, b, c, 2**100)),
+    "an In that is written": (errors.DirectionError, "argument 3", lambda k, a, b, c, d: k[1, 64](b, b, a, N)),
+    "an Out that is read": (errors.DirectionError, "argument 1", lambda k, a, b, c, d: k[1, 64](c, a, b, N)),
+    "an overlap": (errors.AliasError, "argument 3", lambda k, a, b, c, d: k[1, 64](a, b, b, N)),
+    "grid 0": (errors.ArgumentError, "grid", lambda k, a, b, c, d: k[0, 64](a, b, c, N)),
+    "grid below 0": (errors.ArgumentError, "grid", lambda k, a, b, c, d: k[-1, 64](a, b, c, N)),
+    "block 0": (errors.ArgumentError, "block", lambda k, a, b, c, d: k[1, (64, 0)](a, b, c, N)),
+    "four axes": (errors.ArgumentError, "grid needs 1 to 3", lambda k, a, b, c, d: k[(1, 1, 1, 1), 64](a, b, c, N)),
+    "a grid of text": (errors.ArgumentTypeError, "grid", lambda k, a, b, c, d: k["1", 64](a, b, c, N)),
+    "no block": (errors.ArgumentError, r"needs \[grid, block\]", lambda k, a, b, c, d: k[1](a, b, c, N)),
+    "a block too long": (
+        errors.ArgumentError,
+        "block needs 1 to 1024 along x",
+        lambda k, a, b, c, d: k[1, 1025](a, b, c, N),
+    ),
+    "a block too large": (
+        errors.ArgumentError,
+        "at most 1024 threads",
+        lambda k, a, b, c, d: k[1, (32, 33)](a, b, c, N),
+    ),
+    "a grid too large": (
+        errors.ArgumentError,
+        "grid needs 1 to 65535 along y",
+        lambda k, a, b, c, d: k[(1, 65536), 64](a, b, c, N),
+    ),
+    "too much shared memory": (
+        errors.ArgumentError,
+        "shared_bytes needs 0 to",
+        lambda k, a, b, c, d: k[1, 64, 1 << 24](a, b, c, N),
+    ),
+    "too many elements of it": (
+        errors.ArgumentError,
+        "shared_bytes",
+        lambda k, a, b, c, d: k[1, 64, Shared[np.float64](1 << 21)](a, b, c, N),
+    ),
+    "shared memory below 0": (errors.ArgumentError, "shared_bytes", lambda k, a, b, c, d: k[1, 64, -1](a, b, c, N)),
+    "shared memory of text": (
+        errors.ArgumentTypeError,
+        "shared_bytes",
+        lambda k, a, b, c, d: k[1, 64, "1"](a, b, c, N),
+    ),
+    "a stream that is none": (
+        errors.ArgumentTypeError,
+        "stream",
+        lambda k, a, b, c, d: launch(k, a, b, c, N, grid=1, block=64, stream=7),
+    ),
+    "a stream of another protocol": (
+        errors.ArgumentError,
+        "version 1",
+        lambda k, a, b, c, d: k[1, 64, 0, OddStream()](a, b, c, N),
+    ),
+    "a kernel that is none": (
+        errors.ArgumentTypeError,
+        "launch: kernel",
+        lambda k, a, b, c, d: launch(print, a, b, c, N),
+    ),
+    "no pointer to choose by": (errors.HostPointerError, "vadd", lambda k, a, b, c, d: launch(k, 1, 2, 3, N)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_argument_is_refused_before_anything_moves(vadd: Kernel, device: str, case: str) -> None:
+    error, words, use = WRONG[case]
+    a, b, c, d = ramp(N), ramp(N), np.full(N, 7, np.float32), np.zeros(N)
+    vadd.info(device)
+    with offload_args(In(a), b, InOut(d), device=device) as (da, db, dd):
+        with offload_args(Out(c), device=device) as (dc,):
+            before = Device(device).counters
+            with pytest.raises(error, match=words):
+                use(vadd, da, db, dc, dd)
+            after = Device(device).counters
+            assert (after.copies_up, after.calls) == (before.copies_up, before.calls)
+            dc.fill(7)
+    np.testing.assert_array_equal(c, 7)
+
+
+def test_a_pointer_of_a_region_that_ended_is_stale(vadd: Kernel, device: str) -> None:
+    a, b, c = ramp(N), ramp(N), ramp(N)
+    with offload_args(a, b, c, device=device) as (da, db, dc):
+        launcher = vadd[1, 64]
+        launcher(da, db, dc, N)
+    with pytest.raises(errors.StalePointerError, match="vadd: argument 1"):
+        launcher(da, db, dc, N)
+
+
+def test_pointers_of_two_devices_do_not_meet_in_a_launch(vadd: Kernel, device: str) -> None:
+    a, b, c = ramp(N), ramp(N), ramp(N)
+    other = open_or_skip("sim:1")
+    with offload_args(a, c, device=device) as (da, dc), offload_args(b, device=other) as (db,):
+        with pytest.raises(errors.WrongDeviceError, match="argument 2"):
+            vadd[1, 64](da, db, dc, N)
+
+
+@pytest.mark.parametrize("given", [np.int8(3), np.uint64(3), True, 3])
+def test_any_whole_number_that_fits_is_a_value(relu: Kernel, device: str, given: Any) -> None:
+    x = -ramp(N)
+    offload(relu, x, given, device=device)
+    assert np.count_nonzero(x == 0) == int(given)
+
+
+def test_offload_of_what_can_not_be_lent_raises(relu: Kernel, device: str) -> None:
+    with pytest.raises(errors.HostPointerError, match="relu: argument 1"):
+        offload(relu, [1.0, 2.0], 2, grid=1, block=32, device=device)
+    with pytest.raises(errors.ArgumentTypeError, match="needs 2 arguments"):
+        offload(relu, ramp(4), device=device)
+
+
+def test_a_failed_call_of_the_device_leaves_the_array_as_it_was() -> None:
+    relu = Module.load(module_for("sim:0"), name="kernels").kernel("relu", InOut[np.float32], np.int32)
+    sim = testing.sim_device(index=0)
+    done = 0
+    for k in range(1, 30):
+        x = -ramp(N)
+        testing.fail_call(sim, k)
+        try:
+            offload(relu, x, N, device=sim)
+        except errors.OffloadError:
+            np.testing.assert_array_equal(x, -ramp(N))
+        else:
+            np.testing.assert_array_equal(x, 0)
+            done += 1
+        finally:
+            testing.fail_call(sim, 0)
+    assert 0 < done < 29
+
+
+def test_a_module_runs_on_its_own_kind_of_device_only(device: str) -> None:
+    module = Module.load(module_for("host" if device.startswith("cuda") else "cuda:0"), name="kernels")
+    relu = module.kernel("relu", InOut[np.float32], np.int32)
+    with pytest.raises(errors.WrongDeviceError, match="kernels: the arrays are on"):
+        offload(relu, ramp(4), 4, device=device)
+
+
+def test_an_unloaded_module_has_no_kernels(module: Module, device: str) -> None:
+    relu = module.kernel("relu", InOut[np.float32], np.int32)
+    x = ramp(4)
+    offload(relu, x, 4, device=device)
+    module.unload()
+    with pytest.raises(errors.StalePointerError, match="unloaded"):
+        offload(relu, x, 4, device=device)
+    module.unload()
