@@ -452,7 +452,7 @@ def bound(module: types.ModuleType) -> list[str]:
         name
         for name in module.__all__
         if inspect.isroutine(getattr(module, name))
-        and computing & {word.partition(":")[0] for word in _core.record(library, name).split()}
+        and computing & {word.partition(":")[0].rstrip("*?") for word in _core.record(library, name).split()}
     ]
 
 

@@ -14,7 +14,7 @@ import cffi
 import numpy as np
 
 import offload_args
-from bindings.parameters import NUMPY, EnumValue, Number, Result, Size
+from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
 from offload_args import testing
 from recording import legal
 from recording.legal import Call, roles
@@ -56,6 +56,12 @@ def handle_of(pointer: Any, dtype: str) -> int:
     return int(HANDLES.cast("intptr_t", pointer.cdata(HANDLES, f"oa_{dtype} *")))
 
 
+def list_of(one: HostList, call: Call, integers: Any = np.int64) -> Any:
+    """Return the values of a list as C has them; integers: the dtype of sizes."""
+    dtype = {"enum": np.intc, "scalar": legal.numpy_dtype(one.dtype or "f32")}.get(one.label, integers)
+    return np.array(call.numbers[one.name] if one.label == "scalar" else call.integers[one.name], dtype)
+
+
 class Bench:
     """One library on one device."""
 
@@ -80,9 +86,8 @@ class Bench:
         function = call.function
         made: dict[str, Any] = {}
         for one in function.arrays:
-            new = [
-                np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for _ in range(call.many.get(one.name, 1))
-            ]
+            places = range(len(call.many.get(one.name, [1])))
+            new = [np.zeros(call.needs(one.name, at), legal.numpy_dtype(one.dtype)) for at in places]
             made[one.name] = new if one.name in call.many else new[0]
         for number in function.numbers if form.on_device else []:
             if number.name != form.staged:
@@ -139,6 +144,10 @@ class DoubleBench(Bench):
         for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
             if isinstance(one, (EnumValue, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif isinstance(one, HostList):
+                array = list_of(one, call)
+                kept.append(array)
+                values.append(ctypes.c_void_p(array.ctypes.data))
             elif one.name in call.many:
                 handles = [handle_of(pointer, one.dtype) for pointer in pointers[one.name]]
                 assert c_type.removeprefix("const ") == f"oa_{one.dtype} *const *", (one.name, c_type)
