@@ -303,7 +303,8 @@ class Body:
             return
         if any(one.optional for one in arrays):
             raise ValueError("an array is optional beside arrays of pointers only")
-        self.add("  const int failed = oa_begin(&call);")
+        begin = "oa_late_begin" if self.is_late else "oa_begin"
+        self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
 
     def position(self, one: Parameter) -> int:

@@ -109,6 +109,19 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
+/* Makes the call `times` times, and moves its arrays on after each. */
+static __attribute__((noinline)) int call_times(oa_late *late) {
+  int status = 0;
+  for (int64_t time = 0; time < late->times; time++) {
+    status = late->routine->call(late->symbol, late->values, late->ilp64);
+    for (int i = 0; i < late->repeated; i++) {
+      oa_value *value = &late->values[late->moves[i].place];
+      value->pointer = (const char *)value->pointer + late->moves[i].step;
+    }
+  }
+  return status;
+}
+
 static void run(void *data) {
   oa_late *late = data;
   const oa_routine *routine = late->routine;
@@ -121,7 +134,8 @@ static void run(void *data) {
   }
   oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
   void *result = own ? (void *)own->pointer : NULL;
-  const int status = routine->call(late->symbol, late->values, late->ilp64);
+  const int status =
+      __builtin_expect(late->times == 1, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
   if (late->has_status) *late->vendor_status = status;
   if (!own) return;
   const int dtype = routine->dtypes[late->returned - 1];
@@ -133,7 +147,87 @@ static void run(void *data) {
     memcpy(result, own, (size_t)oa_itemsize(dtype));
 }
 
+static int is_array(const oa_token *read) {
+  return oa_token_is(read, "in") || oa_token_is(read, "inout") || oa_token_is(read, "out");
+}
+
+/* -- calls that are made several times ----------------------------------------------------------------------------- */
+
+/* Returns the extent of all times. Vectors that lie side by side, the diagonal of a band too, are rows of a matrix. */
+static oa_extent repeated(oa_extent one, int64_t times, int64_t stride) {
+  const bool is_diagonal = one.kind == OA_EXTENT_BAND && !one.below && !one.above;
+  const int64_t n = is_diagonal && one.columns < one.rows ? one.columns : one.rows, inc = one.ld < 0 ? -one.ld : one.ld;
+  if ((is_diagonal || one.kind == OA_EXTENT_VECTOR) && stride == 1 && times <= inc)
+    return OA_MATRIX(times, n, inc, "times", "n", one.ld_name);
+  return oa_strided(one, times, stride, "times", "stride");
+}
+
+int oa_repeat_begin(oa_call *call) {
+  const oa_repeat *repeat = call->library->repeat;
+  oa_token read;
+  const char *next = repeat->routine->record;
+  oa_operand *o = call->operands;
+  for (int i = 0; (next = oa_token_read(next, &read));) {
+    if (!is_array(&read)) continue;
+    const int64_t stride = repeat->strides[i];
+    do {
+      o->extent = repeated(o->extent, repeat->times, stride < 0 && stride != INT64_MIN ? -stride : stride);
+      if (*repeat->names[i]) o->name = repeat->names[i];
+    } while (++o < call->operands + call->count && (o->access & OA_RESHAPED));
+    i++;
+  }
+  return oa_begin(call);
+}
+
+/* Fills the call's moves from the strides. A pointer with a stride below 0 starts at the last of its arrays. */
+static void repeat(oa_late *late, const oa_repeat *repeat) {
+  oa_token read;
+  const char *next = repeat->routine->record;
+  late->routine = repeat->routine;
+  late->times = repeat->times;
+  late->repeated = 0;
+  for (int at = 0; (next = oa_token_read(next, &read)); at++) {
+    if (!is_array(&read)) continue;
+    const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
+    if (step < 0 && late->times > 0)
+      late->values[at].pointer = (const char *)late->values[at].pointer - step * (late->times - 1);
+    late->moves[late->repeated].place = at;
+    late->moves[late->repeated++].step = step;
+  }
+}
+
+int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
+                      const char *names) {
+  oa_token read;
+  int arrays = 0, others = 0;
+  if (!routine || !values || !strides || !names)
+    return oa_fail_null("oa_routine_repeat", !routine   ? "routine"
+                                             : !values  ? "values"
+                                             : !strides ? "strides"
+                                                        : "names");
+  for (const char *next = routine->record; (next = oa_token_read(next, &read));) {
+    arrays += is_array(&read);
+    others += oa_token_is(&read, "result") || oa_token_is(&read, "update") || oa_token_is(&read, "output");
+  }
+  if (!routine->call || others || !arrays || arrays > OA_MOST_REPEATED || strchr(routine->record, '*'))
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_routine_repeat: %s can't be repeated: that is for routines of the CPU with "
+                   "arrays, and without lists and results",
+                   routine->function);
+  if (times < 0) return oa_fail_negative(routine, "times", times);
+  oa_repeat asked = {.routine = routine, .times = times, .strides = strides};
+  for (int i = 0; i < arrays && *names; i++) asked.names[i][0] = *names++;
+  oa_library library = *routine->library;
+  oa_routine repeated = *routine;
+  library.repeat = &asked;
+  repeated.library = &library;
+  return repeated.run(&repeated, values, device);
+}
+
+/* -- making the call ----------------------------------------------------------------------------------------------- */
+
 int oa_late_submit(oa_late *late, oa_call *call) {
+  if (__builtin_expect(call->library->repeat != NULL, 0)) repeat(late, call->library->repeat);
   late->vendor_status = &call->vendor_status;
   return oa_submit(call, run, late, offsetof(oa_late, values) + (size_t)late->count * sizeof *late->values);
 }

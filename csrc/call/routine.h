@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40 };
+enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40, OA_MOST_REPEATED = 8 };
 
 /* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes; NULL if there is none. Returns NULL with the error
  * set if the library can't be loaded or lacks it. */
@@ -97,6 +97,12 @@ typedef struct oa_late {
       loads; /* of numbers on the device: 1 + place, slot, count each. They are read from .pointer of the place first */
   int has_status;     /* the vendor's function returns one; the call is waited for */
   int *vendor_status; /* where it goes */
+  int64_t times;      /* that the call is made; */
+  int repeated;       /* so many of its arrays move on after each, if it is not once: */
+  struct {
+    int place;    /* of the value, */
+    int64_t step; /* and so many bytes */
+  } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
 
@@ -111,7 +117,23 @@ static inline void oa_late_start(oa_late *late, const oa_routine *routine, void 
   late->count = routine->count;
   late->loads = "";
   late->has_status = 0;
+  late->times = 1;
   memcpy(late->values, values, routine->count * sizeof *values);
+}
+
+/* A request of oa_routine_repeat. */
+typedef struct oa_repeat {
+  const oa_routine *routine; /* the row itself: the call may run later */
+  int64_t times;
+  const int64_t *strides;
+  char names[OA_MOST_REPEATED][2]; /* of the arrays; "" of those that keep theirs */
+} oa_repeat;
+
+/* Begins the call with every array's extent `times` times. */
+__attribute__((cold)) int oa_repeat_begin(oa_call *call);
+/* Begins a late call: oa_begin, with the arrays of all times if it is one of oa_routine_repeat. */
+static inline int oa_late_begin(oa_call *call) {
+  return __builtin_expect(call->library->repeat != NULL, 0) ? oa_repeat_begin(call) : oa_begin(call);
 }
 
 /* Hands the call to oa_submit. */

@@ -575,6 +575,28 @@ static void routine_find(void) {
   }
 }
 
+static int never_called(void *symbol, oa_value *values, int ilp64) {
+  (void)symbol;
+  (void)values;
+  return ilp64;
+}
+
+static void routine_repeat(void) {
+  const oa_routine of_gpu = {.function = "plain.copy", .record = "in:x:f32 out:y:f32", .library = &plain};
+  oa_routine dot = of_gpu, copy = of_gpu;
+  oa_value values[3] = {0};
+  const int64_t strides[2] = {1, 1};
+  dot.record = "in:x:f32 in:y:f32 result:result:f32";
+  dot.call = copy.call = never_called;
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(NULL, values, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, NULL, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, strides, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&of_gpu, values, 0, 1, strides, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&dot, values, 0, 1, strides, ""));
+  CHECK_FAILS(oa_routine_repeat(&copy, values, 0, -1, strides, ""), OA_ERROR_ARGUMENT, "times needs to be at least 0");
+}
+
 /* -- the trace -- */
 
 static void trace(void) {
@@ -919,6 +941,7 @@ static const struct {
     {"oa_library_object_kinds", objects},
     {"oa_library_routines", routines},
     {"oa_routine_find", routine_find},
+    {"oa_routine_repeat", routine_repeat},
     {"oa_use_handle", libraries},
     {"oa_object_query", objects},
     {"oa_object_destroy", objects},

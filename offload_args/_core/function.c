@@ -342,6 +342,8 @@ static inline enum read read_on_host(const Function *function, const Arguments *
  * Returns a status. Without the GIL. */
 static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
   const oa_routine *routine = function->routine;
+  if (__builtin_expect(arguments->strides != NULL, 0))
+    return oa_routine_repeat(routine, values, on_device, arguments->times, arguments->strides, arguments->names);
   if (__builtin_expect(arguments->own_handle == NULL, 1)) return routine->run(routine, values, on_device);
   int status = oa_use_handle(function->library, arguments->own_handle);
   if (status != OA_OK) return status;
@@ -540,6 +542,7 @@ static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count,
   Arguments arguments;
   arguments.result = arguments.handle = NULL;
   arguments.own_handle = NULL;
+  arguments.strides = NULL;
   if (__builtin_expect(count == function->positional && names == NULL, 1)) {
     arguments.positional = values;
     return call_with(function, &arguments);
@@ -710,10 +713,33 @@ static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments
   return PyUnicode_FromString(routine == NULL ? "" : routine->record);
 }
 
+/* (function, times, strides, names, *arguments): oa_routine_repeat; the strides are a tuple of integers, one for each
+ * array of the function, all of whose arguments are positional */
+static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
+  PyObject *self = count < 4 || !PyCFunction_Check(values[0]) ? NULL : PyCFunction_GetSelf(values[0]);
+  if (self == NULL || !PyModule_Check(self) || PyModule_GetDef(self) != &carrier || !PyTuple_Check(values[2]) ||
+      !PyUnicode_Check(values[3]))
+    return PyErr_Format(PyExc_TypeError, "repeat: needs a vendor's function, a count, a tuple of strides and names");
+  const Function *function = *(Function **)PyModule_GetState(self);
+  int64_t strides[MOST_VALUES] = {0};
+  int arrays = 0;
+  for (int i = 0; i < function->count; i++) arrays += function->parameters[i].kind == ARRAY;
+  if (function->is_service || PyTuple_Size(values[2]) != arrays || count - 4 != function->positional)
+    return PyErr_Format(PyExc_TypeError, "repeat: %s has %d arrays and %d arguments", function->routine->function,
+                        arrays, function->positional);
+  for (int i = 0; i < arrays; i++)
+    if (read_integer(PyTuple_GetItem(values[2], i), &strides[i]) < 0) return NULL;
+  Arguments arguments = {.positional = values + 4, .strides = strides};
+  arguments.names = PyUnicode_AsUTF8AndSize(values[3], NULL);
+  if (arguments.names == NULL || read_integer(values[1], &arguments.times) < 0) return NULL;
+  return call_with(function, &arguments);
+}
+
 static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
     {"record", routine_record, METH_VARARGS, NULL},
+    {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

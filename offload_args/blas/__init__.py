@@ -25,20 +25,25 @@ Source: the reference BLAS, https://netlib.org/blas/.
 
 from __future__ import annotations
 
+from .extensions import dgmm, geam
+from .gemm import gemm, gemm_strided_batched
 from .level1 import asum, axpy, copy, dot, dotc, dotu, iamax, iamin, nrm2, rot, rotg, rotm, rotmg, scal, swap
 from .level2 import gemv, ger, gerc, hemv, her, her2, symv, syr, syr2, trmv, trsv
-from .level3 import gemm, hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
+from .level3 import hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
 from .stored import gbmv, hbmv, hpmv, hpr, hpr2, sbmv, spmv, spr, spr2, tbmv, tbsv, tpmv, tpsv
 
 __all__ = [
     "asum",
     "axpy",
     "copy",
+    "dgmm",
     "dot",
     "dotc",
     "dotu",
     "gbmv",
+    "geam",
     "gemm",
+    "gemm_strided_batched",
     "gemv",
     "ger",
     "gerc",

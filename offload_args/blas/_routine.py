@@ -1,50 +1,140 @@
-"""The vendors' functions of each routine, found by device and dtype."""
+"""A routine of BLAS: its operands and options, the vendors' functions for it, and what it says of wrong operands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from .._core import layout
 from ..dtypes import DTYPE_NAMES
-from ._vendors import Enums, vendor_of
+from ..errors import ArgumentError, DTypeError, HostPointerError
+from ..pointers import DevicePtr
+from ._vendors import Entry, vendor_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..pointers import DevicePtr
-
     Pointer: TypeAlias = DevicePtr[Any]
     Scalar: TypeAlias = complex | np.number[Any] | DevicePtr[Any]
+    # Shared by pointers of one device and dtype: its number, the dtype's code, and entries of routines.
+    Kind: TypeAlias = dict[Any, Any]
 
-__all__ = ["DTYPES", "ITEMSIZES", "Routine", "is_complex"]
+__all__ = ["DTYPES", "WRONG", "Routine", "is_complex"]
 
 # The dtypes of BLAS, by oa_dtype.
 DTYPES: Final = {DTYPE_NAMES.index(name): name for name in ("float32", "float64", "complex64", "complex128")}
-ITEMSIZES: Final = dict(zip(DTYPES, (4, 8, 8, 16), strict=True))
+
+# The exceptions of wrong operands and options, which explain() replaces: no DevicePtr, a dtype, an option, dimensions.
+WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
+
+_OPTIONS: Final = {
+    "trans": ("N", "T", "C"),
+    "trans_a": ("N", "T", "C"),
+    "trans_b": ("N", "T", "C"),
+    "uplo": ("U", "L"),
+    "side": ("L", "R"),
+    "diag": ("N", "U"),
+}
+
+# The routines that take the complex dtypes instead of one that takes real ones.
+_COMPLEX_FORMS: Final = {
+    "dot": "dotu and dotc take",
+    "sbmv": "hbmv takes",
+    "spmv": "hpmv takes",
+    "spr": "hpr takes",
+    "spr2": "hpr2 takes",
+}
 
 
 def is_complex(code: int) -> bool:
     return DTYPES.get(code, "").startswith("complex")
 
 
-# The parts of a call: (itemsize, the vendor's function in column-major order, enums).
-Entry: TypeAlias = tuple[int, Any, Enums]
+class Routine:
+    """One routine: how it takes its operands, and the vendor's function for each device and dtype.
 
+    functions: those of float32, float64, complex64 and complex128; "-" where there is none. operands: their names, each
+    with its number of dimensions, 0 for one element: "A2 x1 y1". options: their names.
+    """
 
-class Routine(dict[tuple[int, int], Entry]):
-    """The vendors' functions of one routine, by device number and dtype; filled at first use."""
-
-    def __init__(self, name: str, functions: str, *, ordered: bool = True) -> None:
-        super().__init__()
+    def __init__(self, name: str, functions: str, operands: str, options: str = "") -> None:
         self.name = name
-        # of float32, float64, complex64, complex128; "-" where there is none
         self.functions = dict(zip(DTYPES, functions.split(), strict=True))
-        self.ordered = ordered  # the function has matrices: some libraries take their order first
+        self.operands = [one[:-1] for one in operands.split()]
+        self.dimensions = "".join(one[-1] for one in operands.split())
+        self.options = {option: _OPTIONS[option] for option in options.split()}
 
-    def __missing__(self, key: tuple[int, int]) -> Entry:
-        device, code = key
-        if self.functions.get(code, "-") == "-":
-            raise KeyError(code)  # explain says which dtypes there are
-        vendor = vendor_of(device)
-        call = vendor.function(self.name, self.functions[code], ordered=self.ordered)
-        entry = self[key] = ITEMSIZES[code], call, vendor.enums(conjugates=is_complex(code))
-        return entry
+    def entry(self, kind: Kind) -> Entry:
+        """Find the vendor's function, which kind keeps for layout(); KeyError if there is none for the dtype."""
+        function = self.functions.get(kind["dtype"], "-")
+        if function == "-":
+            raise KeyError(kind["dtype"])
+        vendor = vendor_of(kind["device"])
+        found = kind[self] = vendor.entry(self.name, function, conjugates=is_complex(kind["dtype"]))
+        return found
+
+    def of(self, pointer: Pointer) -> Entry:
+        """Return the vendor's function for a pointer of 1 or 2 dimensions, which another routine took."""
+        return layout(str(len(pointer._shape)), self, pointer)[0]  # type: ignore[no-any-return]
+
+    def read(self, operands: tuple[Pointer, ...], *options: str) -> tuple[Any, ...]:
+        """Return the vendor's function and the geometry of each operand; raise what is wrong with them."""
+        try:
+            found = layout(self.dimensions, self, *operands)
+            for value, known in zip(options, self.options.values(), strict=True):
+                if value not in known:
+                    raise KeyError(value)
+        except WRONG:
+            self.explain(operands, *options)
+            raise
+        return found
+
+    def explain(self, operands: tuple[Pointer, ...], *options: str) -> None:
+        """Raise the error of the first argument that the routine can't take; return if there is none."""
+        name = f"blas.{self.name}"
+        for (option, known), value in zip(self.options.items(), options, strict=True):
+            if value not in known:
+                allowed = " or ".join(f'"{one}"' for one in known)
+                raise ArgumentError(f"{name}: {option} must be {allowed}, got {value!r}") from None
+        for operand, ndim, pointer in zip(self.operands, self.dimensions, operands, strict=True):
+            if not isinstance(pointer, DevicePtr):
+                got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
+                raise HostPointerError(
+                    f"{name}: {operand} needs a DevicePtr, got {got}; "
+                    f"lend it first: with offload_args({operand}) as (d{operand},)"
+                ) from None
+            wrong = self._dtype_fault(operand, pointer, operands[0]) or ""
+            if wrong:
+                raise DTypeError(f"{name}: {wrong}") from None
+            wrong = _shape_fault(operand, pointer, int(ndim))
+            if wrong:
+                raise ArgumentError(f"{name}: {wrong}") from None
+
+    def _dtype_fault(self, operand: str, pointer: Pointer, first: Pointer) -> str:
+        if self.functions.get(pointer._dtype_code, "-") == "-":
+            takes = " or ".join(DTYPES[code] for code, function in self.functions.items() if function != "-")
+            other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
+            return f"{operand} needs {takes}, got {pointer.dtype}{f'; {other} complex operands' if other else ''}"
+        if pointer._dtype_code != first._dtype_code:
+            needed = f"needs {self.operands[0]}'s {first.dtype}; cast one of them on the host"
+            return f"{operand} is {pointer.dtype}, {needed}"
+        return ""
+
+
+def _shape_fault(operand: str, pointer: Pointer, ndim: int) -> str:
+    """Return why a pointer does not have `ndim` dimensions, 0: one element, or is a vector without an increment."""
+    shape, itemsize = pointer._shape, pointer.dtype.itemsize
+    if not ndim:
+        part = f"pass a part, such as {operand}[{', '.join(['0:1'] * len(shape))}]"
+        return "" if set(shape) <= {1} else f"{operand} has shape {shape}, needs one element; {part}"
+    if len(shape) != ndim:
+        remedy = f"pass {operand}[{'None' if ndim == 3 else ':, None'}]"
+        if len(shape) > ndim:
+            part = "a row or column" if len(shape) == 2 else "a part of it"
+            remedy = f"pass {part}, such as {operand}[{', '.join('0' * (len(shape) - ndim))}]"
+        return f"{operand} has shape {shape}, needs {ndim} dimension{'s' * (ndim > 1)}; {remedy}"
+    if ndim == 1 and pointer._strides[0] % itemsize:
+        return (
+            f"{operand} has strides {pointer._strides}, needs multiples of {itemsize} bytes; copy it on the host: "
+            f"numpy.ascontiguousarray({operand})"
+        )
+    return ""

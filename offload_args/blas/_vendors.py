@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core
 from ..errors import LibraryError
+from . import _cblas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Enums", "vendor_of"]
+__all__ = ["Entry", "Enums", "vendor_of"]
 
 
 class Enums(NamedTuple):
@@ -26,8 +27,16 @@ class Enums(NamedTuple):
     base: int  # of the index that iamax gives
 
 
+class Entry(NamedTuple):
+    """A library's functions for a routine and a dtype."""
+
+    call: Any  # in column-major order, with arguments in the reference's order; None if there is no such function
+    by_rows: Any  # the same in row-major order; None if the library has only one order
+    enums: Enums
+
+
 class _Vendor:
-    """One library. Its functions are called in column-major order, with arguments in the reference's order."""
+    """One library."""
 
     module: ClassVar[str]  # in offload_args
     backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
@@ -40,16 +49,12 @@ class _Vendor:
     def __init__(self) -> None:
         self.functions: Any = importlib.import_module(f"..{self.module}", __package__)
 
-    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
-        """Return the function of that name for a routine, None if the library lacks it.
-
-        ordered: the function has matrices.
-        """
-        found: Callable[..., Any] | None = getattr(self.functions, name, None)
-        return found
+    def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        """Return the function of that name for a routine; conjugates: the dtype is complex."""
+        found = getattr(self.functions, name, None)
+        return Entry(found, None, self.enums(conjugates=conjugates))
 
     def enums(self, *, conjugates: bool) -> Enums:
-        """Return the library's enums for a dtype; conjugates: it is complex."""
 
         def values(names: Sequence[str], letters: str) -> dict[str, int]:
             return {letter: getattr(self.functions, name) for letter, name in zip(letters, names, strict=True)}
@@ -67,7 +72,7 @@ class _Vendor:
 
 
 class _CBLAS(_Vendor):
-    """CBLAS: the order of matrices is an argument."""
+    """CBLAS: the order of matrices is an argument, and some functions are made of others."""
 
     module = "cblas"
     backend = None
@@ -77,9 +82,14 @@ class _CBLAS(_Vendor):
     side = ("Left", "Right")
     diag = ("NonUnit", "Unit")
 
-    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
-        found = super().function(routine, name, ordered=ordered)
-        return partial(found, self.functions.ColMajor) if found is not None and ordered else found
+    def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        if name[1:] in _cblas.__all__:
+            made = getattr(_cblas, name[1:])(self.functions, name[0])
+            return Entry(made, None, self.enums(conjugates=conjugates))
+        found, _, enums = super().entry(routine, name, conjugates=conjugates)
+        if not _core.record(self.module, name).startswith("enum:order "):
+            return Entry(found, None, enums)
+        return Entry(partial(found, self.functions.ColMajor), partial(found, self.functions.RowMajor), enums)
 
 
 class _CuBLAS(_Vendor):
@@ -93,9 +103,9 @@ class _CuBLAS(_Vendor):
     side = ("SIDE_LEFT", "SIDE_RIGHT")
     diag = ("DIAG_NON_UNIT", "DIAG_UNIT")
 
-    def function(self, routine: str, name: str, *, ordered: bool) -> Callable[..., Any] | None:
-        found = super().function(routine, name, ordered=ordered)
-        return _in_place(found) if found is not None and routine == "trmm" else found
+    def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        found, _, enums = super().entry(routine, name, conjugates=conjugates)
+        return Entry(_in_place(found) if routine == "trmm" else found, None, enums)
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _CBLAS)

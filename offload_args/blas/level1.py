@@ -4,64 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+from .._core import layout
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._layout import contiguous, entry
-from ._refusals import WRONG, explain, misfit, unaligned
-from ._routine import Routine, is_complex
+from ._refusals import contiguous, misfit
+from ._routine import WRONG, Routine, is_complex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._routine import Pointer, Scalar
-    from ._vendors import Enums
 
-_AXPY = Routine("axpy", "saxpy daxpy caxpy zaxpy", ordered=False)
-_SCAL = Routine("scal", "sscal dscal cscal zscal", ordered=False)
-_SCAL_REAL = Routine("scal", "sscal dscal csscal zdscal", ordered=False)
-_COPY = Routine("copy", "scopy dcopy ccopy zcopy", ordered=False)
-_SWAP = Routine("swap", "sswap dswap cswap zswap", ordered=False)
-_DOT = Routine("dot", "sdot ddot - -", ordered=False)
-_DOTU = Routine("dotu", "sdot ddot cdotu zdotu", ordered=False)
-_DOTC = Routine("dotc", "sdot ddot cdotc zdotc", ordered=False)
-_NRM2 = Routine("nrm2", "snrm2 dnrm2 scnrm2 dznrm2", ordered=False)
-_ASUM = Routine("asum", "sasum dasum scasum dzasum", ordered=False)
-_IAMAX = Routine("iamax", "isamax idamax icamax izamax", ordered=False)
-_IAMIN = Routine("iamin", "isamin idamin icamin izamin", ordered=False)
-_ROT = Routine("rot", "srot drot csrot zdrot", ordered=False)
-_ROTG = Routine("rotg", "srotg drotg crotg zrotg", ordered=False)
-_ROTM = Routine("rotm", "srotm drotm - -", ordered=False)
-_ROTMG = Routine("rotmg", "srotmg drotmg - -", ordered=False)
-
-
-def _one(routine: Routine, x: Pointer) -> tuple[Any, Enums, int, int]:
-    """Return the vendor's function, its enums, and size and increment of x."""
-    try:
-        key, n, inc = x._geometry
-        _, call, enums = routine[key]
-    except WRONG:
-        explain(routine, {"x": (x, 1)})
-        raise
-    if inc is None:
-        raise unaligned(routine.name, x=x)
-    return call, enums, n, inc
+_AXPY = Routine("axpy", "saxpy daxpy caxpy zaxpy", "x1 y1")
+_SCAL = Routine("scal", "sscal dscal cscal zscal", "x1")
+_SCAL_REAL = Routine("scal", "sscal dscal csscal zdscal", "x1")
+_COPY = Routine("copy", "scopy dcopy ccopy zcopy", "x1 y1")
+_SWAP = Routine("swap", "sswap dswap cswap zswap", "x1 y1")
+_DOT = Routine("dot", "sdot ddot - -", "x1 y1")
+_DOTU = Routine("dotu", "sdot ddot cdotu zdotu", "x1 y1")
+_DOTC = Routine("dotc", "sdot ddot cdotc zdotc", "x1 y1")
+_NRM2 = Routine("nrm2", "snrm2 dnrm2 scnrm2 dznrm2", "x1")
+_ASUM = Routine("asum", "sasum dasum scasum dzasum", "x1")
+_IAMAX = Routine("iamax", "isamax idamax icamax izamax", "x1")
+_IAMIN = Routine("iamin", "isamin idamin icamin izamin", "x1")
+_ROT = Routine("rot", "srot drot csrot zdrot", "x1 y1")
+_ROTG = Routine("rotg", "srotg drotg crotg zrotg", "a0 b0 s0")
+_ROTM = Routine("rotm", "srotm drotm - -", "x1 y1")
+_ROTMG = Routine("rotmg", "srotmg drotmg - -", "d10 d20 x10 y10 param1")
 
 
 def _two(routine: Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]:
     """Return the vendor's function, the size of x and y, and their increments."""
     try:
-        key, n, incx = x._geometry
-        key_y, size, incy = y._geometry
-        _, call, _ = routine[key]
-        if key_y is not key and x._dtype_code != y._dtype_code:
-            raise KeyError
+        (call, _, _), (n, incx), (size, incy) = layout("11", routine, x, y)
     except WRONG:
-        explain(routine, {"x": (x, 1), "y": (y, 1)})
+        routine.explain((x, y))
         raise
     if size != n:
         raise misfit(routine.name, "y", y, (n,), "as x has")
-    if incx is None or incy is None:
-        raise unaligned(routine.name, x=x, y=y)
     return call, n, incx, incy
 
 
@@ -74,7 +54,7 @@ def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
 def scal(alpha: Scalar, x: Pointer) -> None:
     """Multiply x, of shape (n,), by alpha; a DevicePtr for alpha has x's dtype, or the real one of its precision."""
     is_real = isinstance(alpha, DevicePtr) and not is_complex(alpha._dtype_code)
-    call, _, n, inc = _one(_SCAL_REAL if is_real else _SCAL, x)
+    (call, _, _), (n, inc) = (_SCAL_REAL if is_real else _SCAL).read((x,))
     call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
 
 
@@ -126,7 +106,7 @@ def nrm2(x: Pointer, *, result: None = None) -> float: ...
 def nrm2(x: Pointer, *, result: Pointer) -> None: ...
 def nrm2(x: Pointer, *, result: Pointer | None = None) -> float | None:
     """Return the Euclidean norm of x, of shape (n,); or write it to `result`, a real 0-d DevicePtr, and return None."""
-    call, _, n, inc = _one(_NRM2, x)
+    (call, _, _), (n, inc) = _NRM2.read((x,))
     return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
 
 
@@ -136,12 +116,12 @@ def asum(x: Pointer, *, result: None = None) -> float: ...
 def asum(x: Pointer, *, result: Pointer) -> None: ...
 def asum(x: Pointer, *, result: Pointer | None = None) -> float | None:
     """Return the sum of abs(x.real) + abs(x.imag), of shape (n,); or write it to `result`, a real 0-d DevicePtr."""
-    call, _, n, inc = _one(_ASUM, x)
+    (call, _, _), (n, inc) = _ASUM.read((x,))
     return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
 
 
 def _extreme(routine: Routine, x: Pointer) -> int:
-    call, enums, n, inc = _one(routine, x)
+    (call, _, enums), (n, inc) = routine.read((x,))
     if not n:
         raise ArgumentError(f"blas.{routine.name}: x has shape (0,), needs at least one element")
     if inc < 1:
@@ -179,8 +159,8 @@ def rotg(a: Pointer, b: Pointer, c: Pointer, s: Pointer) -> None:
     All are DevicePtrs of one element. c is real and s has the dtype of a and b; both are only written. a becomes r, and
     for real dtypes b becomes z, from which c and s can be computed again. `rot` takes a c and s that are real.
     """
-    call, _ = entry(_ROTG, {"a": (a, 0), "b": (b, 0), "s": (s, 0)})
-    call(a, b, c, s)
+    entry, *_ = _ROTG.read((a, b, s))
+    entry.call(a, b, c, s)
 
 
 def rotm(x: Pointer, y: Pointer, param: Sequence[float] | Pointer) -> None:
@@ -200,7 +180,6 @@ def rotmg(d1: Pointer, d2: Pointer, x1: Pointer, y1: Pointer, param: Pointer) ->
     d1, d2 and x1 are read and updated, y1 is read; all are DevicePtrs of one element. param is a contiguous DevicePtr
     of shape (5,). An element of H that the flag implies may be left as it was: see the reference BLAS.
     """
-    operands = {"d1": (d1, 0), "d2": (d2, 0), "x1": (x1, 0), "y1": (y1, 0), "param": (param, 1)}
-    call, _ = entry(_ROTMG, operands)
+    entry, *_ = _ROTMG.read((d1, d2, x1, y1, param))
     contiguous("rotmg", "param", param, 5, "for a flag and H")
-    call(d1, d2, x1, y1, param)
+    entry.call(d1, d2, x1, y1, param)

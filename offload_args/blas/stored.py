@@ -6,31 +6,32 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError
-from ._layout import contiguous, entry, increments
-from ._refusals import misfit, stored
+from ._refusals import check_shape, contiguous, misfit
 from ._routine import Routine
 
 if TYPE_CHECKING:
     from ._routine import Pointer, Scalar
 
-_GBMV = Routine("gbmv", "sgbmv dgbmv cgbmv zgbmv")
-_SBMV = Routine("sbmv", "ssbmv dsbmv - -")
-_HBMV = Routine("hbmv", "ssbmv dsbmv chbmv zhbmv")
-_TBMV = Routine("tbmv", "stbmv dtbmv ctbmv ztbmv")
-_TBSV = Routine("tbsv", "stbsv dtbsv ctbsv ztbsv")
-_SPMV = Routine("spmv", "sspmv dspmv - -")
-_HPMV = Routine("hpmv", "sspmv dspmv chpmv zhpmv")
-_SPR = Routine("spr", "sspr dspr - -")
-_HPR = Routine("hpr", "sspr dspr chpr zhpr")
-_SPR2 = Routine("spr2", "sspr2 dspr2 - -")
-_HPR2 = Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2")
-_TPMV = Routine("tpmv", "stpmv dtpmv ctpmv ztpmv")
-_TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv")
+_GBMV = Routine("gbmv", "sgbmv dgbmv cgbmv zgbmv", "ab2 x1 y1", "trans")
+_SBMV = Routine("sbmv", "ssbmv dsbmv - -", "ab2 x1 y1", "uplo")
+_HBMV = Routine("hbmv", "ssbmv dsbmv chbmv zhbmv", "ab2 x1 y1", "uplo")
+_TBMV = Routine("tbmv", "stbmv dtbmv ctbmv ztbmv", "ab2 x1", "uplo trans diag")
+_TBSV = Routine("tbsv", "stbsv dtbsv ctbsv ztbsv", "ab2 x1", "uplo trans diag")
+_SPMV = Routine("spmv", "sspmv dspmv - -", "ap1 x1 y1", "uplo")
+_HPMV = Routine("hpmv", "sspmv dspmv chpmv zhpmv", "ap1 x1 y1", "uplo")
+_SPR = Routine("spr", "sspr dspr - -", "x1 ap1", "uplo")
+_HPR = Routine("hpr", "sspr dspr chpr zhpr", "x1 ap1", "uplo")
+_SPR2 = Routine("spr2", "sspr2 dspr2 - -", "x1 y1 ap1", "uplo")
+_HPR2 = Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2", "x1 y1 ap1", "uplo")
+_TPMV = Routine("tpmv", "stpmv dtpmv ctpmv ztpmv", "ap1 x1", "uplo trans diag")
+_TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv", "ap1 x1", "uplo trans diag")
+
+# The arguments of a triangle: its sizes, and then itself.
+_Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
 
 
-def _band_ld(name: str, ab: Pointer) -> int:
-    """Return the leading dimension of a band, one diagonal a row, in Fortran order."""
-    ld, _ = stored(ab)
+def _band_ld(name: str, ab: Pointer, ld: int) -> int:
+    """Return ld, of a band in Fortran order, one diagonal a row."""
     if not ld:
         raise ArgumentError(
             f"blas.{name}: ab has shape {ab._shape} and strides {ab._strides}, needs Fortran order, unit stride within "
@@ -39,20 +40,15 @@ def _band_ld(name: str, ab: Pointer) -> int:
     return ld
 
 
-# The arguments of a triangle: its sizes, and then itself.
-_Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
-
-
-def _band(name: str, ab: Pointer, n: int) -> _Triangle:
-    rows, columns = ab._shape
+def _triangle(routine: Routine, A: Pointer, n: int, sizes: tuple[int, ...]) -> _Triangle:
+    """Return the arguments of a triangle of an (n, n) matrix, a band `ab` or packed `ap`; sizes: its geometry."""
+    if "ap" in routine.operands:
+        contiguous(routine.name, "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")
+        return (n,), (A,)
+    rows, columns, ld, _ = sizes
     if columns != n or not rows:
-        raise misfit(name, "ab", ab, (max(rows, 1), n), f"for x of shape ({n},)")
-    return (n, rows - 1), (ab, _band_ld(name, ab))
-
-
-def _packed(name: str, ap: Pointer, n: int) -> _Triangle:
-    contiguous(name, "ap", ap, n * (n + 1) // 2, f"for x of shape ({n},)")
-    return (n,), (ap,)
+        raise misfit(routine.name, "ab", A, (max(rows, 1), n), f"for x of shape ({n},)")
+    return (n, rows - 1), (A, _band_ld(routine.name, A, ld))
 
 
 def gbmv(
@@ -65,30 +61,22 @@ def gbmv(
     unless trans is "N". Rows in C order, rows[i, kl + j - i] being A[i, j], are A^T: pass rows.T with kl and ku
     exchanged and the other trans.
     """
-    call, enums = entry(_GBMV, {"ab": (ab, 2), "x": (x, 1), "y": (y, 1)}, trans=trans)
+    (call, _, enums), (rows, n, ld, _), (_, incx), (_, incy) = _GBMV.read((ab, x, y), trans)
     kl, ku = index(kl), index(ku)
-    rows, n = ab._shape
     if kl < 0 or ku < 0:
         raise ArgumentError(f"blas.gbmv: kl and ku need to be at least 0, got {kl} and {ku}")
-    if kl + ku + 1 != rows:
-        raise misfit("gbmv", "ab", ab, (kl + ku + 1, n), f"for kl={kl} and ku={ku}")
+    check_shape("gbmv", "ab", ab, (kl + ku + 1, n), f"for kl={kl} and ku={ku}")
     m = (y if trans == "N" else x)._shape[0]
     reason = f'for ab of shape ({rows}, {n}) and trans="{trans}"'
-    incx, incy = increments("gbmv", reason, x=(x, n if trans == "N" else m), y=(y, m if trans == "N" else n))
-    ld = _band_ld("gbmv", ab)
-    call(enums.op[0][trans], m, n, kl, ku, alpha, ab, ld, x, incx, beta, y, incy)
+    check_shape("gbmv", "x", x, (n if trans == "N" else m,), reason)
+    check_shape("gbmv", "y", y, (m if trans == "N" else n,), reason)
+    call(enums.op[0][trans], m, n, kl, ku, alpha, ab, _band_ld("gbmv", ab, ld), x, incx, beta, y, incy)
 
 
-def _stored_symmetric(
-    routine: Routine, alpha: Scalar, x: Pointer, beta: Scalar, y: Pointer, uplo: str, **stored: Pointer
-) -> None:
-    """Multiply a symmetric or Hermitian matrix, a band `ab` or packed `ap`, by x."""
-    ((operand, A),) = stored.items()
-    arguments, ndim = (_band, 2) if operand == "ab" else (_packed, 1)
-    call, enums = entry(routine, {operand: (A, ndim), "x": (x, 1), "y": (y, 1)}, uplo=uplo)
-    n = x._shape[0]
-    incx, incy = increments(routine.name, "as x has", x=(x, n), y=(y, n))
-    sizes, triangle = arguments(routine.name, A, n)
+def _symmetric(routine: Routine, alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, uplo: str) -> None:
+    (call, _, enums), stored, (n, incx), (_, incy) = routine.read((A, x, y), uplo)
+    check_shape(routine.name, "y", y, (n,), "as x has")
+    sizes, triangle = _triangle(routine, A, n, stored)
     call(enums.uplo[0][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
 
 
@@ -98,7 +86,7 @@ def sbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, up
     A has shape (n, n) and k diagonals on either side of the main one; x and y have shape (n,). ab has shape (k + 1, n)
     and Fortran order: ab[k + i - j, j] is A[i, j] for the upper triangle ("U"), ab[i - j, j] for the lower ("L").
     """
-    _stored_symmetric(_SBMV, alpha, x, beta, y, uplo, ab=ab)
+    _symmetric(_SBMV, alpha, ab, x, beta, y, uplo)
 
 
 def hbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
@@ -108,7 +96,7 @@ def hbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, up
     and Fortran order: ab[k + i - j, j] is A[i, j] for the upper triangle ("U"), ab[i - j, j] for the lower ("L"). For
     real dtypes it is sbmv.
     """
-    _stored_symmetric(_HBMV, alpha, x, beta, y, uplo, ab=ab)
+    _symmetric(_HBMV, alpha, ab, x, beta, y, uplo)
 
 
 def spmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
@@ -117,7 +105,7 @@ def spmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, up
     A has shape (n, n), x and y (n,). ap has shape (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L")
     triangle. The rows of one triangle, A[numpy.triu_indices(n)], are the columns of the other: pass the other uplo.
     """
-    _stored_symmetric(_SPMV, alpha, x, beta, y, uplo, ap=ap)
+    _symmetric(_SPMV, alpha, ap, x, beta, y, uplo)
 
 
 def hpmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
@@ -126,17 +114,12 @@ def hpmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, up
     A has shape (n, n), x and y (n,). ap has shape (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L")
     triangle. For real dtypes it is spmv.
     """
-    _stored_symmetric(_HPMV, alpha, x, beta, y, uplo, ap=ap)
+    _symmetric(_HPMV, alpha, ap, x, beta, y, uplo)
 
 
-def _stored_triangular(routine: Routine, x: Pointer, uplo: str, trans: str, diag: str, **stored: Pointer) -> None:
-    """Multiply by x, or solve for x, a triangular matrix, a band `ab` or packed `ap`."""
-    ((operand, A),) = stored.items()
-    arguments, ndim = (_band, 2) if operand == "ab" else (_packed, 1)
-    call, enums = entry(routine, {operand: (A, ndim), "x": (x, 1)}, uplo=uplo, trans=trans, diag=diag)
-    n = x._shape[0]
-    (inc,) = increments(routine.name, "", x=(x, n))
-    sizes, triangle = arguments(routine.name, A, n)
+def _triangular(routine: Routine, A: Pointer, x: Pointer, uplo: str, trans: str, diag: str) -> None:
+    (call, _, enums), stored, (n, inc) = routine.read((A, x), uplo, trans, diag)
+    sizes, triangle = _triangle(routine, A, n, stored)
     call(enums.uplo[0][uplo], enums.op[0][trans], enums.diag[diag], *sizes, *triangle, x, inc)
 
 
@@ -147,7 +130,7 @@ def tbmv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: st
     has shape (k + 1, n) and Fortran order: ab[k + i - j, j] is A[i, j] for an upper A (uplo "U"), ab[i - j, j] for a
     lower one ("L").
     """
-    _stored_triangular(_TBMV, x, uplo, trans, diag, ab=ab)
+    _triangular(_TBMV, ab, x, uplo, trans, diag)
 
 
 def tbsv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -155,7 +138,7 @@ def tbsv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: st
 
     Nothing checks that A can be inverted.
     """
-    _stored_triangular(_TBSV, x, uplo, trans, diag, ab=ab)
+    _triangular(_TBSV, ab, x, uplo, trans, diag)
 
 
 def tpmv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -165,7 +148,7 @@ def tpmv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: st
     (n (n + 1) / 2,): the columns of the upper ("U") or lower ("L") triangle. The rows of a triangle are the columns of
     A^T: pass the other uplo and the other trans.
     """
-    _stored_triangular(_TPMV, x, uplo, trans, diag, ap=ap)
+    _triangular(_TPMV, ap, x, uplo, trans, diag)
 
 
 def tpsv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -173,15 +156,15 @@ def tpsv(ap: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: st
 
     Nothing checks that A can be inverted.
     """
-    _stored_triangular(_TPSV, x, uplo, trans, diag, ap=ap)
+    _triangular(_TPSV, ap, x, uplo, trans, diag)
 
 
-def _packed_update(routine: Routine, alpha: Scalar, ap: Pointer, uplo: str, **vectors: Pointer) -> None:
-    call, enums = entry(routine, {**{name: (v, 1) for name, v in vectors.items()}, "ap": (ap, 1)}, uplo=uplo)
-    n = vectors["x"]._shape[0]
-    incs = increments(routine.name, "as x has", **{name: (v, n) for name, v in vectors.items()})
-    _packed(routine.name, ap, n)
-    given = [part for pair in zip(vectors.values(), incs, strict=True) for part in pair]
+def _update(routine: Routine, alpha: Scalar, ap: Pointer, uplo: str, *vectors: Pointer) -> None:
+    (call, _, enums), *sizes, stored = routine.read((*vectors, ap), uplo)
+    n = sizes[0][0]
+    check_shape(routine.name, "y", vectors[-1], (n,), "as x has")
+    _triangle(routine, ap, n, stored)
+    given = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
     call(enums.uplo[0][uplo], n, alpha, *given, ap)
 
 
@@ -190,7 +173,7 @@ def spr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
 
     x has shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle.
     """
-    _packed_update(_SPR, alpha, ap, uplo, x=x)
+    _update(_SPR, alpha, ap, uplo, x)
 
 
 def hpr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
@@ -199,7 +182,7 @@ def hpr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
     x has shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle. The diagonal counts as real. For real dtypes
     it is spr.
     """
-    _packed_update(_HPR, alpha, ap, uplo, x=x)
+    _update(_HPR, alpha, ap, uplo, x)
 
 
 def spr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
@@ -207,7 +190,7 @@ def spr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U")
 
     x and y have shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle.
     """
-    _packed_update(_SPR2, alpha, ap, uplo, x=x, y=y)
+    _update(_SPR2, alpha, ap, uplo, x, y)
 
 
 def hpr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U") -> None:
@@ -216,4 +199,4 @@ def hpr2(alpha: Scalar, x: Pointer, y: Pointer, ap: Pointer, *, uplo: str = "U")
     x and y have shape (n,) and ap (n (n + 1) / 2,): the columns of the triangle. The diagonal counts as real. For real
     dtypes it is spr2.
     """
-    _packed_update(_HPR2, alpha, ap, uplo, x=x, y=y)
+    _update(_HPR2, alpha, ap, uplo, x, y)

@@ -5,10 +5,10 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-The names are also those of the package itself. docs/kernels.md explains them.
+The names but `include` are also those of the package itself. docs/kernels.md explains them.
 """
 
 from .kernel import Kernel, Shared, launch, offload
-from .module import Module
+from .module import Module, include
 
-__all__ = ["Kernel", "Module", "Shared", "launch", "offload"]
+__all__ = ["Kernel", "Module", "Shared", "include", "launch", "offload"]

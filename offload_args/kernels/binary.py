@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from ..errors import ModuleError
-from . import ptx, shared_object
+from . import cubin, fatbin, hsaco, ptx, shared_object
 from .facts import KernelFacts
 
 __all__ = ["Image", "read"]
 
-Format = Literal["PTX", "shared object"]
+Format = Literal["PTX", "cubin", "fatbin", "HSACO", "bundle of HSACOs", "shared object"]
+_CUDA_MACHINE, _AMD_MACHINE = 190, 224
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,34 @@ class Image:
     backend: str  #: of the devices that load it; "host": those whose calls run on the CPU
     target: str  #: the processor that it was made for: "sm_90"
     kernels: dict[str, KernelFacts]
+    whole: bool  #: False: it is compressed, and may have any kernels
 
 
 _READERS: Final[dict[Format, tuple[str, Callable[[str, bytes], tuple[str, dict[str, KernelFacts]]]]]] = {
     "PTX": ("cuda", ptx.read),
+    "cubin": ("cuda", cubin.read),
+    "fatbin": ("cuda", fatbin.read),
+    "HSACO": ("hip", hsaco.read),
+    "bundle of HSACOs": ("hip", hsaco.read_bundle),
     "shared object": ("host", shared_object.read),
 }
 
 
 def _format_of(name: str, data: bytes) -> Format:
     if data[:4] == b"\x7fELF":
-        return "shared object"
+        machine = int.from_bytes(data[18:20], "little")
+        return "cubin" if machine == _CUDA_MACHINE else "HSACO" if machine == _AMD_MACHINE else "shared object"
+    if data.startswith(fatbin.MAGIC):
+        return "fatbin"
+    if data.startswith(hsaco.BUNDLE):
+        return "bundle of HSACOs"
+    if data.startswith(hsaco.COMPRESSED):
+        raise ModuleError(f"{name}: the bundle is compressed; build it without --offload-compress")
     if b".version" in data[:65536]:
         return "PTX"
     raise ModuleError(
-        f"{name}: needs PTX or a shared object, got {'no bytes' if not data else 'bytes of another format'}"
+        f"{name}: needs PTX, a cubin, a fatbin, an HSACO or a shared object, got "
+        f"{'bytes of another format' if data else 'no bytes'}"
     )
 
 
@@ -52,4 +66,4 @@ def read(name: str, data: bytes) -> Image:
     found = _format_of(name, data)
     backend, reader = _READERS[found]
     target, kernels = reader(name, data)
-    return Image(name, data, found, backend, target, kernels)
+    return Image(name, data, found, backend, target, kernels, bool(kernels) or "compressed" not in target)

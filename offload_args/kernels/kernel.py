@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, final
 
 import numpy as np
 
@@ -33,6 +33,7 @@ __all__ = ["Kernel", "KernelInfo", "Shared", "launch", "offload"]
 
 Sizes = int | tuple[int, ...]
 _MOST: Final = 2**32 - 1
+_MOST_DEPTH: Final = 16  # of objects in each other
 
 
 class KernelInfo(NamedTuple):
@@ -252,7 +253,7 @@ def _shape(
 
 
 def launch(
-    kernel: Kernel,
+    kernel: Kernel | Undeclared,
     /,
     *arguments: Any,
     grid: Sizes | None = None,
@@ -264,7 +265,8 @@ def launch(
 ) -> None:
     """Launch a kernel in an open region.
 
-    arguments: a DevicePtr for each pointer, a number (a tuple for a struct) for each value. grid: blocks along x, y, z;
+    arguments: a DevicePtr for each pointer, a number (a tuple for a struct) for each value; an object with
+    `__offload__()` stands for all that this returns, a tuple of such arguments. grid: blocks along x, y, z;
     None: as many as give each element of the largest array that the kernel writes a thread. block: threads of a block;
     None: as many as fill the device best. shared_bytes: dynamic shared memory of a block, in bytes or as
     Shared[dtype](size). stream: an object with `__cuda_stream__`; None: the region's. cooperative: all blocks run at
@@ -272,7 +274,8 @@ def launch(
 
     Raises the errors of Kernel.
     """
-    _check_kernel("launch", kernel)
+    arguments = _parts(arguments)
+    kernel = _declared("launch", kernel, arguments)
     if grid is None or block is None:
         pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
         if pointer is None:
@@ -282,7 +285,7 @@ def launch(
 
 
 def offload(
-    kernel: Kernel,
+    kernel: Kernel | Undeclared,
     /,
     *arguments: Any,
     grid: Sizes | None = None,
@@ -302,7 +305,8 @@ def offload(
 
     Raises the errors of a region and of Kernel.
     """
-    _check_kernel("offload", kernel)
+    arguments = _parts(arguments)
+    kernel = _declared("offload", kernel, arguments)
     pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
     if device is None:
         on = pointer.device if pointer is not None else kernel._loaded.default_device()
@@ -313,8 +317,35 @@ def offload(
     call(launcher, *arguments, device=on, stream=stream, on_error=on_error)
 
 
-def _check_kernel(function: str, kernel: object) -> None:
-    if not isinstance(kernel, Kernel):
-        raise ArgumentTypeError(
-            f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one"
-        )
+class Undeclared(Protocol):
+    """A kernel whose signature is that of the arguments of a call."""
+
+    def for_arguments(self, arguments: Sequence[object]) -> Kernel: ...
+
+
+def _declared(function: str, kernel: Kernel | Undeclared, arguments: Sequence[object]) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    if hasattr(kernel, "for_arguments"):
+        return kernel.for_arguments(arguments)
+    raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one")
+
+
+def _parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:
+    """Return the arguments with what `__offload__` returns in place of each object that has it."""
+    found: list[object] = []
+    for one in arguments:
+        travels = getattr(type(one), "__offload__", None)
+        if travels is None:
+            found.append(one)
+            continue
+        parts = travels(one)
+        if not isinstance(parts, (tuple, list)):
+            raise ArgumentTypeError(
+                f"{type(one).__name__}.__offload__ needs to return a tuple of arrays and numbers, got "
+                f"{type(parts).__name__}"
+            )
+        if depth == _MOST_DEPTH:
+            raise ArgumentError(f"{type(one).__name__}.__offload__ returns objects that have it, {depth} deep")
+        found += _parts(parts, depth + 1)
+    return tuple(found)

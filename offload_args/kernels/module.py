@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import Any, final
+from typing import Any, final, overload
 
+from .. import _core
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
 from .kernel import Kernel
 from .loaded import Loaded
+from .undeclared import UndeclaredKernel
 
-__all__ = ["Module"]
+__all__ = ["Module", "include"]
+
+
+def include() -> str:
+    """Return the folder of the headers that kernels in C include: `cc -I$(...)`."""
+    return os.path.join(os.path.dirname(_core.__file__), "include")
 
 
 @final
@@ -26,7 +33,8 @@ class Module:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, name: str = "") -> Module:
-        """Read a module: PTX for NVIDIA GPUs, a shared object for host and sim.
+        """Read a module: PTX, a cubin or a fatbin for NVIDIA GPUs, an HSACO or a bundle of them for AMD GPUs, a shared
+        object for host and sim.
 
         source: a path, or the bytes themselves. The format is found from the contents; no GPU is needed. name: for
         messages; the file's by default.
@@ -64,25 +72,33 @@ class Module:
         """Return the facts that the module states about its kernels, by name."""
         return dict(self._loaded.image.kernels)
 
-    def kernel(self, name: str, /, *signature: Any) -> Kernel:
+    @overload
+    def kernel(self, name: str, /) -> UndeclaredKernel: ...
+    @overload
+    def kernel(self, name: str, first: Any, /, *others: Any) -> Kernel: ...
+    def kernel(self, name: str, /, *signature: Any) -> Kernel | UndeclaredKernel:
         """Return a kernel with the types of its parameters.
 
         signature: for each parameter In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value;
         a structured dtype (align=True) for a struct. In is only read. Out is only written, all of it. In, Out, InOut
-        without a dtype take pointers to any elements. The module's own facts have to agree.
+        without a dtype take pointers to any elements. The module's own facts have to agree. Without a signature the
+        arguments of each launch say the types, and every pointer counts as read and written.
 
         Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.kernel: name needs a string, got {type(name).__name__}")
         known = self._loaded.image.kernels
-        if name not in known:
+        if name not in known and self._loaded.image.whole:
             near = difflib.get_close_matches(name, known, 1)
             listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(list(known)[:8]) or 'none'}"
             raise ModuleError(f"{self.name}: there is no kernel {name!r}; {listed}")
-        if not signature:
-            raise SignatureError(f"{name}: the signature is missing; declare its parameters: {known[name]}")
-        return Kernel(self._loaded, name, signature)
+        if signature:
+            return Kernel(self._loaded, name, signature)
+        facts = known.get(name)
+        if facts is None or facts.parameters is None:
+            raise SignatureError(f"{name}: {self.name} says nothing of its parameters; declare them all")
+        return UndeclaredKernel(self._loaded, facts)
 
     def unload(self) -> None:
         """Free the module on every device; waits for them. Its kernels can't be launched any more."""

@@ -53,7 +53,7 @@ def _check_struct(what: str, dtype: np.dtype[Any]) -> None:
 
 
 def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
-    if declared in (int, float, complex):
+    if isinstance(declared, type) and declared in (int, float, complex):
         raise SignatureError(
             f"{what} is declared as {declared.__name__}, which has no one size in C: use np.int32, np.int64, "
             "np.float32, np.float64, np.complex64 or np.complex128"

@@ -505,6 +505,20 @@ static int run_known(const char *name, int64_t threads, void **p) {
     const int64_t n = *(int64_t *)p[2];
     if (out_of_reach(y, (size_t)n * sizeof *y)) return ILLEGAL_ADDRESS;
     for (int64_t i = 0; i < threads && i < n; i++) y[i] = (double)line->slope * (double)i + line->start;
+  } else if (strcmp(name, "multiply") == 0) { /* a sparse matrix by a vector */
+    const double *values = *(double **)p[0], *x = *(double **)p[4];
+    const int *columns = *(int **)p[1], *starts = *(int **)p[2], rows = *(int *)p[3];
+    double *y = *(double **)p[5];
+    if (out_of_reach(starts, (size_t)(rows + 1) * sizeof *starts) || out_of_reach(y, (size_t)rows * sizeof *y) ||
+        out_of_reach(values, (size_t)starts[rows] * sizeof *values) ||
+        out_of_reach(columns, (size_t)starts[rows] * sizeof *columns))
+      return ILLEGAL_ADDRESS;
+    for (int64_t row = 0; row < threads && row < rows; row++) {
+      y[row] = 0;
+      for (int k = starts[row]; k < starts[row + 1]; k++) y[row] += values[k] * x[columns[k]];
+    }
+  } else if (strcmp(name, "stray") == 0) { /* writes to address 0 */
+    return ILLEGAL_ADDRESS;
   }
   return SUCCESS;
 }

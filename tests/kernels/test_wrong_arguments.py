@@ -111,6 +111,7 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.promise("T41", "T42")
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_argument_is_refused_before_anything_moves(vadd: Kernel, device: str, case: str) -> None:
     error, words, use = WRONG[case]

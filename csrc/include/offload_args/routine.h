@@ -60,6 +60,13 @@ int oa_library_routines(const char *library, const oa_routine **routines, int *c
 int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, int *count);
 /* One of them, by the name after the dot; NULL with the error set if there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
+/* Makes the call of a routine of a library that runs on the CPU `times` times, as one call: it is checked, moved and
+ * ordered at once, with the arrays of all. strides: for each array, in the record's order, the elements from that of
+ * one time to that of the next; 0 repeats it, and below 0 the pointer is to the last. The sizes and numbers are the
+ * same each time. names: a letter for each array, which messages call it by; or "". For routines whose record has no
+ * result, update or output. */
+int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
+                      const char *names);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

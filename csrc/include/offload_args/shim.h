@@ -217,6 +217,7 @@ struct oa_library {
   int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
+  const struct oa_repeat *repeat; /* in the copy that oa_routine_repeat makes; else NULL */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];

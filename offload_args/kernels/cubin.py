@@ -1,0 +1,114 @@
+"""The kernels of a cubin: an ELF file whose .nv.info.<kernel> sections are lists of attributes.
+
+Each attribute has a format (4: a 16-bit size and so many bytes; else two bytes of value or none), a number, and its
+value. The numbers below and their layouts were found by comparing cubins of nvcc 12 and 13 with their sources.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import ModuleError
+from .elf import Elf
+from .facts import KernelFacts, ParameterFacts
+
+__all__ = ["read"]
+
+_MACHINE: Final = 190
+_SIZED: Final = 4
+_PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
+_ATTRIBUTE: Final = struct.Struct("<BBH")
+
+
+def _attributes(name: str, section: str, contents: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield (number, value, bytes) of each attribute."""
+    at = 0
+    while at < len(contents):
+        if at + _ATTRIBUTE.size > len(contents):
+            raise ModuleError(f"{name}: the cubin is damaged: {section} ends within an attribute")
+        form, number, value = _ATTRIBUTE.unpack_from(contents, at)
+        at += _ATTRIBUTE.size
+        end = at + value if form == _SIZED else at
+        if end > len(contents):
+            raise ModuleError(f"{name}: the cubin is damaged: an attribute of {section} is longer than it")
+        yield number, value, contents[at:end]
+        at = end
+
+
+def _parameter(number: int, raw: memoryview) -> tuple[int, ParameterFacts]:
+    """Return a parameter's place in the order, and its facts."""
+    if number == _PARAMETER:
+        _, ordinal, offset, flags = struct.unpack_from("<IHHI", raw)
+        nbytes, hint = flags >> 18, flags >> 8 & 15
+    else:
+        _, ordinal, offset, nbytes, flags = struct.unpack_from("<IHHHH", raw)
+        hint = flags >> 8 & 15
+    # Compilers before CUDA 13 note no pointers; then a value of 8 bytes may be one.
+    if nbytes != 8:
+        return ordinal, ParameterFacts(offset, nbytes, "value")
+    return ordinal, ParameterFacts(offset, nbytes, "pointer" if hint else "")
+
+
+def _kernel(name: str, kernel: str, section: str, contents: memoryview) -> KernelFacts:
+    found: dict[int, ParameterFacts] = {}
+    most_threads = total = None
+    for number, value, raw in _attributes(name, section, contents):
+        if number in (_PARAMETER, _PARAMETER_2) and len(raw) >= 12:
+            ordinal, one = _parameter(number, raw)
+            found[ordinal] = one
+        elif number == _PARAMETER_BYTES:
+            total = value
+        elif number == _MOST_THREADS and len(raw) >= 12:
+            x, y, z = struct.unpack_from("<III", raw)
+            most_threads = x * y * z
+    parameters = tuple(found[ordinal] for ordinal in sorted(found))
+    ends = [0, *(one.offset + one.nbytes for one in parameters)]
+    apart = all(one.nbytes > 0 and end <= one.offset for one, end in zip(parameters, ends, strict=False))
+    if sorted(found) != list(range(len(found))) or not apart or (total is not None and ends[-1] > total):
+        raise ModuleError(f"{name}: the cubin is damaged: the parameters of kernel {kernel} do not fit each other")
+    return KernelFacts(kernel, parameters, most_threads=most_threads)
+
+
+def _registers(name: str, elf: Elf) -> dict[str, int]:
+    """Return the registers of a thread, by kernel."""
+    section, table = elf.named(".nv.info"), elf.named(".symtab")
+    if section is None or table is None:
+        return {}
+    names = [symbol.name for symbol in elf.symbols(table)]
+    found = {}
+    for number, _, raw in _attributes(name, ".nv.info", elf.contents(section)):
+        if number == _REGISTERS and len(raw) >= 8:
+            symbol, count = struct.unpack_from("<II", raw)
+            if symbol < len(names):
+                found[names[symbol]] = count
+    return found
+
+
+def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
+    """Return the target ("sm_90") and the kernels. Raises ModuleError for a file that is damaged."""
+    elf = Elf(name, data)
+    if elf.machine != _MACHINE:
+        raise ModuleError(f"{name}: needs a cubin, got an ELF file for machine {elf.machine}")
+    target = elf.flags >> 8 & 0xFF if elf.abi_version >= 8 else elf.flags & 0xFF
+    registers = _registers(name, elf)
+    sizes = {section.name: section.nbytes for section in elf.sections}
+    kernels: dict[str, KernelFacts] = {}
+    left = len(data)  # sections may lie over each other: no more bytes are read than there are
+    for section in elf.sections:
+        kernel = section.name.removeprefix(".nv.info.")
+        if kernel == section.name or f".text.{kernel}" not in sizes:
+            continue
+        left -= section.nbytes
+        if left < 0:
+            raise ModuleError(f"{name}: the cubin is damaged: its sections lie over each other")
+        facts = _kernel(name, kernel, section.name, elf.contents(section))
+        kernels[kernel] = KernelFacts(
+            kernel,
+            facts.parameters,
+            shared_bytes=sizes.get(f".nv.shared.{kernel}", 0),
+            registers=registers.get(kernel),
+            most_threads=facts.most_threads,
+        )
+    return f"sm_{target}", kernels

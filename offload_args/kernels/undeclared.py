@@ -1,0 +1,76 @@
+"""Kernels without a declared signature: the arguments of each call say the types, and the module has to agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..arguments import In, InOut, Out, Scratch
+from ..errors import ArgumentTypeError
+from ..pointers import DevicePtr
+from .facts import KernelFacts
+from .kernel import Kernel
+from .loaded import Loaded
+
+__all__ = ["UndeclaredKernel"]
+
+_LENT = (DevicePtr, np.ndarray, In, Out, InOut, Scratch)
+
+
+@final
+class UndeclaredKernel:
+    """Launch a kernel by what its module proves: `vadd[grid, block](da, db, dc, np.int32(n))`.
+
+    Every pointer counts as read and written. Values need a NumPy type, as np.int32(5): the module knows their sizes
+    only. `launch` and `offload` take it, too. Made by Module.kernel without a signature.
+
+    A call raises SignatureError if the module contradicts the arguments.
+    """
+
+    __slots__ = ("_declared", "_loaded", "facts", "name")
+
+    def __init__(self, loaded: Loaded, facts: KernelFacts) -> None:
+        self.name = facts.name
+        self.facts = facts
+        self._loaded = loaded
+        self._declared: dict[tuple[object, ...], Kernel] = {}
+
+    def for_arguments(self, arguments: Sequence[object]) -> Kernel:
+        """Return the kernel with the signature that arguments of a call have."""
+        signature = tuple(self._declaration(i, one) for i, one in enumerate(arguments, 1))
+        kernel = self._declared.get(signature)
+        if kernel is None:
+            kernel = self._declared[signature] = Kernel(self._loaded, self.name, signature)
+        return kernel
+
+    def _declaration(self, position: int, given: object) -> Any:
+        if isinstance(given, _LENT) or hasattr(given, "__cuda_array_interface__"):
+            return InOut
+        if isinstance(given, np.generic):
+            return given.dtype
+        raise ArgumentTypeError(
+            f"{self.name}: argument {position}: without a signature a value needs a NumPy type, such as np.int32(5); "
+            f"got {type(given).__name__}"
+        )
+
+    def __getitem__(self, key: object) -> UndeclaredLauncher:
+        return UndeclaredLauncher(self, key)
+
+    def __repr__(self) -> str:
+        return f"UndeclaredKernel({self.facts}, from {self._loaded.image.name})"
+
+
+@final
+class UndeclaredLauncher:
+    """Launch such a kernel with a grid and block: call it with the kernel's arguments."""
+
+    __slots__ = ("_key", "kernel")
+
+    def __init__(self, kernel: UndeclaredKernel, key: object) -> None:
+        self.kernel = kernel
+        self._key = key
+
+    def __call__(self, *arguments: Any) -> None:
+        self.kernel.for_arguments(arguments)[self._key](*arguments)

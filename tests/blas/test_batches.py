@@ -1,0 +1,168 @@
+"""Batches of the portable BLAS: broadcasting, whole outputs, one call for all, refusals; and what CBLAS is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args import Device, In, Out, Scratch, blas, cblas, offload_args
+from offload_args._core import repeat
+from offload_args.errors import AliasError, ArgumentError, DirectionError, StalePointerError
+
+
+def numbers(*shape: int) -> Any:
+    return np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((5, 3, 4), (5, 4, 2)), ((1, 3, 4), (5, 4, 2)), ((5, 3, 4), (1, 4, 2)), ((3, 4), (5, 4, 2)), ((5, 3, 4), (4, 2))]
+    + [((3, 4), (4, 2)), ((1, 3, 4), (1, 4, 2))],
+)
+def test_gemm_broadcasts_the_first_axis_as_matmul(device: str, a: Any, b: Any) -> None:
+    A, B, C = numbers(*a), numbers(*b), np.full((5, 3, 2), np.nan)
+    before = Device(device).counters
+    with offload_args(In(A), In(B), Out(C), device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    after = Device(device).counters
+    np.testing.assert_array_equal(C, np.broadcast_to(A @ B, C.shape))
+    assert after.calls - before.calls == 1
+    assert after.bytes_up - before.bytes_up == A.nbytes + B.nbytes
+
+
+def test_a_batch_may_be_every_second_matrix_or_a_part_of_each(device: str) -> None:
+    A, B, C = numbers(7, 4, 5), numbers(4, 3, 6), np.zeros((4, 6, 6))
+    with offload_args(A, B, C, device=device) as (dA, dB, dC):
+        blas.gemm(2.0, dA[::2, 1:, :3], dB, 1.0, dC[:, 2:5, :])
+    expected = np.zeros((4, 6, 6))
+    expected[:, 2:5, :] = 2 * A[::2, 1:, :3] @ B
+    np.testing.assert_array_equal(C, expected)
+
+
+@pytest.mark.parametrize("beta", [0, 2])
+def test_a_batch_with_nothing_to_sum_over_is_scaled(device: str, beta: int) -> None:
+    C = numbers(3, 2, 4)
+    expected = beta * C
+    with offload_args(np.ones((3, 2, 0)), np.ones((0, 4)), C, device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, beta, dC)
+    np.testing.assert_array_equal(C, expected)
+
+
+def test_an_empty_batch_moves_nothing(device: str) -> None:
+    C = numbers(3, 2, 2)
+    before = Device(device).counters
+    with offload_args(np.ones((0, 2, 2)), np.ones((2, 2)), C, device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC[:0])
+        blas.gemm_strided_batched(1.0, dA, dA, 1.0, dC[3:])
+    assert Device(device).counters.bytes_up == before.bytes_up
+    np.testing.assert_array_equal(C, numbers(3, 2, 2))
+
+
+def test_a_broadcast_operand_may_not_be_in_the_output(device: str) -> None:
+    A, C = numbers(4, 2, 2), numbers(4, 2, 2)
+    with offload_args(A, C, device=device) as (dA, dC):
+        for part in (dC[3], dC[:1], dC[1, :, :]):
+            with pytest.raises(AliasError, match="is written and overlaps"):
+                blas.gemm(1.0, dA, part, 0.0, dC)
+        blas.gemm(1.0, dA[:3], dC[3], 0.0, dC[:3])
+    np.testing.assert_array_equal(C[:3], A[:3] @ C[3])
+
+
+def test_a_batch_whose_second_matrix_is_refused_is_not_written_at_all(device: str) -> None:
+    A, C = numbers(4, 2, 2), numbers(4, 2, 2)
+    with offload_args(A, In(C), device=device) as (dA, dC):
+        with pytest.raises(DirectionError, match="C needs to be writable"):
+            blas.gemm(1.0, dA, dA, 1.0, dC)
+    with pytest.raises(StalePointerError):
+        blas.gemm(1.0, dA, dA, 1.0, dC)
+    np.testing.assert_array_equal(C, numbers(4, 2, 2))
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemm_strided_batched"])
+def test_batches_that_do_not_fit_are_named(device: str, name: str) -> None:
+    product = getattr(blas, name)
+    with offload_args(numbers(5, 3, 4), numbers(5, 4, 2), numbers(5, 3, 2), device=device) as (A, B, C):
+        for arguments, text in [
+            ((A[:2], B, C), r"A has shape \(2, 3, 4\), needs \(5, 3, 4\) for a C of 5 matrices, or one for all"),
+            ((A, B, C[:1]), r"A has shape \(5, 3, 4\), needs \(1, 3, 4\) for a C of 1 matrices, or one for all"),
+            ((A, B, C[0]), r"C has shape \(3, 2\), needs 3 dimensions; pass C\[None\]"),
+            ((A[0, 0], B, C), r"A has shape \(4,\), needs 2 dimensions; pass A\[:, None\]"),
+            ((A[:, :2], B, C), r"A has shape \(5, 2, 4\), needs \(5, 3, 4\) for C of shape \(5, 3, 2\)"),
+            ((A, B[0].T, C), r"B has shape \(2, 4\), needs \(4, 2\) for C of shape \(5, 3, 2\), A of shape"),
+            ((A, B[::-1], C), r"B has strides .*numpy\.ascontiguousarray\(B\)"),
+            ((A[:, :, ::2], B[:, :2], C), r"A has shape .* and strides .*numpy\.ascontiguousarray\(A\)"),
+        ]:
+            with pytest.raises(ArgumentError, match=rf"^blas\.{name}: {text}"):
+                product(1.0, arguments[0], arguments[1], 0.0, arguments[2])
+
+
+def test_matrices_of_an_output_that_lie_within_each_other_are_refused(device: str) -> None:
+    values = numbers(4, 3, 5)
+    with offload_args(values, numbers(3, 3), device=device) as (d, dA):
+        across = d[:, :, 0].T[:, None, :]  # (3, 1, 4): the four of each are five apart
+        with pytest.raises((AliasError, ArgumentError), match="memory of its own|lent"):
+            blas.gemm(1.0, dA[:1, :1], d[:3, :1, :4], 0.0, across)
+    np.testing.assert_array_equal(values, numbers(4, 3, 5))
+
+
+# -- sums and diagonals ------------------------------------------------------------------------------------------------
+def test_a_refused_sum_of_matrices_leaves_c_as_it_was(device: str) -> None:
+    A, C = numbers(3, 4), numbers(3, 4)
+    with offload_args(A, C, device=device) as (dA, dC):
+        for B, error in [(dC, AliasError), (dA, TypeError)]:
+            with pytest.raises(error):
+                blas.geam(1.0, dA, 1j if B is dA else 1.0, B, dC)
+        with pytest.raises(AliasError):
+            blas.dgmm(dA, dC[0], dC, side="R")
+        with pytest.raises(ArgumentError, match=r"^blas\.geam: B has shape \(3, 4\), needs \(4, 3\) for C of shape"):
+            blas.geam(1.0, dA, 1.0, dA, dC, trans_b="T")
+        with pytest.raises(ArgumentError, match=r'^blas\.dgmm: x has shape \(4,\), needs \(3,\) .* side="L"'):
+            blas.dgmm(dA, dA[0], dC)
+        with pytest.raises(ArgumentError, match=r"^blas\.dgmm: A and C need the same order, got A F, C C"):
+            blas.dgmm(dA[:3, :3].T, dA[0, :3], dC[:, :3])
+    np.testing.assert_array_equal(C, numbers(3, 4))
+
+
+def test_a_matrix_whose_factor_is_zero_is_not_read(device: str) -> None:
+    nan, A, C = np.full((3, 4), np.nan), numbers(3, 4), np.full((3, 4), np.nan)
+    with offload_args(nan, A, Out(C), device=device) as (d_nan, dA, dC):
+        blas.geam(0, d_nan, 2, dA, dC)
+        blas.geam(0.5, dC, 0, d_nan, dA)
+    np.testing.assert_array_equal(C, 2 * numbers(3, 4))
+    np.testing.assert_array_equal(A, numbers(3, 4))
+
+
+# -- repeated calls of the CPU's libraries -----------------------------------------------------------------------------
+def test_a_repeated_call_moves_back_through_an_array_with_a_negative_stride() -> None:
+    x, y = numbers(4, 3), np.zeros((4, 3))
+    with offload_args(In(x), Out(y), device="sim:0") as (dx, dy):
+        repeat(cblas.dcopy, 4, (-3, 3), "", 3, dx, 1, dy, 1)
+    np.testing.assert_array_equal(y, x[::-1])
+
+
+def test_vectors_side_by_side_are_the_rows_of_a_matrix() -> None:
+    x, y = numbers(4, 6), np.zeros((4, 3))
+    with offload_args(In(x[:, 1:4]), Out(y), device="sim:0") as (dx, dy):
+        repeat(cblas.dcopy, 3, (1, 1), "", 4, dx, 6, dy, 3)
+    np.testing.assert_array_equal(y, x[:, 1:4])
+
+
+def test_what_can_not_be_repeated_is_refused() -> None:
+    with offload_args(numbers(4), Scratch(4), device="host") as (dx, dy):
+        with pytest.raises(ArgumentError, match=r"cblas.ddot can't be repeated"):
+            repeat(cblas.ddot, 2, (1, 1), "", 1, dx, 1, dy, 1)
+        with pytest.raises(ArgumentError, match="times needs to be at least 0, got -1"):
+            repeat(cblas.dcopy, -1, (1, 1), "", 1, dx, 1, dy, 1)
+        for arguments in [
+            (len, 1, (1,), "", dx),
+            (cblas.dcopy, 1, (1,), "", 1, dx, 1, dy, 1),
+            (cblas.dcopy, 1, (1, 1), ""),
+        ]:
+            with pytest.raises(TypeError, match="repeat: "):
+                repeat(*arguments)
+        with pytest.raises(AliasError, match="B is written, and each of its 2 parts takes 2 elements"):
+            repeat(cblas.dcopy, 2, (1, 1), "AB", 2, dx, 1, dy, 1)
+    with pytest.raises(StalePointerError):
+        repeat(cblas.dcopy, 2, (1, 1), "", 1, dx, 1, dy, 1)

@@ -1,0 +1,137 @@
+"""Modules of the three kernels of programs.py in every format, for tests that only read them.
+
+Where nvcc or clang is installed, what they build is among them. The cubin, fatbin and HSACO that are built here byte by
+byte state the same facts, so that every machine tests every reader.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgpack
+
+from kernels.programs import PTX, shared_object
+
+CUDA = """\
+struct Line { float slope; double start; };
+#define I long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x
+extern "C" __global__ void vadd(const float *a, const float *b, float *c, int n) { I; if (i < n) c[i] = a[i] + b[i]; }
+extern "C" __global__ void relu(float *x, int n) { I; if (i < n) x[i] = x[i] > 0 ? x[i] : 0; }
+extern "C" __global__ void line(double *y, Line l, long long n) { I; if (i < n) y[i] = l.slope * i + l.start; }
+"""
+OPENCL = """\
+typedef struct { float slope; double start; } Line;
+#define I long i = (long)__builtin_amdgcn_workgroup_id_x() * 256 + __builtin_amdgcn_workitem_id_x()
+kernel void vadd(global const float *a, global const float *b, global float *c, int n) {
+  I;
+  if (i < n) c[i] = a[i] + b[i];
+}
+kernel void relu(global float *x, int n) { I; if (i < n) x[i] = x[i] > 0 ? x[i] : 0; }
+kernel void line(global double *y, Line l, long n) { I; if (i < n) y[i] = l.slope * i + l.start; }
+"""
+# (offset, bytes, whether it is a pointer) of each parameter
+Kernels = dict[str, tuple[tuple[int, int, bool], ...]]
+KERNELS: Kernels = {
+    "vadd": ((0, 8, True), (8, 8, True), (16, 8, True), (24, 4, False)),
+    "relu": ((0, 8, True), (8, 4, False)),
+    "line": ((0, 8, True), (8, 16, False), (24, 8, False)),
+}
+
+
+def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str, int, bytes]]) -> bytes:
+    """Return an ELF file of (name, type, contents)."""
+    names = b"\0" + b"".join(name.encode() + b"\0" for name, _, _ in sections) + b".shstrtab\0"
+    body, rows, at = b"", [bytes(64)], 1
+    for name, kind, contents in (*sections, (".shstrtab", 3, names)):
+        rows.append(struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, 64 + len(body), len(contents), 0, 0, 1, 0))
+        body += contents + bytes(-len(contents) % 8)
+        at += len(name) + 1
+    header = struct.pack(
+        "<4s5B7xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 65, abi_version, 2, machine, 1, 0, 0, 64 + len(body), flags,
+        64, 56, 0, 64, len(rows), len(rows) - 1,
+    )  # fmt: skip
+    return header + body + b"".join(rows)
+
+
+def made_cubin() -> bytes:
+    sections = []
+    for name, parameters in KERNELS.items():
+        info = b""
+        for ordinal, (offset, nbytes, pointer) in reversed(list(enumerate(parameters))):
+            flags = nbytes << 18 | 0x1F000 | (0x500 if pointer else 0)
+            info += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, ordinal, offset, flags)
+        info += struct.pack("<BBH", 3, 0x19, parameters[-1][0] + parameters[-1][1])
+        sections += [(f".text.{name}", 1, bytes(128)), (f".nv.info.{name}", 0x70000000, info)]
+    return elf(190, 8, 0x6005A04, sections)
+
+
+def made_fatbin() -> bytes:
+    entries = b""
+    for kind, payload in ((2, made_cubin()), (1, PTX.encode() + b"\0")):
+        payload += bytes(-len(payload) % 8)
+        entries += struct.pack("<HHIQIIHHI32x", kind, 0x101, 64, len(payload), 0, 0, 8, 1, 90) + payload
+    return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
+
+
+def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS) -> bytes:
+    kernels = []
+    for name, parameters in described.items():
+        arguments = [
+            {".offset": offset, ".size": nbytes, ".value_kind": "global_buffer" if pointer else "by_value"}
+            for offset, nbytes, pointer in parameters
+        ]
+        arguments.append({".offset": 32, ".size": 4, ".value_kind": "hidden_block_count_x"})
+        kernels.append(
+            {".name": name, ".args": arguments, ".kernarg_segment_size": 288, ".group_segment_fixed_size": 0}
+            | {".vgpr_count": 8, ".max_flat_workgroup_size": 256, ".uniform_work_group_size": 1}
+        )  # fmt: skip
+    metadata = msgpack.packb({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
+    note = struct.pack("<III8s", 7, len(metadata), 32, b"AMDGPU") + metadata + bytes(-len(metadata) % 4)
+    return elf(224, 3, 0x53F, [(".note", 7, note)])
+
+
+def bundle(images: dict[str, bytes]) -> bytes:
+    """Return a bundle of HSACOs by target."""
+    entries = {"host-x86_64-unknown-linux--": b""} | {f"hipv4-amdgcn-amd-amdhsa--{t}": i for t, i in images.items()}
+    at = 24 + 8 + sum(24 + len(triple) for triple in entries)
+    head, body = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(entries)), b""
+    for triple, image in entries.items():
+        head += struct.pack("<QQQ", at + len(body), len(image), len(triple)) + triple.encode()
+        body += image
+    return head + body
+
+
+@cache
+def compiled(compiler: str, source: str, suffix: str, *options: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        given, made = Path(folder) / f"kernels{suffix}", Path(folder) / "made"
+        given.write_text(source)
+        subprocess.run([compiler, *options, "-o", made, given], check=True, capture_output=True)
+        return made.read_bytes()
+
+
+_FOUND = [n for n in range(21, 13, -1) if shutil.which(f"clang-{n}") and shutil.which(f"ld.lld-{n}")]
+CLANG = f"clang-{_FOUND[0]}" if _FOUND else None
+AMD = ("-x", "cl", "-cl-std=CL2.0", "--target=amdgcn-amd-amdhsa", "-nogpulib", "-O2", "-mcode-object-version=5")
+FORMATS: dict[str, Callable[[], bytes]] = {
+    "PTX": PTX.encode,
+    "shared object": shared_object,
+    "cubin": made_cubin,
+    "fatbin": made_fatbin,
+    "HSACO": made_hsaco,
+    "bundle": lambda: bundle({"gfx90a": made_hsaco(), "gfx1100": made_hsaco("gfx1100")}),
+}
+if shutil.which("nvcc"):
+    for number in ("75", "90", "100"):
+        FORMATS[f"nvcc's cubin of sm_{number}"] = partial(compiled, "nvcc", CUDA, ".cu", "-cubin", f"-arch=sm_{number}")
+    FORMATS["nvcc's PTX"] = partial(compiled, "nvcc", CUDA, ".cu", "-ptx")
+    FORMATS["nvcc's fatbin"] = partial(compiled, "nvcc", CUDA, ".cu", "-fatbin", "-arch=sm_90")
+if CLANG:
+    for target in ("gfx90a", "gfx942", "gfx1100"):
+        FORMATS[f"clang's HSACO for {target}"] = partial(compiled, CLANG, OPENCL, ".cl", *AMD, f"-mcpu={target}")
