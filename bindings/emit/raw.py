@@ -75,7 +75,7 @@ def raw_file(library: Library, path: Path) -> None:
         if function.result and function.result.on_host and passed[-1] is not function.result:
             results[function.name] = passed.index(function.result)
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
-    facts |= {"RESULTS": results}
+    facts["RESULTS: dict[str, int]"] = results
     older = (library.older.before, library.older.instead) if library.older else ("", {})
     facts["OLDER: tuple[str, dict[str, str]]"] = older
     lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
