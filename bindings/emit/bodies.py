@@ -22,7 +22,6 @@ from ..parameters import (
     EnumValue,
     Extent,
     Handle,
-    HostList,
     Number,
     Parameter,
     PointerArray,
@@ -454,8 +453,6 @@ class Body:
                     letters.append(("i", at))
                 case Size():
                     letters.append(("l" if one.is_narrow else "L", at))
-                case HostList():
-                    letters.append(("r", at))
                 case Array():
                     letters.append(("r" if one.is_read_only else "p", at))
                 case Result(returned=True):

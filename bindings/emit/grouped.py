@@ -25,6 +25,8 @@ class GroupedBody(Body):
         self.lines = []
         if self.numbers or self.function.result:
             raise ValueError("a function of groups has no numbers but lists")
+        if self.is_late:
+            raise ValueError("a function of groups needs a library of a GPU")
         self.add(f"static int {name}_in(const oa_routine *routine, oa_value *values, oa_groups *groups) {{")
         self.add("  const int device = 0; /* its numbers are on the host */")
         self.locals()
@@ -36,10 +38,7 @@ class GroupedBody(Body):
         self.symbol()
         self.add(f"  if (!{self.group_count}) return OA_OK;")
         self.begin()
-        if self.is_late:
-            self.late()
-        else:
-            self.call()
+        self.call()
         self.lines += ["}", ""]
         count, arrays = self.group_count, len(self.function.arrays)
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
@@ -98,8 +97,6 @@ class GroupedBody(Body):
     def begin(self) -> None:
         fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
         fields.append(f".count = (int)({len(self.function.arrays)} * {self.group_count})")
-        if self.is_late:  # until it was made the lists are read
-            fields.append(".blocking = 1")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
         self.add("  const int failed = oa_begin_lists(&call);")
         self.add("  if (failed || !call.open) return failed;")
@@ -132,13 +129,3 @@ class GroupedBody(Body):
             case PointerArray():
                 return "const void *", self.array_of(one)
         return super().passed(one, wide)
-
-    def late(self) -> None:
-        self.add("  oa_late late;")
-        self.add("  oa_late_start(&late, routine, symbol, values, 0);")
-        for one in self.function.lists:
-            at = self.at[one.name]
-            self.add(f"  late.values[{at}].pointer = {self.list_of(one, 'oa_routine_is_ilp64(routine)')};")
-        for array in self.function.arrays:
-            self.add(f"  late.values[{self.at[array.name]}].pointer = {self.array_of(array)};")
-        self.add("  return oa_late_submit(&late, &call);")

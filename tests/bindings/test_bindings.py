@@ -421,7 +421,7 @@ def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library
         bodies = len(re.findall(r"^static int run_\w+(?<!_in)\(", text, re.MULTILINE))
         families = {(one.family, one.form) for one in library.functions if not one.is_service}
         others = {one.family for one in library.functions if one.is_service}  # several of these may be alike
-        assert len(families) <= bodies <= len(families) + len(others) + 9
+        assert len(families) <= bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
 
 
 @pytest.mark.promise("T30", "T32")

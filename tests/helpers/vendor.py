@@ -173,15 +173,19 @@ class Several:
 FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and passed
 
 
-def many(values: Array, form: str, layout: int = 0) -> Many:
-    """Matrices by columns. form: an array each; slices of one array as a tuple; one pointer with an axis more."""
+def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
+    """Matrices by columns, or by rows. form: an array each; slices of one as a tuple; one pointer with an axis more."""
     count, m, n = values.shape
     if form == "arrays":
-        return Many([matrix(one, "F", layout) for one in values])
+        return Many([matrix(one, order, layout) for one in values])
     pad = 0 if layout == 2 and m and n else 3
-    whole = np.full((count, n + pad, m + pad), CANARY, values.dtype)
-    part = (slice(0, n), slice(0, m))
-    made = [Operand(one, whole[i].T, part[::-1], whole[i], part) for i, one in enumerate(values)]
+    rows, columns = (n, m) if order == "F" else (m, n)  # of each part of the whole, which is in C order
+    whole = np.full((count, rows + pad, columns + pad), CANARY, values.dtype)
+    part = (slice(0, rows), slice(0, columns))
+    made = []
+    for i, one in enumerate(values):
+        base, slot = (whole[i].T, part[::-1]) if order == "F" else (whole[i], part)
+        made.append(Operand(one, base, slot, whole[i], part))
     return Many(made, whole, form == "slices")
 
 

@@ -91,18 +91,20 @@ def trsm(r: Routine) -> None:
 
 @CASES.of("{t}gemm_grouped_batched", letters="sd")
 def grouped(r: Routine) -> None:
-    op = r.vendor.op
-    for form, group_count in r.each(["arrays", "slices"] * 12, range(5)):
+    op, dtype = r.vendor.op, r.dtype
+    for (order, first), form, group_count in r.each(r.vendor.orders, ["arrays", "slices"] * 12, range(5)):
         groups = [(*SHAPES[r.random.integers(5)], *r.random.choice(list("NTC"), 2)) for _ in range(group_count)]
-        alphas, betas = r.random.choice([1.0, -0.5, 0.0], group_count), r.random.choice([0.0, 1.0, 0.75], group_count)
-        what = f"{form=} {groups=} {alphas=} {betas=}"
+        alphas = r.random.choice([1.0, -0.5 - 0.25j if r.complex else -0.5, 0.0], group_count).astype(dtype)
+        betas = r.random.choice([0.0, 1.0, 0.25 + 0.75j if r.complex else 0.75], group_count).astype(dtype)
+        what = f"{order} {form=} {groups=} {alphas=} {betas=}"
         A, B, C = [], [], []
         for (count, m, n, k, trans_a, trans_b), beta in zip(groups, betas, strict=True):
             layout = int(r.random.integers(3))
-            A.append(many(r.values(count, *((m, k) if trans_a == "N" else (k, m))), form, layout))
-            B.append(many(r.values(count, *((k, n) if trans_b == "N" else (n, k))), form, 2 - layout))
-            C.append(many(r.output(beta, count, m, n), form, 1))
+            A.append(many(r.values(count, *((m, k) if trans_a == "N" else (k, m))), form, layout, order))
+            B.append(many(r.values(count, *((k, n) if trans_b == "N" else (n, k))), form, 2 - layout, order))
+            C.append(many(r.output(beta, count, m, n), form, 1, order))
         r(
+            *first,
             [op[one[4]] for one in groups],
             np.array([op[one[5]] for one in groups], np.int32),
             tuple(one[1] for one in groups),
