@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,26 @@ def _by_value(constants: dict[str, int]) -> dict[str, int]:
     return dict(sorted(constants.items(), key=lambda item: (item[1], item[0])))
 
 
+def _declarations(cursor: cindex.Cursor) -> Iterator[cindex.Cursor]:
+    """Yields what is declared, in blocks of `extern "C"` too."""
+    for child in cursor.get_children():
+        if child.kind is cindex.CursorKind.LINKAGE_SPEC:
+            yield from _declarations(child)
+        else:
+            yield child
+
+
 def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
     """Returns what `header` declares: its version, functions and enum constants, all sorted.
 
     settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
     version), `functions` and `constants` (regular expressions of the names to take), `prefix` (what a build of
-    the library puts before its names; taken off), `defines` (macros that are set before the header is read). Raises
-    ValueError when the header does not parse without errors.
+    the library puts before its names; taken off), `defines` (macros that are set before the header is read), `language`
+    ("c++" for a header that declares more there; functions with a body of their own are left out). Raises ValueError
+    when the header does not parse without errors.
     """
-    arguments = ["-x", "c", "-std=c11", *(f"-I{folder}" for folder in include)]
+    cpp = settings.get("language") == "c++"
+    arguments = ["-x", *(["c++", "-std=c++17"] if cpp else ["c", "-std=c11"]), *(f"-I{folder}" for folder in include)]
     arguments += [f"-D{one}" for one in settings.get("defines", [])]
     unit = cindex.Index.create().parse(
         str(header), args=arguments, options=cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
@@ -68,9 +80,10 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
     prefix = settings.get("prefix", "")
     functions: dict[str, Any] = {}
     enums: dict[str, dict[str, int]] = {}
-    for cursor in unit.cursor.get_children():
+    for cursor in _declarations(unit.cursor):
         name = cursor.spelling.removeprefix(prefix)
-        if cursor.kind is cindex.CursorKind.FUNCTION_DECL and re.match(settings["functions"], name):
+        is_function = cursor.kind is cindex.CursorKind.FUNCTION_DECL and not cursor.is_definition()
+        if is_function and re.match(settings["functions"], name):
             rest = [["...", "..."]] if cursor.type.is_function_variadic() else []
             functions[name] = {
                 "returns": _c_type(cursor.result_type),

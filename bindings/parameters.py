@@ -14,6 +14,11 @@ NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
 C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
 PYTHON = {"f32": "float", "f64": "float", "c64": "complex", "c128": "complex", "i32": "int"}
+# Dtypes that C has no type for. A scalar of theirs is a float in C, which is rounded.
+ROUNDED = ("f16", "bf16")
+C_NUMBER |= dict.fromkeys(ROUNDED, "float")
+MEMBER |= dict.fromkeys(ROUNDED, "half")
+PYTHON |= dict.fromkeys(ROUNDED, "float")
 
 # How many arguments each extent takes, and which of them are the sizes of the operand.
 EXTENTS = {
@@ -25,6 +30,7 @@ EXTENTS = {
     "band_triangle": ((4, 5), (1,)),
     "packed": ((2, 3), (1,)),
 }
+MOST_NAMED = 20  # constants in one message
 # Integer types of 32 bits, unless a library has them with 64.
 NARROW = ("int", "blasint")
 SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
@@ -36,6 +42,8 @@ class Enum:
 
     type: str
     values: tuple[tuple[str, int], ...]
+    label: str = ""  # its name in [enums]
+    dtypes: tuple[tuple[str, int, str], ...] = ()  # of an enum of dtypes: (name, value, dtype or "" for none)
     flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
 
     @property
@@ -55,7 +63,14 @@ class Enum:
         return sum(value for _, value in self.flags)
 
 
+def device_pointer(one: Parameter) -> str:
+    """Returns the Python type of a DevicePtr to an operand."""
+    return "DevicePtr[Any]" if one.of else f"DevicePtr[np.{NUMPY[one.dtype]}]"
+
+
 def _listed(words: list[str]) -> str:
+    if len(words) > MOST_NAMED:
+        words = [*words[:2], "...", words[-1]]
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
@@ -98,6 +113,8 @@ class Parameter:
     c_type: str
     dtype: str = ""
     count: int = 1
+    of: str = ""  # the DataType that says the dtype, which is "any" then
+    complex_as: str = ""  # the array that says whether that dtype is real or complex
 
     @property
     def kind(self) -> str:
@@ -107,7 +124,8 @@ class Parameter:
     @property
     def token(self) -> str:
         """Returns its token in the record: kind:name[:dtype[:count]]."""
-        words = [self.kind, self.name, *([self.dtype] if self.dtype else [])]
+        dtype = self.of or self.dtype
+        words = [self.kind, self.name, *([dtype] if dtype else [])]
         return ":".join([*words, *([str(self.count)] if self.count > 1 else [])])
 
     @property
@@ -159,10 +177,20 @@ class EnumValue(Parameter):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataType(EnumValue):
+    """A constant of the vendor's that stands for a dtype."""
+
+    role: ClassVar[str] = "type"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "int | npt.DTypeLike"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Size(Parameter):
     """A size, a leading dimension, an increment or a stride."""
 
-    label: str  # size, ld, inc or stride
+    label: str  # size, ld, inc, stride or integer
     may_be_negative: bool = False  # then it counts as 0
 
     @property
@@ -221,7 +249,7 @@ class Array(Parameter):
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return f"DevicePtr[np.{NUMPY[self.dtype]}]{' | None' if self.optional else ''}"
+        return f"{device_pointer(self)}{' | None' if self.optional else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,9 +320,21 @@ class Number(Parameter):
     is_read_only: ClassVar[bool] = False
     comes_back: ClassVar[bool] = True
 
+    @property
+    def python(self) -> str:
+        """Returns the type of one number in Python."""
+        return "complex" if self.of else PYTHON[self.dtype]
+
+    @property
+    def is_void(self) -> bool:
+        """Returns whether the typed C function takes a plain address of it, for its dtype is known only there."""
+        return bool(self.of) and self.count == 1
+
     def declaration(self, device: bool) -> str:
         const = "const " if self.is_read_only else ""
-        return f"{const}oa_{self.dtype} *{self.name}" if device else f"{const}{C_NUMBER[self.dtype]} *{self.name}"
+        if device:
+            return f"{const}oa_{self.dtype} *{self.name}"
+        return f"{const}{'void' if self.of else C_NUMBER[self.dtype]} *{self.name}"
 
     def initializer(self, device: bool) -> str:
         return f"{{.pointer = {self.name}}}" if device or self.count > 1 else "{0}"
@@ -303,10 +343,10 @@ class Number(Parameter):
         return not device
 
     def annotation(self, on_device: bool | None = None) -> str:
-        pointer = f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        pointer = device_pointer(self)
         if on_device:
             return pointer
-        number = PYTHON[self.dtype] if self.count == 1 else f"Sequence[{PYTHON[self.dtype]}]"
+        number = self.python if self.count == 1 else f"Sequence[{self.python}]"
         return f"{number} | {pointer}" if on_device is None else number
 
 
@@ -319,17 +359,23 @@ class Scalar(Number):
     comes_back: ClassVar[bool] = False
 
     def declaration(self, device: bool) -> str:
-        return super().declaration(device) if device or self.count > 1 else f"{C_NUMBER[self.dtype]} {self.name}"
+        if device or self.count > 1 or self.is_void:
+            return super().declaration(device)
+        return f"{C_NUMBER[self.dtype]} {self.name}"
 
     def initializer(self, device: bool) -> str:
         if device or self.count > 1:
             return f"{{.pointer = {self.name}}}"
+        if self.is_void:
+            return "{0}"
+        if self.dtype in ROUNDED:
+            return f"{{.half = oa_{self.dtype}_from({self.name})}}"
         if self.dtype in ("c64", "c128"):
             return f"{{.{MEMBER[self.dtype]} = {{__real__ {self.name}, __imag__ {self.name}}}}}"
         return f"{{.{MEMBER[self.dtype]} = {self.name}}}"
 
     def is_host_address(self, device: bool) -> bool:
-        return not device and self.count > 1
+        return not device and (self.count > 1 or self.is_void)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +405,7 @@ class Update(Number):
     role: ClassVar[str] = "update"
 
     def initializer(self, device: bool) -> str:
-        if device or self.count > 1:
+        if device or self.count > 1 or self.is_void:
             return super().initializer(device)
         if self.dtype in ("c64", "c128"):
             return f"{{.{MEMBER[self.dtype]} = {{__real__ *{self.name}, __imag__ *{self.name}}}}}"
@@ -395,6 +441,7 @@ class Stream(Parameter):
 NUMBERS = {"scalar": Scalar, "result": Result, "returned": Result, "update": Update, "output": Output}
 # Names that generated C uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
+_TAKEN |= {"dtypes", "typed"}
 _C_WORDS = set(
     "auto case char const default do double enum extern float goto int long register short signed sizeof static "
     "struct switch typedef union unsigned".split()

@@ -7,7 +7,7 @@ The roles file says, for families of functions, what a header can't:
     [family.gemv.parameters]
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
-                                                                 negative, which is none, as in level 1
+                                                                 negative, which is none, as in level 1; "value": any
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -17,6 +17,17 @@ The roles file says, for families of functions, what a header can't:
     m_array = "size list(groups)"                                a host array of so many; "ld list", "scalar list", or
                                                                  "operation list" of an enum
     a = "update"                                                 a scalar that is read and written; "output": written
+
+    Btype = "data_type"                                          an enum that stands for dtypes; then, of a void *:
+    B = "in matrix(k, n, ldb) of Btype"                          its dtype is the one that the argument Btype says
+    beta = "scalar of computeType; complex as C"                 likewise; complex if the dtype of C is
+
+An enum has a list of `constants`, or a pattern that they fit. It stands for dtypes if it has a table of them instead.
+A constant of the header that is not in the table stands for no dtype of NumPy's, and is refused:
+
+    [enums.data_type]
+    type = "cudaDataType"
+    dtypes = { CUDA_R_16F = "f16", CUDA_R_32F = "f32" }
 
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
@@ -79,6 +90,7 @@ How Python finds the library, and what to install if it is missing:
     pathfinder = "cublas"                                        its name for cuda-pathfinder
     shared_with = { NumPy = ["module", ...] }                    loaded modules that are linked with it: it is theirs
     wheels = { name-on-the-index = "module/lib/libx*.so" }       wheels that carry it: a pattern in a module's folder
+    folders = ["$X_HOME/lib", "/opt/x/lib"]                      folders that its vendor installs into
     version = { call = "xGetProperty", gives = "parts" }         the function that tells its version; VERSION_GIVES
     install = "install x"                                        the remedy, in messages
 
@@ -138,8 +150,10 @@ from .parameters import (
     C_NUMBER,
     EXTENTS,
     NUMBERS,
+    ROUNDED,
     SIZE_TYPES,
     Array,
+    DataType,
     Enum,
     EnumValue,
     Extent,
@@ -160,7 +174,7 @@ HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 # The keys of [find] with their defaults: how a library is found and asked for its version.
-FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}}
+FIND: dict[str, Any] = {"install": "install it", "pathfinder": "", "shared_with": {}, "wheels": {}, "folders": []}
 VERSION_GIVES = ("text", "parts", "number", "buffer")
 # How a library receives the stream: through its handle; as an argument; or not at all.
 STREAMS = ("handle", "argument", "none")
@@ -171,6 +185,12 @@ MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
 MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
+
+
+NUMBER = re.compile(
+    r"(?P<role>scalar|result|returned|update|output)(?:\[(?P<count>\d+)\])?"
+    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?"
+)
 
 
 class RolesError(ValueError):
@@ -236,6 +256,11 @@ class Function:
         return [one for one in self.parameters if isinstance(one, Number)]
 
     @property
+    def types(self) -> list[DataType]:
+        """Returns the parameters that say dtypes."""
+        return [one for one in self.parameters if isinstance(one, DataType)]
+
+    @property
     def is_service(self) -> bool:
         """Returns whether it works on no array and no number of BLAS."""
         return not self.arrays and not self.numbers
@@ -289,11 +314,6 @@ def _pointee(c_type: str) -> tuple[str, bool]:
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
 
-def _constants(enum: dict[str, Any]) -> list[str]:
-    """Returns the names of the constants of an [enums] table: of the header, or with values of its own."""
-    return list(enum.get("constants", enum.get("values", [])))
-
-
 def _listed(c_type: str) -> tuple[str, bool]:
     """Returns what the pointers of an array point to, and whether that is const; ("", False) for any other type."""
     found = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
@@ -320,9 +340,13 @@ class _Reader:
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
         for one in self.enums.values():  # an enum of a header that is not read
             self.all_constants |= one.get("values", {})
-        used = {key for one in self.enums.values() for key in [*_constants(one), *one.get("flags", [])]}
+        used = {key for one in self.enums.values() for key in [*self.constants_of(one), *one.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        for label, one in self.enums.items():
+            if isinstance(one.get("constants"), str) and not self.constants_of(one):
+                pattern = one["constants"]
+                self.faults.append(f"{name}.toml: [enums.{label}] constants: {pattern!r} fits none of {one['type']}")
         for word, key in roles.get("words", {}).items():
             self.words[word] = key.removeprefix(strip)
             if key not in used:
@@ -341,14 +365,31 @@ class _Reader:
             found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle)
         return found
 
+    def constants_of(self, enum: dict[str, Any]) -> list[str]:
+        """Returns the names of an enum's constants: as they are listed, or those of the header's that fit a pattern."""
+        listed = next(enum[key] for key in ("dtypes", "values", "constants") if key in enum)
+        if isinstance(listed, str):
+            return [one for one in self.api["enums"].get(enum["type"], {}) if re.fullmatch(listed, one)]
+        return list(listed)
+
     def enum(self, key: str, letter: str) -> Enum:
         entry = self.enums[key]
-        names = entry.get("complex", _constants(entry)) if letter in ("c", "z") else _constants(entry)
+        names = self.constants_of(entry)
+        if letter in ("c", "z"):
+            names = entry.get("complex", names)
+        strip = self.settings.get("strip", "")
         values, flags = (
-            tuple((one.removeprefix(self.settings.get("strip", "")), self.all_constants.get(one, 0)) for one in listed)
+            tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in listed)
             for listed in (names, entry.get("flags", []))
         )
-        return Enum(entry["type"], values, flags)
+        if "dtypes" not in entry:
+            return Enum(entry["type"], values, key, flags=flags)
+        dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
+        of_header = next((one for one in self.api["enums"].values() if names[0] in one), {})
+        others = {value: (one.removeprefix(strip), value, "") for one, value in reversed(of_header.items())}
+        others = {value: one for value, one in others.items() if value not in dtypes}
+        known = tuple((name, value, dtypes[value]) for name, value in values)
+        return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))
 
     def dtype(self, pointee: str, letter: str) -> str:
         named = str((self.roles.get("types", {}) | self.own_types).get(pointee, ""))
@@ -389,6 +430,7 @@ class _Reader:
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
+        extent_text, _, of = extent_text.partition(" of ")
         extent = self.extent(extent_text, where)
         if extent is None:
             return None
@@ -411,6 +453,8 @@ class _Reader:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         dtype = self.dtype(pointee, letter)
+        if of:
+            dtype = "any" if pointee == "void" else ""
         if not pointee or not dtype:
             kind_of = "pointers" if pointers else "an array"
             self.faults.append(f"{where}: labelled {kind_of}, but its type is {c_type}")
@@ -422,6 +466,7 @@ class _Reader:
             name=name,
             c_type=c_type,
             dtype=dtype,
+            of=of,
             direction=direction,
             extent=extent,
             overwrites=overwrites,
@@ -431,9 +476,30 @@ class _Reader:
             optional=optional,
         )
 
+    def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
+        found = NUMBER.fullmatch(label)
+        assert found
+        role, count, of, complex_as = found["role"], int(found["count"] or 1), found["of"] or "", found["as"] or ""
+        if not 0 < count <= MOST_NUMBERS:
+            self.faults.append(f"{where}: {label!r}: a number of 1 to {MOST_NUMBERS} is needed")
+        pointee, const = _pointee(c_type)
+        dtype = self.dtype(pointee or c_type.removeprefix("enum "), letter)
+        if of:
+            dtype = "any" if pointee == "void" and role != "returned" else ""
+        by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
+        right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
+            self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and (role != "scalar" or by_value or count > 1))):
+            self.faults.append(f"{where}: labelled {label}, and there are no such numbers of {dtype} yet")
+        if role in ("result", "returned"):
+            name = "result"
+            return Result(name=name, c_type=c_type, dtype=dtype, count=count, of=of, returned=role == "returned")
+        return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count, of=of, complex_as=complex_as)
+
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride"):
+        if label in ("size", "length", "ld", "inc", "stride", "value"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -442,7 +508,7 @@ class _Reader:
             enum = self.enum(label, letter)
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
-            return EnumValue(name=name, c_type=c_type, enum=enum)
+            return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
         listed = re.fullmatch(r"(\w+) list\((\w+)\)", label)
         if listed:
             return self.host_list(name, c_type, listed[1], listed[2], letter, where)
@@ -464,24 +530,11 @@ class _Reader:
             self.faults.append(f"{where}: {service}")
         if service is not None:
             return None if isinstance(service, str) else service
-        counted = re.fullmatch(r"(scalar|result|returned|update|output)(?:\[(\d+)\])?", label)
-        if counted and counted[1] == "scalar" and shared.is_listed(self.form) and _listed(c_type)[0]:
-            return self.array(name, c_type, f"in elements({counted[2] or 1})", letter, where)
+        counted = NUMBER.fullmatch(label)
+        if counted and counted["role"] == "scalar" and shared.is_listed(self.form) and _listed(c_type)[0]:
+            return self.array(name, c_type, f"in elements({counted['count'] or 1})", letter, where)
         if counted:
-            role, count = counted.group(1), int(counted.group(2) or 1)
-            if not 0 < count <= MOST_NUMBERS:
-                self.faults.append(f"{where}: {label!r}: a number of 1 to {MOST_NUMBERS} is needed")
-            pointee, const = _pointee(c_type)
-            dtype = self.dtype(pointee or plain, letter)
-            by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
-            right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
-            if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
-                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-            elif dtype not in C_NUMBER:
-                self.faults.append(f"{where}: labelled {label}, and there are no numbers of {dtype} yet")
-            if role in ("result", "returned"):
-                return Result(name="result", c_type=c_type, dtype=dtype, count=count, returned=role == "returned")
-            return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count)
+            return self.number(name, c_type, label, letter, where)
         if label == "stream":
             if self.settings.get("stream") != "argument" or plain in SIZE_TYPES:
                 self.faults.append(
@@ -558,9 +611,15 @@ class _Reader:
         plain = parameters
         parameters, lacking = shared.in_form(form, plain)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
+        types = {one.name for one in parameters if isinstance(one, DataType)}
+        arrays = {one.name for one in parameters if isinstance(one, Array)}
         for one in parameters:
             if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
                 self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
+            if one.of and one.of not in types:
+                self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
+            if one.complex_as and one.complex_as not in arrays:
+                self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")

@@ -48,15 +48,30 @@ FIND = Table(
         "pathfinder": TEXT,
         "shared_with": Table(others=TEXTS),
         "wheels": _NAMED,
+        "folders": TEXTS,
         "version": Table({"call": TEXT, "gives": TEXT}, ("call", "gives")),
     }
 )
 HEADER = Table(
-    {"version": TEXTS, "functions": TEXT, "constants": TEXT, "prefix": TEXT, "defines": TEXTS}, ("version", "functions")
+    {
+        "version": TEXTS,
+        **dict.fromkeys(("functions", "constants", "prefix", "language"), TEXT),
+        "defines": TEXTS,
+    },
+    ("version", "functions"),
 )
-# An enum has constants of the header, or values of a header that is not read.
+# An enum has constants of the header, or a pattern of them, or dtypes that they stand for; or values of a header that
+# is not read.
 ENUM = Table(
-    {"type": TEXT, "constants": TEXTS, "complex": TEXTS, "flags": TEXTS, "values": Table(others=NUMBER)}, ("type",)
+    {
+        "type": TEXT,
+        "constants": ANY,
+        "dtypes": _NAMED,
+        "complex": TEXTS,
+        "flags": TEXTS,
+        "values": Table(others=NUMBER),
+    },
+    ("type",),
 )
 OBJECT = Table(dict.fromkeys(("type", "class", "destroy"), TEXT), ("type", "class", "destroy"))
 FAMILY = Table(
@@ -151,7 +166,7 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
     for key, enum in roles.get("enums", {}).items():
-        if ("constants" in enum) == ("values" in enum):
+        if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
             found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
     for rule in roles.get("not_bound", []):
         try:
@@ -184,6 +199,12 @@ def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list
             f"{name}.toml: [{where}] {c_type}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)} and letter"
             for c_type, dtype in types.items()
             if dtype not in {*NUMPY, "letter"} or dtype == "any"
+        ]
+    for key, enum in roles.get("enums", {}).items():
+        found += [
+            f"{name}.toml: [enums.{key}] {constant}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)}"
+            for constant, dtype in enum.get("dtypes", {}).items()
+            if dtype not in NUMPY or dtype == "any"
         ]
     for key, family in families.items():
         where = f"{name}.toml: [family.{key}]"

@@ -30,6 +30,8 @@ _C_TYPES: Final = {
     "uint64": ("uint64_t", "unsigned long", "unsigned long long", "size_t", "uintptr_t"),
     "float16": ("uint16_t",),
     "bfloat16": ("uint16_t",),
+    "float8_e4m3fn": ("uint8_t",),
+    "float8_e5m2": ("uint8_t",),
     "float32": ("float",),
     "float64": ("double",),
     "complex64": ("float _Complex", "_cffi_float_complex_t"),

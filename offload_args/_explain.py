@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from . import _core
-from .dtypes import C_NAMES, DTYPE_NAMES
+from .dtypes import C_NAMES, DTYPE_NAMES, code_of, spelled
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -28,7 +28,7 @@ from .pointers import DevicePtr
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["explain", "handle_address", "misfit"]
+__all__ = ["dtype_code", "explain", "handle_address", "misfit", "refuse_type"]
 
 _CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
 _RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
@@ -42,6 +42,7 @@ class _Token(NamedTuple):
     name: str
     dtype: str  # abbreviated, "" for enum and size; of an object the name of its class
     elements: int
+    of: str = ""  # the argument that says the dtype
 
     @property
     def on_device_or_host(self) -> bool:
@@ -75,13 +76,23 @@ def _describe(value: object) -> str:
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
 
 
-def explain(function: str, record: str, arguments: Sequence[Any], on_device: bool) -> None:
+def _with_dtypes(tokens: tuple[_Token, ...], dtypes: bytes) -> list[_Token]:
+    """Return the tokens with the dtypes that arguments of the call say."""
+    types = {token.name for token in tokens if token.kind == "type"}
+    return [
+        token._replace(dtype=C_NAMES[code], of=token.dtype) if token.dtype in types else token
+        for token, code in zip(tokens, dtypes, strict=True)
+    ]
+
+
+def explain(function: str, record: str, arguments: Sequence[Any], on_device: bool, dtypes: bytes) -> None:
     """Raise the error of the first argument that the function can't take; return if there is none.
 
     function: such as "cublas.sgemv". record: what it takes, as bindings write it. arguments: in the record's order, the
-    result last if one was given. on_device: scalars and results have to be on the device.
+    result last if one was given. on_device: scalars and results have to be on the device. dtypes: the number of each
+    argument's dtype.
     """
-    tokens = _parse(record)
+    tokens = _with_dtypes(_parse(record), dtypes)
     if on_device and len(arguments) < len(tokens):
         scalar = next(
             token.name
@@ -94,6 +105,8 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
         )
     for token, value in zip(tokens, arguments, strict=False):
         fail = _Failure(f"{function}: {token.name} needs", value)
+        if token.kind == "type":
+            continue  # the dtypes are known
         if token.kind in ("enum", "size", "integer"):
             _check_integer(token, value, fail)
         elif token.kind in ("enum*", "size*", "scalar*"):
@@ -125,6 +138,24 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
         elif token.kind == "output" and value is not None:
             fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{token.dtype_name}]")
+
+
+def dtype_code(dtype: Any) -> int:
+    """Return the oa_dtype of anything that NumPy makes a dtype of, or -1."""
+    if dtype is None:  # which NumPy takes for float64
+        return -1
+    try:
+        return code_of(np.dtype(dtype))
+    except TypeError:
+        return -1
+
+
+def refuse_type(function: str, name: str, value: object) -> NoReturn:
+    """Raise the error of an argument that stands for no dtype of the library's."""
+    fail = _Failure(f"{function}: {name} needs", value)
+    if hasattr(type(value), "__index__") and not isinstance(value, DevicePtr):
+        fail(SizeOverflowError, "an integer of at most 31 bits")
+    fail(ArgumentTypeError, "a constant of the library, or a dtype that one of them stands for")
 
 
 def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
@@ -241,17 +272,24 @@ def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str 
         remedy = "lend a NumPy array first"
         if isinstance(value, np.ndarray):
             remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
-            if value.dtype != np.dtype(token.dtype_name):
-                remedy = f"convert it and lend it first: {token.name} = {token.name}.astype(np.{token.dtype_name})"
+            if value.dtype.name != token.dtype_name:
+                converted = f"{token.name}.astype({spelled(token.dtype_name)})"
+                remedy = f"convert it and lend it first: {token.name} = {converted}"
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    if DTYPE_NAMES[value._dtype_code] != token.dtype_name:
-        fail(DTypeError, needed, f"lend an array of np.{token.dtype_name}, or call the function for that dtype")
+    given = DTYPE_NAMES[value._dtype_code]
+    if given != token.dtype_name and token.of:
+        remedy = f"pass {spelled(given)} as {token.of}, or lend an array of {spelled(token.dtype_name)}"
+        fail(DTypeError, f"{needed}, as {token.of} says", remedy)
+    if given != token.dtype_name:
+        fail(DTypeError, needed, f"lend an array of {spelled(token.dtype_name)}, or call the function for that dtype")
 
 
 def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure) -> None:
     kind = "a number" if token.dtype.startswith("c") else "a real number"
+    if token.dtype.startswith(("i", "u")):
+        kind = f"an integer of {token.dtype_name}"
     if token.elements > 1:
         needed = f"a sequence of {token.elements} numbers or a DevicePtr[{token.dtype_name}] of as many elements"
         if not isinstance(value, (tuple, list)) or len(value) != token.elements:
@@ -266,6 +304,11 @@ def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure) -> N
 
 
 def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> None:
+    if token.dtype.startswith(("i", "u")):
+        _check_small_integer(token, value, fail, needed)
+        return
+    if token.dtype.startswith("f8"):
+        fail(ArgumentTypeError, f"a DevicePtr[{token.dtype_name}], as there are no such numbers on the host")
     complex_is_taken = token.dtype.startswith("c")
     if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
         fail(ArgumentTypeError, needed)
@@ -275,3 +318,12 @@ def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> Non
         fail(ArgumentTypeError, needed)
     except OverflowError:
         fail(SizeOverflowError, needed)
+
+
+def _check_small_integer(token: _Token, value: Any, fail: _Failure, needed: str) -> None:
+    if not hasattr(value, "__index__"):
+        fail(ArgumentTypeError, needed)
+    limits = np.iinfo(token.dtype_name)
+    most = min(limits.max, 2**63 - 1)
+    if not limits.min <= operator.index(value) <= most:
+        fail(SizeOverflowError, needed, f"it has to be from {limits.min} to {most}")

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from . import _core
 from ._cffi import CDATA, FFI, converted
+from .dtypes import dtype_of
 from .errors import ArgumentTypeError, LibraryError, LibraryVersionError
 from .objects import LibraryObject
 from .pointers import DevicePtr
@@ -20,53 +23,47 @@ from .pointers import DevicePtr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 __all__ = ["Raw"]
 
-_COMPLEX: Final = {"c64": "float", "c128": "double"}
-_REAL: Final = {"f32": "float", "f64": "double"}
+
+def _numbers_at(place: Any, dtype: int, count: int) -> NDArray[Any]:
+    """Return the numbers of an oa_dtype behind a cffi pointer."""
+    element = dtype_of(dtype)
+    return np.frombuffer(FFI.buffer(FFI.cast("char *", place), count * element.itemsize), element)
 
 
-def _number(dtype: str, value: Any) -> Any:
+def _number(dtype: int, value: Any) -> Any:
     """Return the number behind the pointer of a scalar; return a value that is not a cffi pointer as it is."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if not isinstance(value, CDATA):
         return value
-    c_type = FFI.typeof(value)
-    if c_type.kind not in ("pointer", "array"):
-        return complex(value) if dtype in _COMPLEX else float(value)
-    if dtype in _COMPLEX:
-        parts = FFI.cast(f"{_COMPLEX[dtype]} *", value)
-        return complex(parts[0], parts[1])
-    return FFI.cast(f"{_REAL[dtype]} *", value)[0]
+    if FFI.typeof(value).kind not in ("pointer", "array"):
+        return complex(value) if dtype_of(dtype).kind == "c" else float(value)
+    return _numbers_at(value, dtype, 1)[0].item()
 
 
-def _numbers(dtype: str, count: int, value: Any) -> Any:
-    if not isinstance(value, CDATA):
-        return value
-    return tuple(FFI.cast(f"{_REAL[dtype]} *", value)[0:count])
+def _numbers(dtype: int, count: int, value: Any) -> Any:
+    return tuple(_numbers_at(value, dtype, count).tolist()) if isinstance(value, CDATA) else value
 
 
-def _all_of(dtype: str, value: Any) -> list[Any]:
-    """Return the elements of a cffi array."""
-    if not dtype:
+def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
+    """Return the elements of a cffi array: of integers, or of numbers of an oa_dtype."""
+    if kind != "scalar*":
         return [int(one) for one in value]
-    real = _REAL.get(dtype) or _COMPLEX[dtype]
-    parts = list(FFI.cast(f"{real} *", value)[0 : FFI.sizeof(value) // FFI.sizeof(real)])
-    return parts if dtype in _REAL else [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    numbers: list[Any] = _numbers_at(value, dtype, FFI.sizeof(value) // dtype_of(dtype).itemsize).tolist()
+    return numbers
 
 
-def _store(place: Any, dtype: str, value: Any) -> None:
+def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
     """Write a host result where the vendor's function would have written it."""
-    if dtype in _COMPLEX:
-        parts = FFI.cast(f"{_COMPLEX[dtype]} *", place)
-        parts[0], parts[1] = value.real, value.imag
-    elif isinstance(value, tuple):
-        FFI.cast(f"{_REAL[dtype]} *", place)[0 : len(value)] = value
-    elif dtype in _REAL:
-        FFI.cast(f"{_REAL[dtype]} *", place)[0] = value
-    else:
+    if kind in ("result", "value") and dtype == _core.OA_I32:
         place[0] = value  # an index, of as many bits as the caller's pointer says
+    else:
+        numbers = value if isinstance(value, tuple) else (value,)
+        _numbers_at(place, dtype, len(numbers))[:] = numbers
 
 
 def _is_on_device(value: object) -> bool:
@@ -141,31 +138,35 @@ class _Function:
                 handle = int(FFI.cast("uintptr_t", handle))
             if handle:
                 keywords["handle"] = handle
-        if self._routine in self._raw.results:  # the record has it last
-            values.append(values.pop(self._raw.results[self._routine]))
+        place = self._raw.results.get(self.__name__)
+        if place is not None:  # the record has it last
+            values.append(values.pop(place))
+        values = [
+            int(value) if one[0] in ("enum", "type", "size") and isinstance(value, CDATA) else value
+            for one, value in zip(self._record, values, strict=False)
+        ]
+        dtypes = _core.routine_dtypes(self._raw.library, self._routine, tuple(values))
         passed: list[Any] = []
-        outputs: list[tuple[Any, str]] = []
-        for (kind, _, *rest), value in zip(self._record, values, strict=False):  # a returned result has no parameter
-            dtype, count = rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1
+        outputs: list[tuple[Any, str, int]] = []
+        for (kind, _, *rest), dtype, value in zip(self._record, dtypes, values, strict=False):
+            count = int(rest[1]) if len(rest) > 1 else 1
             if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
                 passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
             elif kind in ("enum*", "size*", "scalar*"):
                 is_array = isinstance(value, CDATA) and FFI.typeof(value).kind == "array"
-                passed.append(_all_of(dtype, value) if is_array else value)
+                passed.append(_all_of(kind, dtype, value) if is_array else value)
             elif kind in ("result", "value"):
                 if isinstance(value, DevicePtr):
                     keywords["result"] = value
-            elif kind in ("enum", "size"):
-                passed.append(int(value) if isinstance(value, CDATA) else value)
             else:
                 passed.append(None if kind == "output" and isinstance(value, CDATA) else value)
             if kind in ("result", "value", "update", "output") and isinstance(value, CDATA):
-                outputs.append((value, dtype))
+                outputs.append((value, kind, dtype))
         answer = function(*passed, **keywords)
         if outputs:
             results = answer if isinstance(answer, tuple) else (answer,)
-            for (place, dtype), result in zip(outputs, results, strict=True):
-                _store(place, dtype, result)
+            for (there, kind, dtype), result in zip(outputs, results, strict=True):
+                _store(there, kind, dtype, result)
             answer = None
         return 0 if self._raw.status else answer
 

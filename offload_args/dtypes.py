@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _core
 
-__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of"]
+__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "spelled"]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
@@ -34,6 +34,11 @@ def code_of(dtype: np.dtype[Any]) -> int:
     if dtype.isnative and dtype.name in DTYPE_NAMES:
         return DTYPE_NAMES.index(dtype.name)
     return -1
+
+
+def spelled(name: str) -> str:
+    """Return what a program writes for a dtype: "np.float32", or "ml_dtypes.bfloat16" where NumPy lacks it."""
+    return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ A library is found in this order, and never in the working directory:
    for both;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
    and the libraries that are already loaded), and wheels that carry the library, such as scipy-openblas32;
-4. the system, as its linker knows it.
+4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/lib;
+5. the system: absolute folders of LD_LIBRARY_PATH, then what its linker knows.
 
 The library's roles file in bindings/roles says which of these apply, and under which names.
 """
@@ -39,6 +40,7 @@ class _Facts(NamedTuple):
     pathfinder: str  # its name for cuda-pathfinder; "" if that does not know it
     shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
     wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
+    folders: Sequence[str]  # absolute ones, or such that begin with an environment variable, as in $ROCM_PATH/lib
 
 
 _FACTS: Final = {name: _Facts(**facts) for name, facts in LIBRARIES.items()}
@@ -81,6 +83,10 @@ def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None
         yield from _in_nvidia_packages(facts.pathfinder, tried)
     for package, pattern in facts.wheels.items():
         yield from _in_wheel(package, pattern, tried)
+    for folder in facts.folders:
+        yield from _in_folder(os.path.expandvars(folder), facts.sonames, folder, tried)
+    for folder in filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        yield from _in_folder(folder, facts.sonames, "LD_LIBRARY_PATH", tried)
     yield from _in_system(facts.sonames, tried)
 
 
@@ -130,6 +136,15 @@ def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candida
         tried.append(f"{package}: no {inside} in {folder}")
     for path in paths:
         yield _Candidate(str(path), package)
+
+
+def _in_folder(folder: str, names: Sequence[str], found: str, tried: list[str]) -> Iterator[_Candidate]:
+    paths = [os.path.join(folder, name) for name in names if os.path.isabs(folder)]
+    there = [path for path in paths if os.path.isfile(path)]
+    if not there:
+        tried.append(f"{found}: no {names[0]}" if os.path.isabs(folder) else f"{found}: is not set")
+    for path in there:
+        yield _Candidate(path, found)
 
 
 def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:

@@ -35,9 +35,9 @@ __all__ = ["DevicePtr"]
 T_co = TypeVar("T_co", bound=np.generic, covariant=True)
 
 _MAX_STRIDE: Final = 2**63 - 1
-# DLPack's type codes, by NumPy's kind; bfloat16 has its own.
+# DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have their own.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_DLPACK_BFLOAT: Final = 4
+_DLPACK_OWN_CODES: Final = {_core.OA_BF16: 4, _core.OA_F8E4M3: 10, _core.OA_F8E5M2: 12}
 # Kinds of dtypes in rising order: a Python number may become one of its own rank or above, losing precision only.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
@@ -365,7 +365,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         if not writable and not versioned:
             raise BufferError("DevicePtr.__dlpack__: it is read-only, which needs max_version=(1, 0) or later")
         dtype = self.dtype
-        code = _DLPACK_BFLOAT if self._dtype_code == _core.OA_BF16 else _DLPACK_CODES[dtype.kind]
+        code = _DLPACK_OWN_CODES.get(self._dtype_code)
+        if code is None:
+            code = _DLPACK_CODES[dtype.kind]
         return _core.dlpack(self, versioned, not writable, kind, index, code, 8 * dtype.itemsize)
 
     def _need_gpu(self, name: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from helpers.devices import open_or_skip
 from offload_args import cblas, cublas, testing
 
-DEVICES = ("host", "sim:0", "cuda:0")
+DEVICES = ("host", "sim:0", "cuda:0", "hip:0")
 
 
 @pytest.fixture(params=DEVICES)

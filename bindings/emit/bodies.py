@@ -19,6 +19,7 @@ from ..parameters import (
     EXTENTS,
     MEMBER,
     Array,
+    DataType,
     EnumValue,
     Extent,
     Handle,
@@ -79,6 +80,8 @@ class Body:
         self.numbers = [one for one in function.numbers if one.role != "value"] if self.device_form else []
         # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
         self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
+        self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
+        self.dtypes = "dtypes" if self.is_typed else "routine->dtypes"
         self.sizes = [one for one in function.sizes if one.is_narrow]
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
@@ -118,8 +121,14 @@ class Body:
                 self.add(f"  values[{self.at[one.name]}] = (oa_value){{0}};")
 
     def checks(self) -> None:
+        if self.is_typed and self.is_late:
+            raise ValueError("a function of the CPU can't take its dtypes from arguments")
+        if self.is_typed:
+            self.add(f"  unsigned char dtypes[{len(self.function.parameters)}];")
+            self.add("  const int typed = oa_routine_dtypes(routine, values, dtypes);")
+            self.add("  if (typed) return typed;")
         for one in self.function.parameters:
-            if isinstance(one, EnumValue):
+            if isinstance(one, EnumValue) and not isinstance(one, DataType):
                 plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name
                 test = " && ".join(f"{plain} != {value}" for _, value in one.enum.values)
                 failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
@@ -251,14 +260,15 @@ class Body:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 scalar in numbers
             ):
-                return f"oa_is_zero(routine, values, {self.at[scalar]}, {'device' if self.device_form else '0'})"
+                at, device = self.at[scalar], "device" if self.device_form else "0"
+                return f"oa_is_zero(&values[{at}], {self.dtypes}[{at}], {device})"
         return to_c(test, self.library.constants)
 
     def operand(self, one: Parameter, access: str, extent: str) -> str:
         at = self.at[one.name]
         return (
             f'(oa_operand){{.name = "{one.name}", .pointer = values[{at}].pointer, .access = {access}, '
-            f".dtype = routine->dtypes[{at}], .extent = {extent}}}"
+            f".dtype = {self.dtypes}[{at}], .extent = {extent}}}"
         )
 
     def begin(self) -> None:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from ..parameters import NUMPY, Array, EnumValue, Extent, Handle, HostList, Output, PointerArray, Result, Scalar, Update
+from ..parameters import (
+    NUMPY,
+    Array,
+    DataType,
+    EnumValue,
+    Extent,
+    Handle,
+    HostList,
+    Output,
+    Parameter,
+    PointerArray,
+    Result,
+    Scalar,
+    Update,
+)
 from ..roles import Function, Library
 from ..services import Given, ServiceParameter
 
@@ -76,6 +90,13 @@ def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
     return "1 element" if words[0] == "1" else f"{words[0]} elements"
 
 
+def _dtype(one: Parameter) -> str:
+    """Returns the name of an operand's dtype."""
+    if not one.of:
+        return NUMPY.get(one.dtype, "")
+    return f"{one.of}'s dtype" + (f", complex as {one.complex_as} is" if one.complex_as else "")
+
+
 def _array(one: Array, library: Library, function: Function) -> str:
     does = {"in": "read", "out": "overwritten", "inout": "read and written"}[one.direction]
     if one.overwrites:
@@ -87,19 +108,23 @@ def _array(one: Array, library: Library, function: Function) -> str:
     if isinstance(one, PointerArray) and one.extent.pointers:
         count = ast.unparse(one.extent.pointers)
         count = f"sum({count})" if one.extent.groups else count
-        many = f"a list of {count} DevicePtrs of {NUMPY[one.dtype]}, or one DevicePtr with as many along its first axis"
+        many = f"a list of {count} DevicePtrs of {_dtype(one)}, or one DevicePtr with as many along its first axis"
         return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
     if one.optional:
         does += "; or None"
-    return f"{one.name}: DevicePtr of {NUMPY[one.dtype]}, {_in_words(one.extent, library, function)}; {does}."
+    return f"{one.name}: DevicePtr of {_dtype(one)}, {_in_words(one.extent, library, function)}; {does}."
 
 
 def _parameters(library: Library, function: Function) -> list[str]:
     lines = []
     either = library.has_device_form(function)
     for one in function.parameters:
-        there = f" or a DevicePtr of {one.count} {NUMPY.get(one.dtype, '')}" if either else ""
+        there = f" or a DevicePtr of {one.count} {'of ' if one.of else ''}{_dtype(one)}" if either else ""
         match one:
+            case DataType():
+                alike = [other.name for other in function.types if other.enum == one.enum]
+                if one.name == alike[0]:
+                    lines.append(f"{', '.join(alike)}: {one.enum.names}, or such a dtype of NumPy's.")
             case EnumValue():
                 lines.append(f"{one.name}: {one.enum.names}.")
             case HostList():
@@ -130,7 +155,7 @@ def docstring(library: Library, function: Function) -> str:
     lines = [function.summary, "", *_parameters(library, function), ""]
     either = library.has_device_form(function)
     if function.result:
-        dtype = NUMPY[function.result.dtype]
+        dtype = _dtype(function.result)
         there = f"; with result, a DevicePtr of one {dtype}, writes it there and returns None" if either else ""
         named = f"{function.result.name}, " if function.result.on_host else ""
         lines.append(f"Returns {named}a number{there}.")

@@ -24,7 +24,7 @@ def python_table(libraries: Iterable[Library]) -> str:
     lines += ["from typing import Any, Final", "", "LIBRARIES: Final[dict[str, dict[str, Any]]] = {"]
     for one in sorted(libraries, key=lambda library: (library.backend is None, library.name)):
         facts = {"title": one.title, "backend": one.backend, "sonames": tuple(one.sonames)}
-        facts |= {key: one.find[key] for key in ("install", "pathfinder", "shared_with", "wheels")}
+        facts |= {key: one.find[key] for key in ("install", "pathfinder", "shared_with", "wheels", "folders")}
         lines.append(f"    {one.name!r}: {{")
         lines += [f"        {key!r}: {value!r}," for key, value in facts.items()] + ["    },"]
     return "\n".join([*lines, "}", ""])

@@ -7,6 +7,7 @@ import io
 import re
 from pathlib import Path
 
+from ..parameters import Result
 from ..roles import Library
 from .c_text import made_from
 
@@ -66,16 +67,15 @@ def raw_file(library: Library, path: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         ffi.emit_python_code(str(path))
     routines: dict[str, str] = {}
+    results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
     for function in library.functions:
-        routines |= dict.fromkeys(filter(None, (function.symbol, function.wide_symbol)), function.name)
-    # The place of a result among the arguments behind the handle, where it is not the last.
-    results: dict[str, int] = {}
-    for function in library.functions:
-        passed = [one for one in function.arguments if one.role != "handle"]
-        if function.result and function.result.on_host and passed[-1] is not function.result:
-            results[function.name] = passed.index(function.result)
-    facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status, "ROUTINES": routines}
-    facts["RESULTS: dict[str, int]"] = results
+        symbols = [one for one in (function.symbol, function.wide_symbol) if one]
+        routines |= dict.fromkeys(symbols, function.name)
+        passed = [isinstance(one, Result) for one in function.arguments if one.in_record]
+        if any(passed[:-1]):
+            results |= dict.fromkeys(symbols, passed.index(True))
+    facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status}
+    facts |= {"ROUTINES: dict[str, str]": routines, "RESULTS: dict[str, int]": results}
     older = (library.older.before, library.older.instead) if library.older else ("", {})
     facts["OLDER: tuple[str, dict[str, str]]"] = older
     lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..parameters import PYTHON
 from ..roles import Function, Library
 from ..services import Given
 from .c_text import made_from
@@ -20,7 +19,8 @@ def _service(function: Function) -> str:
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
     lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Final, final, overload", "", "import numpy as np", "", "from ._raw import Raw"]
+    lines += ["from typing import Any, Final, final, overload", "", "import numpy as np", "import numpy.typing as npt"]
+    lines += ["", "from ._raw import Raw"]
     lines += ["from .devices import Device", "from .objects import LibraryObject, SupportsStream"]
     lines += ["from .pointers import DevicePtr", ""]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]
@@ -38,13 +38,13 @@ def python_stub(library: Library) -> str:
             on_host = ", ".join([*shown, *(["*", "result: None = None", *handle])])
             pointer = result.annotation(True)
             on_device = ", ".join([*shown, "*", f"result: {pointer}", *handle])
-            lines += ["@overload", f"def {function.name}({on_host}) -> {PYTHON[result.dtype]}: ..."]
+            lines += ["@overload", f"def {function.name}({on_host}) -> {result.python}: ..."]
             lines += ["@overload", f"def {function.name}({on_device}) -> None: ..."]
         elif function.of("update", "output"):
             inputs = [f"{one.name}: {one.annotation(False)}" for one in positional if one.role != "output"]
             outputs = [f"{one.name}: None = None" for one in positional if one.role == "output"]
-            values = [one for one in positional if one.role in ("update", "output")]
-            kinds = [PYTHON[one.dtype] if one.count == 1 else f"tuple[{PYTHON[one.dtype]}, ...]" for one in values]
+            values = [one for one in function.numbers if one.role in ("update", "output")]
+            kinds = [one.python if one.count == 1 else f"tuple[{one.python}, ...]" for one in values]
             on_device = ", ".join(
                 f"{one.name}: {one.annotation(None if one.role == 'scalar' else True)}" for one in positional
             )
@@ -54,6 +54,6 @@ def python_stub(library: Library) -> str:
         else:
             shown = [f"{one.name}: {one.annotation()}" for one in positional]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
-            returns = PYTHON[result.dtype] if result else "None"
+            returns = result.python if result else "None"
             lines.append(f"def {function.name}({signature}) -> {returns}: ...")
     return "\n".join(lines) + "\n"

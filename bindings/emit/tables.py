@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..declarations import entries
 from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
 from .bodies import Bodies
-from .c_text import made_from, quoted, quoted_lines
+from .c_text import made_from, quoted, quoted_lines, wrapped
 from .docs import builtin_doc, record
 from .services import body_of
 
@@ -36,13 +36,47 @@ def _dtypes(function: Function) -> str:
     return '"' + "".join(f"\\{CODES[one.dtype or 'any']:o}" for one in function.parameters) + '"'
 
 
-def _row(library: Library, function: Function, index: dict[str, int], bodies: Bodies) -> list[str]:
+def _typed_values(function: Function) -> list[str]:
+    """Returns the initializers of a function's oa_typed: what they follow from comes first."""
+    at = {one.name: position for position, one in enumerate(function.parameters)}
+    enums = [f"{{{at[one.name]}, {at[one.name]}, 0, types_{one.enum.label}}}" for one in function.types]
+    of = sorted((one for one in function.parameters if one.of), key=lambda one: bool(one.complex_as))
+    return [*enums, *(f"{{{at[one.name]}, {at[one.of]}, {at.get(one.complex_as, -1) + 1}, NULL}}" for one in of)]
+
+
+class _Types:
+    """The tables by which dtypes come from arguments, each written once."""
+
+    def __init__(self, library: Library) -> None:
+        self.tables: dict[str, str] = {}  # by the text of the values
+        self.lines: list[str] = []
+        enums = {one.enum.label: one.enum for function in library.functions for one in function.types}
+        for label, enum in sorted(enums.items()):
+            self.lines.append(f"static const oa_code_dtype types_{label}[] = {{")
+            for name, value, dtype in enum.dtypes:
+                self.lines.append(f'    {{{value}, OA_{(dtype or "any").upper()}, "{name}"}},')
+            self.lines += ["    {0, OA_ANY, NULL}};", ""]
+        for function in library.functions:
+            values = ", ".join(_typed_values(function))
+            if values and values not in self.tables:
+                self.tables[values] = f"typed_{function.name}"
+                self.lines += [*wrapped(f"static const oa_typed typed_{function.name}[] = {{{values}}};"), ""]
+
+    def fields(self, function: Function) -> list[str]:
+        values = _typed_values(function)
+        if not values:
+            return []
+        return [f".typed = {self.tables[', '.join(values)]}", f".typed_count = {len(values)}"]
+
+
+def _row(library: Library, function: Function, index: dict[str, int], bodies: Bodies, types: _Types) -> list[str]:
     body, caller = bodies.of[function.name]
     wide = index.get(function.wide_symbol or "", -1)
     fields = [
         f".symbols = {{{index[function.symbol]}, {wide}}}",
         f".count = {len(function.parameters)}",
         f".has_device_form = {int(library.has_device_form(function))}",
+        *types.fields(function),
     ]
     return [
         f'    {{.function = "{library.name}.{function.name}",',
@@ -122,9 +156,11 @@ def library_file(library: Library) -> str:
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)
     lines += bodies.lines()
+    types = _Types(library)
+    lines += types.lines
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
     for function in library.functions:
-        lines += _row(library, function, index, bodies)
+        lines += _row(library, function, index, bodies, types)
     return "\n".join([*lines, "};", ""])
 
 

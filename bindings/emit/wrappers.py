@@ -29,6 +29,11 @@ def prototypes(library: Library) -> list[str]:
     return [f"{prototype(library, one, device)};" for one in library.functions for device in forms(library, one)]
 
 
+def library_rows(library: Library) -> str:
+    """Returns the name of a library's table of routines in C."""
+    return f"oa_routines_{library.name}"
+
+
 def _definition(library: Library, function: Function, device: bool, row: int) -> list[str]:
     lines = wrapped(f"{prototype(library, function, device)} {{")
     for one in function.parameters:
@@ -38,19 +43,30 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
     lines += [f"  {one.preparation()}" for one in function.parameters if one.preparation()]
     values = ", ".join(one.initializer(device) for one in function.parameters)
     lines += wrapped(f"  oa_value values[] = {{{values}}};")
+    at = {one.name: position for position, one in enumerate(function.parameters)}
+    void = [] if device else [one for one in function.numbers if one.is_void]
+    if void:
+        lines += [f"  unsigned char dtypes[{len(function.parameters)}];"]
+        lines += [f"  const int typed = oa_routine_dtypes(&{library_rows(library)}[{row}], values, dtypes);"]
+        lines += ["  if (typed) return typed;"]
+    for one in void:
+        place = at[one.name]
+        if one.role in ("scalar", "update"):
+            lines += [f"  memcpy(values[{place}].bytes, {one.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
     back += [one for one in function.parameters if isinstance(one, Given)]  # type: ignore[misc]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
     lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]
-    at = {one.name: position for position, one in enumerate(function.parameters)}
-    lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, sizeof *{one.name});" for one in back]
+    for one in back:
+        size = f"(size_t)oa_itemsize(dtypes[{at[one.name]}])" if one in void else f"sizeof *{one.name}"
+        lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, {size});"]
     return [*lines, "  return OA_OK;", "}", ""]
 
 
 def wrappers_file(library: Library) -> str:
     """Returns <library>_api.c."""
-    rows = f"oa_routines_{library.name}"
+    rows = library_rows(library)
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
     lines += ['#include "offload_args/routine.h"', "", "#include <string.h>", ""]
     lines += [f"extern const oa_routine {rows}[];", ""]

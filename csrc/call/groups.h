@@ -26,9 +26,9 @@ void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize);
 /* Returns whether the number of group g is zero. */
 static inline int oa_groups_is_zero(const oa_routine *routine, const oa_value *values, int at, int64_t g) {
   const oa_number_list *list = values[at].pointer;
-  oa_value one[OA_MOST_VALUES];
-  memcpy(one[at].bytes, (const char *)list->at + (size_t)g * list->itemsize, list->itemsize);
-  return oa_is_zero(routine, one, at, 0);
+  oa_value one;
+  memcpy(one.bytes, (const char *)list->at + (size_t)g * list->itemsize, list->itemsize);
+  return oa_is_zero(&one, (unsigned char)routine->dtypes[at], 0);
 }
 
 #endif

@@ -1,4 +1,5 @@
 /* Pointers: making slices, giving addresses to code outside, assigning values of the host. */
+#include "base/number.h"
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -284,22 +285,6 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   return status;
 }
 
-static bool is_zero(const void *value, int dtype) {
-  float f[2] = {0};
-  double d[2] = {0};
-  switch (dtype) {
-    case OA_F32:
-    case OA_C64:
-      memcpy(f, value, (size_t)oa_itemsize(dtype));
-      return f[0] == 0 && f[1] == 0;
-    case OA_F64:
-    case OA_C128:
-      memcpy(d, value, (size_t)oa_itemsize(dtype));
-      return d[0] == 0 && d[1] == 0;
-  }
-  return false;
-}
-
 int oa_is_host_zero(const void *pointer) {
   int status;
   if (oa_core_start()) return 0;
@@ -322,7 +307,7 @@ static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtyp
   }
   made->dtype = (uint8_t)dtype;
   made->reads = made->writes = true;
-  made->zero = is_zero(value, dtype);
+  made->zero = oa_number_is_zero(value, dtype);
   made->mapping = mapping;
   made->nbytes = nbytes;
   made->inside = (oa_lines){0, nbytes, nbytes, 1};

@@ -33,6 +33,47 @@ static int64_t first_wide(const oa_number_list *list, int64_t *value) {
   return -1;
 }
 
+/* Fails for an enum that stands for no dtype. code: of the enum, if the vendor's header has it. */
+static __attribute__((cold)) int fail_type(const oa_routine *routine, int place, int64_t value,
+                                           const oa_code_dtype *codes, const oa_code_dtype *code) {
+  char name[64], allowed[640] = "", given[96] = "";
+  oa_token read = {.name = ""};
+  const char *next = routine->record, *comma = "";
+  for (int i = 0; i <= place; i++) next = oa_token_read(next, &read);
+  snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
+  if (code->name) snprintf(given, sizeof given, " (%s, which NumPy has no dtype for)", code->name);
+  for (size_t used = 0; codes->name && used < sizeof allowed; codes++) {
+    if (codes->dtype == OA_ANY) continue;
+    used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%s (%d)", comma, codes->name, codes->code);
+    comma = ", ";
+  }
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s; got %lld%s", routine->function, name, allowed,
+                 (long long)value, given);
+}
+
+static int complex_of(int dtype) { return dtype == OA_F32 ? OA_C64 : dtype == OA_F64 ? OA_C128 : dtype; }
+
+int oa_routine_dtypes(const oa_routine *routine, const oa_value *values, unsigned char *dtypes) {
+  if (!routine || !values || !dtypes)
+    return oa_fail_null("oa_routine_dtypes", routine ? values ? "dtypes" : "values" : "routine");
+  memcpy(dtypes, routine->dtypes, routine->count);
+  for (const oa_typed *t = routine->typed; t < routine->typed + routine->typed_count; t++) {
+    int dtype = dtypes[t->from];
+    if (t->codes) {
+      const int64_t value = values[t->from].integer;
+      const oa_code_dtype *code = t->codes;
+      while (code->name && code->code != value) code++;
+      if (!code->name || code->dtype == OA_ANY) return fail_type(routine, t->from, value, t->codes, code);
+      dtype = code->dtype;
+    } else if (t->complex_as) {
+      const int other = dtypes[t->complex_as - 1];
+      if (other == OA_C64 || other == OA_C128) dtype = complex_of(dtype);
+    }
+    dtypes[t->place] = (unsigned char)dtype;
+  }
+  return OA_OK;
+}
+
 /* Names the first size that does not fit the vendor's int. */
 static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   char name[64] = "a size";
@@ -82,8 +123,8 @@ static const void *first_operand(const oa_routine *routine, const oa_value *valu
   const char *next = routine->record;
   for (int i = 0; (next = oa_token_read(next, &read)); i++) {
     const void *pointer = first_of(&read, &values[i]);
-    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !oa_token_is(&read, "size") &&
-                           !oa_token_is(&read, "enum");
+    const bool is_plain = oa_token_is(&read, "size") || oa_token_is(&read, "enum") || oa_token_is(&read, "type");
+    const bool is_number = device && !number && read.kind[read.kind_length - 1] != '*' && !is_plain;
     if (pointer || is_number) *found = read;
     if (pointer) return pointer;
     if (is_number) number = values[i].pointer;

@@ -2,6 +2,7 @@
 #ifndef OA_CALL_ROUTINE_H
 #define OA_CALL_ROUTINE_H
 
+#include "base/number.h"
 #include "library/library.h"
 #include "offload_args/routine.h"
 
@@ -62,10 +63,9 @@ static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0;
 static inline int64_t oa_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Returns whether a scalar is zero. One on the device is known if it was a number of the host's. */
-static inline int oa_is_zero(const oa_routine *routine, const oa_value *values, int at, int device) {
-  const oa_value *value = &values[at];
+static inline int oa_is_zero(const oa_value *value, int dtype, int device) {
   if (device) return oa_is_host_zero(value->pointer);
-  switch (routine->dtypes[at]) {
+  switch (dtype) {
     case OA_F32:
       return value->single == 0;
     case OA_F64:
@@ -75,7 +75,7 @@ static inline int oa_is_zero(const oa_routine *routine, const oa_value *values, 
     case OA_C128:
       return value->parts[0] == 0 && value->parts[1] == 0;
     default:
-      return 0;
+      return oa_number_is_zero(value, dtype);
   }
 }
 

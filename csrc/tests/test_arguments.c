@@ -567,6 +567,29 @@ static void routines(void) {
   CHECK(!found && !count);
 }
 
+static void routine_dtypes(void) {
+  static const oa_code_dtype codes[] = {{2, OA_F16, "HALF"}, {7, OA_ANY, "ODD"}, {0, OA_ANY, NULL}};
+  static const oa_typed typed[] = {{1, 1, 0, codes}, {0, 1, 0, NULL}};
+  static const oa_routine routine = {.function = "plain.f",
+                                     .record = "in:A:Atype type:Atype",
+                                     .dtypes = "\0\0",
+                                     .typed = typed,
+                                     .count = 2,
+                                     .typed_count = 2};
+  oa_value values[2] = {{.pointer = NULL}, {.integer = 2}};
+  unsigned char dtypes[2];
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_dtypes(NULL, values, dtypes));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_dtypes(&routine, NULL, dtypes));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_dtypes(&routine, values, NULL));
+  CHECK_OK(oa_routine_dtypes(&routine, values, dtypes));
+  CHECK(dtypes[0] == OA_F16 && dtypes[1] == OA_F16);
+  values[1].integer = 7;
+  const char *odd = "plain.f: Atype needs one of HALF (2); got 7 (ODD, which NumPy has no dtype for)";
+  CHECK_FAILS(oa_routine_dtypes(&routine, values, dtypes), OA_ERROR_ARGUMENT, odd);
+  values[1].integer = INT64_C(1) << 32 | 2;
+  CHECK_FAILS(oa_routine_dtypes(&routine, values, dtypes), OA_ERROR_ARGUMENT, "needs one of HALF (2); got 4294967298");
+}
+
 static void routine_find(void) {
   const char *const given[][2] = {{NULL, "gemv"}, {"no such library", "gemv"}, {"plain", NULL}, {"plain", "gemv"}};
   for (int i = 0; i < 4; i++) {
@@ -940,6 +963,7 @@ static const struct {
     {"oa_library_version", libraries},
     {"oa_library_object_kinds", objects},
     {"oa_library_routines", routines},
+    {"oa_routine_dtypes", routine_dtypes},
     {"oa_routine_find", routine_find},
     {"oa_routine_repeat", routine_repeat},
     {"oa_use_handle", libraries},

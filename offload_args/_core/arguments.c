@@ -30,15 +30,11 @@ void release_item(Item *item) {
 }
 
 static int dtype_of(char kind, int itemsize) {
-  switch (kind << 8 | itemsize) {
-#define OA_DTYPE(name, type, nbytes, kind, text) \
-  case kind << 8 | nbytes:                       \
-    return OA_##name;
+#define OA_DTYPE(name, type, nbytes, its_kind, text) \
+  if (its_kind != 0 && kind == its_kind && itemsize == nbytes) return OA_##name;
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE
-    default:
-      return -1;
-  }
+  return -1;
 }
 
 /* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't
@@ -63,7 +59,7 @@ int read_ndarray(Item *item, oa_array *array, int *flags) {
   const ArrayInterface *interface = PyCapsule_GetPointer(item->capsule, NULL);
   if (interface == NULL) return -1;
   int dtype = dtype_of(interface->typekind, interface->itemsize);
-  if (dtype < 0 && interface->typekind == 'V') {
+  if (dtype < 0 && (interface->typekind == 'V' || interface->itemsize == 1)) {
     dtype = dtype_by_name(item->source);
     if (PyErr_Occurred()) return -1;
   }

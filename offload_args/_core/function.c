@@ -55,9 +55,12 @@ static __attribute__((cold, noinline)) PyObject *explain(const Function *functio
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *values = given(function, arguments);
   const oa_routine *routine = function->routine;
-  PyObject *none = ask("explain", values == NULL ? NULL
-                                                 : Py_BuildValue("(ssNN)", routine->function, routine->record, values,
-                                                                 PyBool_FromLong(on_device)));
+  char dtypes[MOST_VALUES];
+  for (int i = 0; i < function->count; i++) dtypes[i] = (char)arguments->parameters[i].dtype;
+  PyObject *none =
+      ask("explain", values == NULL ? NULL
+                                    : Py_BuildValue("(ssNNy#)", routine->function, routine->record, values,
+                                                    PyBool_FromLong(on_device), dtypes, (Py_ssize_t)function->count));
   if (none == NULL) {
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -155,6 +158,23 @@ static inline int read_integer(PyObject *object, int64_t *number) {
   return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Reads an integer into memory of the dtype, which it has to fit. Returns 0, or -1 with or without an exception. */
+static int read_integer_of(PyObject *object, int dtype, void *memory) {
+  int64_t number, least = 0, most;
+  const int64_t bits = 8 * oa_itemsize(dtype);
+  if (dtype >= OA_I8 && dtype <= OA_I64) {
+    most = INT64_MAX >> (64 - bits);
+    least = -most - 1;
+  } else if (dtype >= OA_U8 && dtype <= OA_U64) {
+    most = bits == 64 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+  } else {
+    return -1;
+  }
+  if (read_integer(object, &number) < 0 || number < least || number > most) return -1;
+  memcpy(memory, &number, (size_t)oa_itemsize(dtype)); /* its low bytes come first */
+  return 0;
+}
+
 int function_read_integer(PyObject *object, int64_t *number) { return read_integer(object, number); }
 
 static inline int read_enum(PyObject *object, int64_t *number) {
@@ -194,7 +214,12 @@ static int read_number(PyObject *object, int dtype, void *memory) {
       *(double *)memory = parts[0];
     return 0;
   }
-  if (dtype != OA_C64 && dtype != OA_C128) return -1;
+  if (dtype == OA_F16 || dtype == OA_BF16) {
+    if (read_real(object, parts) < 0) return -1;
+    *(uint16_t *)memory = dtype == OA_F16 ? oa_f16_from(parts[0]) : oa_bf16_from(parts[0]);
+    return 0;
+  }
+  if (dtype != OA_C64 && dtype != OA_C128) return read_integer_of(object, dtype, memory);
   if (read_complex(object, parts) < 0) return -1;
   if (dtype == OA_C64) {
     ((float *)memory)[0] = (float)parts[0];
@@ -281,7 +306,7 @@ static __attribute__((cold, noinline)) enum read asks_for_device(const Function 
                                                                  int from) {
   int found = arguments->result != NULL;
   for (int i = from; i < function->positional; i++)
-    found |= function->parameters[i].kind >= SCALAR && pointer_of(arguments->positional[i]) != NULL;
+    found |= arguments->parameters[i].kind >= SCALAR && pointer_of(arguments->positional[i]) != NULL;
   if (!found || !is_of_argument()) return WRONG;
   PyErr_Clear();
   return ON_DEVICE;
@@ -293,7 +318,7 @@ static inline enum read read_on_host(const Function *function, const Arguments *
                                      Room *room) {
   PyObject *const *objects = arguments->positional;
   for (int i = 0; i < function->positional; i++) {
-    const Parameter *parameter = &function->parameters[i];
+    const Parameter *parameter = &arguments->parameters[i];
     PyObject *object = objects[i];
     int wrong = 0;
     switch (parameter->kind) {
@@ -302,6 +327,9 @@ static inline enum read read_on_host(const Function *function, const Arguments *
         break;
       case ENUM:
         wrong = read_enum(object, &values[i].integer);
+        break;
+      case TYPE:
+        values[i].integer = parameter->code;
         break;
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
@@ -372,7 +400,7 @@ static int stage(const void *anchor, const void *number, int dtype, oa_any **sta
 static int read_on_device(const Function *function, const Arguments *arguments, oa_value *values, const void **hosted,
                           oa_value *numbers, Room *room) {
   for (int i = 0; i < function->count; i++) {
-    const Parameter *parameter = &function->parameters[i];
+    const Parameter *parameter = &arguments->parameters[i];
     PyObject *object = i < function->positional ? arguments->positional[i] : arguments->result;
     int wrong = 0;
     hosted[i] = NULL;
@@ -383,6 +411,9 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
         break;
       case ENUM:
         wrong = read_enum(object, &values[i].integer);
+        break;
+      case TYPE:
+        values[i].integer = parameter->code;
         break;
       case ARRAY:
         wrong = read_array(object, parameter, &values[i]);
@@ -442,7 +473,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   const void *anchor = anchor_of(function, values, hosted);
   for (int i = 0; i < function->count && status == OA_OK; i++) {
     if (hosted[i] == NULL) continue;
-    status = stage(anchor, hosted[i], function->parameters[i].dtype, &staged[count]);
+    status = stage(anchor, hosted[i], arguments->parameters[i].dtype, &staged[count]);
     if (status == OA_OK) values[i].pointer = staged[count++];
   }
   if (status == OA_ERROR_STALE) /* the anchor is: the routine, which refuses it, says which argument it is */
@@ -460,10 +491,11 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
 }
 
 /* -- results ------------------------------------------------------------------------------------------------------- */
-static PyObject *number_from(int dtype, const void *memory) {
+static PyObject *number_from(const Parameter *parameter, const void *memory) {
   const float *single = memory;
   const double *real = memory;
-  switch (dtype) {
+  if (parameter->is_index) return PyLong_FromLongLong(*(const int64_t *)memory);
+  switch (parameter->dtype) {
     case OA_F32:
       return PyFloat_FromDouble((double)single[0]);
     case OA_F64:
@@ -472,8 +504,29 @@ static PyObject *number_from(int dtype, const void *memory) {
       return PyComplex_FromDoubles((double)single[0], (double)single[1]);
     case OA_C128:
       return PyComplex_FromDoubles(real[0], real[1]);
-    default:
+    case OA_F16:
+      return PyFloat_FromDouble(oa_f16_to(*(const uint16_t *)memory));
+    case OA_BF16:
+      return PyFloat_FromDouble(oa_bf16_to(*(const uint16_t *)memory));
+    case OA_I8:
+      return PyLong_FromLong(*(const int8_t *)memory);
+    case OA_U8:
+      return PyLong_FromLong(*(const uint8_t *)memory);
+    case OA_I16:
+      return PyLong_FromLong(*(const int16_t *)memory);
+    case OA_U16:
+      return PyLong_FromLong(*(const uint16_t *)memory);
+    case OA_I32:
+      return PyLong_FromLong(*(const int32_t *)memory);
+    case OA_U32:
+      return PyLong_FromUnsignedLong(*(const uint32_t *)memory);
+    case OA_I64:
       return PyLong_FromLongLong(*(const int64_t *)memory);
+    case OA_U64:
+      return PyLong_FromUnsignedLongLong(*(const uint64_t *)memory);
+    default:
+      return PyErr_Format(PyExc_NotImplementedError, "%U: a result of dtype %s can't become a number of Python's",
+                          parameter->name, oa_dtype_name(parameter->dtype));
   }
 }
 
@@ -481,7 +534,7 @@ static PyObject *numbers_from(const Parameter *parameter, const unsigned char *m
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *tuple = PyTuple_New(parameter->elements);
   for (int i = 0; tuple != NULL && i < parameter->elements; i++) {
-    PyObject *number = number_from(parameter->dtype, memory + i * itemsize);
+    PyObject *number = number_from(parameter, memory + i * itemsize);
     if (number == NULL)
       Py_CLEAR(tuple);
     else
@@ -491,13 +544,13 @@ static PyObject *numbers_from(const Parameter *parameter, const unsigned char *m
 }
 
 /* Returns the new values of a routine's updates and outputs as a tuple; NULL with an exception. */
-static PyObject *outputs_from(const Function *function, const oa_value *values) {
+static PyObject *outputs_from(const Function *function, const Parameter *parameters, const oa_value *values) {
   PyObject *list = PyList_New(0);
   for (int i = 0; list != NULL && i < function->count; i++) {
-    const Parameter *parameter = &function->parameters[i];
+    const Parameter *parameter = &parameters[i];
     if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
-    PyObject *one = parameter->elements == 1 ? number_from(parameter->dtype, values[i].bytes)
-                                             : numbers_from(parameter, values[i].pointer);
+    PyObject *one =
+        parameter->elements == 1 ? number_from(parameter, values[i].bytes) : numbers_from(parameter, values[i].pointer);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -507,7 +560,7 @@ static PyObject *outputs_from(const Function *function, const oa_value *values) 
 }
 
 /* -- the call ------------------------------------------------------------------------------------------------------ */
-static inline PyObject *call_with(const Function *function, const Arguments *arguments) {
+static inline PyObject *call_known(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES];
   Room room;
   int status;
@@ -523,9 +576,61 @@ static inline PyObject *call_with(const Function *function, const Arguments *arg
   if (__builtin_expect(room.lists != NULL, 0)) release_lists(room.lists);
   if (__builtin_expect(status != OA_OK, 0)) return NULL;
   if (function->has_result)
-    return number_from(function->parameters[function->positional].dtype, values[function->positional].bytes);
-  if (function->has_outputs) return outputs_from(function, values);
+    return number_from(&arguments->parameters[function->positional], values[function->positional].bytes);
+  if (function->has_outputs) return outputs_from(function, arguments->parameters, values);
   Py_RETURN_NONE;
+}
+
+/* Reads a constant that stands for a dtype, or a dtype of NumPy's. Returns 0, or -1 with or without an exception. */
+static int read_type(const Function *function, int place, PyObject *object, int64_t *code) {
+  if (PyIndex_Check(object)) return read_enum(object, code);
+  PyObject *answer = ask("dtype_code", Py_BuildValue("(O)", object));
+  const long dtype = answer == NULL ? -1 : PyLong_AsLong(answer);
+  Py_XDECREF(answer);
+  const oa_typed *typed = function->routine->typed;
+  while (typed->place != place) typed++; /* each TYPE has its entry */
+  for (const oa_code_dtype *one = typed->codes; dtype > OA_ANY && one->name != NULL; one++) {
+    *code = one->code;
+    if (one->dtype == dtype) return 0;
+  }
+  return -1;
+}
+
+/* Finds the dtypes that arguments say, into parameters, which becomes this call's. Returns 0, or -1 with an
+ * exception. */
+static int find_dtypes(const Function *function, Arguments *arguments, Parameter *parameters) {
+  oa_value values[MOST_VALUES];
+  unsigned char dtypes[MOST_VALUES];
+  memcpy(parameters, function->parameters, (size_t)function->count * sizeof *parameters);
+  for (int i = 0; i < function->positional; i++) {
+    if (parameters[i].kind != TYPE) continue;
+    if (read_type(function, i, arguments->positional[i], &values[i].integer) < 0) {
+      if (!is_of_argument()) return -1;
+      PyErr_Clear();
+      Py_XDECREF(ask("refuse_type", Py_BuildValue("(sOO)", function->routine->function, parameters[i].name,
+                                                  arguments->positional[i])));
+      return -1;
+    }
+    parameters[i].code = (int)values[i].integer;
+  }
+  const int status = oa_routine_dtypes(function->routine, values, dtypes);
+  if (status != OA_OK) {
+    fail(status);
+    return -1;
+  }
+  for (int i = 0; i < function->count; i++) parameters[i].dtype = dtypes[i];
+  arguments->parameters = parameters;
+  return 0;
+}
+
+static __attribute__((noinline)) PyObject *call_typed(const Function *function, Arguments *arguments) {
+  Parameter parameters[MOST_VALUES];
+  return find_dtypes(function, arguments, parameters) < 0 ? NULL : call_known(function, arguments);
+}
+
+static inline PyObject *call_with(const Function *function, Arguments *arguments) {
+  if (__builtin_expect(function->routine->typed_count, 0)) return call_typed(function, arguments);
+  return call_known(function, arguments);
 }
 
 /* Calls with a handle of the caller's own, on whose stream the call goes. */
@@ -540,6 +645,7 @@ static __attribute__((noinline)) PyObject *call_with_handle(const Function *func
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
   Arguments arguments;
+  arguments.parameters = function->parameters;
   arguments.result = arguments.handle = NULL;
   arguments.own_handle = NULL;
   arguments.strides = NULL;
@@ -593,7 +699,8 @@ static int kind_named(const char *name, size_t length) {
                {"integer", INTEGER}, {"object", OBJECT},
                {"ended", OBJECT},    {"text", TEXT},
                {"new", NEW},         {"device", NEW_DEVICE},
-               {"gives", GIVEN},     {"native_stream", SET_STREAM}};
+               {"gives", GIVEN},     {"native_stream", SET_STREAM},
+               {"type", TYPE}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;
@@ -614,6 +721,7 @@ static int read_token(const char *token, size_t length, Parameter *parameter) {
   if (kind < 0 || count < 2) return -1;
   parameter->kind = (enum kind)kind;
   parameter->dtype = count > 2 ? dtype_named(fields[2], lengths[2]) : OA_ANY;
+  parameter->is_index = kind == RESULT && parameter->dtype == OA_I32;
   if (parameter->dtype < 0 && kind >= FIRST_OF_SERVICES && lengths[2] < sizeof parameter->more) {
     parameter->dtype = OA_ANY;
     memcpy(parameter->more, fields[2], lengths[2]);
@@ -622,7 +730,7 @@ static int read_token(const char *token, size_t length, Parameter *parameter) {
   PyObject *name = PyUnicode_FromStringAndSize(fields[1], (Py_ssize_t)lengths[1]);
   if (name != NULL) PyUnicode_InternInPlace(&name);
   parameter->name = name;
-  return name == NULL || parameter->dtype < 0 ? -1 : 0;
+  return name == NULL ? -1 : 0;
 }
 
 /* Fills a function's parameters from its routine's record. Returns 0, or -1 with or without an exception. */
@@ -632,13 +740,18 @@ static int read_record(Function *function) {
     const size_t length = strcspn(at, " ");
     Parameter *parameter = &function->parameters[function->count];
     if (function->count == function->routine->count || read_token(at, length, parameter) < 0) return -1;
+    if (parameter->dtype < 0) { /* the name of the TYPE that says it */
+      if (function->routine->typed_count == 0) return -1;
+      parameter->dtype = OA_ANY;
+    }
     function->count++;
     function->has_result = parameter->kind == RESULT || parameter->kind == VALUE;
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
+    const int64_t itemsize = parameter->dtype == OA_ANY ? (int64_t)sizeof(oa_value) : oa_itemsize(parameter->dtype);
     function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
     function->positional +=
         parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN && parameter->kind != NEW;
-    if (parameter->elements > 1) room += (oa_itemsize(parameter->dtype) * parameter->elements + 15) & ~15;
+    if (parameter->elements > 1) room += (itemsize * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');
   }
   return function->count == function->routine->count && room <= ROOM ? 0 : -1;
@@ -713,6 +826,24 @@ static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments
   return PyUnicode_FromString(routine == NULL ? "" : routine->record);
 }
 
+/* (library, name, values: the enums at their places, and anything elsewhere) -> the dtype of each value in such a call:
+ * its number; OA_ANY of enums and sizes */
+static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *library, *name;
+  PyObject *given;
+  oa_value values[MOST_VALUES];
+  unsigned char dtypes[MOST_VALUES];
+  if (!PyArg_ParseTuple(arguments, "ssO!", &library, &name, &PyTuple_Type, &given)) return NULL;
+  const oa_routine *routine = oa_routine_find(library, name);
+  if (routine == NULL) return fail(OA_ERROR_ARGUMENT);
+  memset(values, 0, sizeof values);
+  for (Py_ssize_t i = 0; i < PyTuple_Size(given) && i < MOST_VALUES; i++)
+    if (PyLong_Check(PyTuple_GetItem(given, i)) && read_enum(PyTuple_GetItem(given, i), &values[i].integer) < 0)
+      PyErr_Clear();
+  const int status = oa_routine_dtypes(routine, values, dtypes);
+  return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
+}
+
 /* (function, times, strides, names, *arguments): oa_routine_repeat; the strides are a tuple of integers, one for each
  * array of the function, all of whose arguments are positional */
 static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
@@ -729,7 +860,7 @@ static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py
                         arrays, function->positional);
   for (int i = 0; i < arrays; i++)
     if (read_integer(PyTuple_GetItem(values[2], i), &strides[i]) < 0) return NULL;
-  Arguments arguments = {.positional = values + 4, .strides = strides};
+  Arguments arguments = {.parameters = function->parameters, .positional = values + 4, .strides = strides};
   arguments.names = PyUnicode_AsUTF8AndSize(values[3], NULL);
   if (arguments.names == NULL || read_integer(values[1], &arguments.times) < 0) return NULL;
   return call_with(function, &arguments);
@@ -739,6 +870,7 @@ static PyMethodDef functions[] = {
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
     {"record", routine_record, METH_VARARGS, NULL},
+    {"routine_dtypes", routine_dtypes, METH_VARARGS, NULL},
     {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -13,6 +13,7 @@ enum { MOST_VALUES = 32 };
 /* Of parameters; those from FIRST_OF_SERVICES on are of services only. */
 enum kind {
   ENUM,
+  TYPE,
   SIZE,
   ENUMS, /* and the two that follow: lists of numbers */
   SIZES,
@@ -37,8 +38,10 @@ enum kind {
 
 typedef struct {
   enum kind kind;
-  int dtype;      /* oa_dtype; OA_ANY of integers, and of what has no dtype */
+  int dtype;      /* oa_dtype; OA_ANY of integers, of what has no dtype, and where a TYPE says it, until it is known */
   int elements;   /* 1, or the count of the record */
+  int code;       /* of a TYPE: the constant that the caller passed */
+  int is_index;   /* a result that is an index: of 64 bits on the host, and of 32 on the device */
   PyObject *name; /* interned */
   char more[32];  /* of services: the third field of the record, unless that is a dtype */
 } Parameter;
@@ -56,6 +59,7 @@ typedef struct {
 
 /* The values that a caller passed, as the caller's references. */
 typedef struct {
+  const Parameter *parameters; /* the function's, or as this call has them */
   PyObject *const *positional;
   PyObject *result, *handle; /* NULL where not given, or None */
   void *own_handle;          /* what handle stands for: an address or an oa_object; NULL: the region's handle */

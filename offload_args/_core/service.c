@@ -152,6 +152,7 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
   Arguments arguments;
+  arguments.parameters = function->parameters;
   arguments.result = arguments.handle = NULL;
   arguments.own_handle = NULL;
   return function_bind(function, &arguments, values, count, names) < 0 ? NULL : call_with(function, &arguments);

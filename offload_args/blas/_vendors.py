@@ -108,7 +108,18 @@ class _CuBLAS(_Vendor):
         return Entry(_in_place(found) if routine == "trmm" else found, None, enums)
 
 
-_VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _CBLAS)
+class _RocBLAS(_CuBLAS):
+    """rocBLAS: its functions are those of cuBLAS, under other names of constants."""
+
+    module = "rocblas"
+    backend = "hip"
+    op = ("operation_none", "operation_transpose", "operation_conjugate_transpose")
+    uplo = ("fill_upper", "fill_lower")
+    side = ("side_left", "side_right")
+    diag = ("diagonal_non_unit", "diagonal_unit")
+
+
+_VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 _made: dict[type[_Vendor], _Vendor] = {}
 
 

@@ -19,11 +19,15 @@ static float got_alpha;
 static int alpha_on_host = 1;
 static double _Complex got_complex;
 static const void *got_A;
+static uint16_t got_half;
+static float got_scalars[4];
+static int dtypes[8];
 /* The core, as far as a shim knows it. */
 int oa_begin(oa_call *call) {
   operands = call->count;
   for (int i = 0; i < call->count; i++) {
     accesses[i] = call->operands[i].access;
+    dtypes[i] = call->operands[i].dtype;
     call->operands[i].address = (char *)call->operands[i].pointer + 1;
   }
   call->handle = call;
@@ -93,6 +97,20 @@ static int largest(void *handle, int n, const void *x, int incx, void *result) {
   *(int *)result = 7;
   return 0;
 }
+static int half_product(void *handle, int transa, int transb, int m, int n, int k, const void *alpha) {
+  EXPECT(handle && !transa && !transb && m + n + k == 9);
+  memcpy(&got_half, alpha, sizeof got_half);
+  return 0;
+}
+static int typed_product(void *handle, int transa, int transb, int m, int n, int k, const void *alpha, const void *A,
+                         int Atype, int lda, const void *B, int Btype, int ldb, const void *beta, void *C, int Ctype,
+                         int ldc, int computeType, int algo) {
+  EXPECT(handle && !transa && transb == 1 && m == 2 && n == 3 && k == 4 && A && B && C);
+  EXPECT(Atype == 2 && lda == 5 && Btype == 2 && ldb == 6 && ldc == 7 && computeType == 68 && algo == -1);
+  memcpy(got_scalars, alpha, Ctype == 4 ? 8 : 4);
+  memcpy(got_scalars + 2, beta, Ctype == 4 ? 8 : 4);
+  return 0;
+}
 static int any(void *handle) {
   (void)handle;
   return 0;
@@ -102,6 +120,8 @@ void *oa_library_symbol(const oa_library *library, int index) {
   if (strstr(name, "_64")) return has_wide ? (void *)wide : NULL;
   if (strstr(name, "Zscal")) return (void *)scale;
   if (strstr(name, "Isamax")) return (void *)largest;
+  if (strstr(name, "Hgemm")) return (void *)half_product;
+  if (strstr(name, "GemmEx")) return (void *)typed_product;
   return strstr(name, "gemv") ? (void *)narrow : (void *)any;
 }
 int oa_fail_enum(const char *f, const char *name, int64_t v, const char *a) {
@@ -161,7 +181,14 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   (void)size;
   return OA_ERROR_ARGUMENT;
 }
-int64_t oa_itemsize(int dtype) { return dtype; }
+int64_t oa_itemsize(int dtype) {
+  static const int64_t bytes[] = {
+#define OA_DTYPE(name, type, nbytes, kind, text) nbytes,
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+  };
+  return bytes[dtype];
+}
 
 int main(void) {
   const int64_t big = INT64_C(1) << 31;
@@ -204,6 +231,22 @@ int main(void) {
   EXPECT(oa_cublas_isamax(9, x, 1, NULL) == OA_ERROR_ARGUMENT);
   EXPECT(oa_cublas_zscal(1, 2.0 + 3.0 * _Complex_I, (oa_c128 *)16, 1) == OA_OK &&
          got_complex == 2.0 + 3.0 * _Complex_I);
+  /* numbers that C has no type for, and dtypes that arguments say */
+  const oa_f16 *h = (const oa_f16 *)16;
+  EXPECT(oa_cublas_hgemm(0, 0, 2, 3, 4, 1.5f, h, 5, h, 6, 0, (oa_f16 *)48, 7) == OA_OK && got_half == 0x3e00);
+  EXPECT(accesses[2] == OA_OVERWRITE && dtypes[0] == OA_F16 && dtypes[2] == OA_F16);
+  const oa_any *a = (const oa_any *)16;
+  const float _Complex alpha = 2 + 3 * _Complex_I, zero = 0;
+  EXPECT(oa_cublas_gemm_ex(0, 1, 2, 3, 4, &alpha, a, 2, 5, a, 2, 6, &zero, (oa_any *)48, 4, 7, 68, -1) == OA_OK);
+  EXPECT(got_scalars[0] == 2 && got_scalars[1] == 3 && got_scalars[2] == 0 && got_scalars[3] == 0);
+  EXPECT(dtypes[0] == OA_F16 && dtypes[1] == OA_F16 && dtypes[2] == OA_C64 && accesses[2] == OA_OVERWRITE);
+  const float one = 1;
+  EXPECT(oa_cublas_gemm_ex(0, 1, 2, 3, 4, &one, a, 2, 5, a, 2, 6, &one, (oa_any *)48, 0, 7, 68, -1) == OA_OK);
+  EXPECT(got_scalars[0] == 1 && got_scalars[2] == 1 && dtypes[2] == OA_F32 && accesses[2] == OA_READ_WRITE);
+  EXPECT(oa_cublas_gemm_ex(0, 1, 2, 3, 4, &one, a, 7, 5, a, 2, 6, &one, (oa_any *)48, 0, 7, 68, -1) ==
+         OA_ERROR_ARGUMENT);
+  EXPECT(oa_cublas_gemm_ex(0, 1, 2, 3, 4, NULL, a, 2, 5, a, 2, 6, &one, (oa_any *)48, 0, 7, 68, -1) ==
+         OA_ERROR_ARGUMENT);
   oa_cublas_strmm(0, 0, 0, 0, 2, 2, 1, A, 2, (const oa_f32 *)y, 2, y, 2);
   EXPECT(accesses[1] == (OA_READ | OA_IN_PLACE) && accesses[2] == (OA_OVERWRITE | OA_IN_PLACE));
   oa_cublas_ssyrk(0, 0, 2, 2, 1, A, 2, 0, y, 2);

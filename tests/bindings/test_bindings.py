@@ -270,7 +270,37 @@ def test_a_word_that_is_no_constant_of_an_enum_is_refused() -> None:
 def test_a_number_of_a_dtype_that_c_has_no_type_for_is_refused() -> None:
     api, labels = given("cublas")
     labels["types"]["float"] = "f16"
-    assert "alpha: labelled scalar, and there are no numbers of f16 yet" in faults_of("cublas", api, labels)
+    assert "result: labelled result, and there are no such numbers of f16 yet" in faults_of("cublas", api, labels)
+    labels["types"]["float"] = "i16"
+    assert "alpha: labelled scalar, and there are no such numbers of i16 yet" in faults_of("cublas", api, labels)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "label", "fault"),
+    [
+        ("A", "in matrix(m, n, lda) of lda", "A: lda is not an argument that stands for dtypes"),
+        ("A", "in matrix(m, n, lda) of Dtype", "A: Dtype is not an argument that stands for dtypes"),
+        ("A", "in matrix(m, n, lda)", "A: labelled an array, but its type is const void *"),
+        ("transa", "in vector(n, 1) of Atype", "transa: labelled an array, but its type is cublasOperation_t"),
+        ("alpha", "scalar", "alpha: labelled scalar, but its type is const void *"),
+        ("alpha", "output of Atype", "alpha: labelled output of Atype, but its type is const void *"),
+        ("alpha", "scalar of computeType; complex as m", "alpha: m is not an array"),
+        ("alpha", "scalar of transa", "alpha: transa is not an argument that stands for dtypes"),
+    ],
+)
+def test_a_dtype_that_no_argument_says_is_refused(parameter: str, label: str, fault: str) -> None:
+    api, labels = given("cublas")
+    labels["family"]["gemm_ex"]["parameters"][parameter] = label
+    assert f"[family.gemm_ex] cublasGemmEx: {fault}" in faults_of("cublas", api, labels)
+
+
+def test_a_type_or_a_constant_without_a_dtype_of_the_core_is_refused() -> None:
+    api, labels = given("cublas")
+    labels["types"]["float"] = "f31"
+    assert "cublas.toml: [types] float: 'f31' is not a dtype" in faults_of("cublas", api, labels)
+    api, labels = given("cublas")
+    labels["enums"]["data_type"]["dtypes"]["CUDA_R_4I"] = "i4"
+    assert "cublas.toml: [enums.data_type] CUDA_R_4I: 'i4' is not a dtype" in faults_of("cublas", api, labels)
 
 
 def test_products_and_differences_are_sizes_of_extents() -> None:
@@ -361,7 +391,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return "pointer"
     if c_type == "rocblas_handle":
         return "pointer"
-    if c_type.startswith(("cublas", "cudaEmulation", "libraryProperty", "rocblas", "enum ")):
+    if c_type.startswith(("cublas", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas", "enum ")):
         return "int64_t" if c_type == "rocblas_stride" else "int"
     if c_type == "blasint":
         return blasint
@@ -429,8 +459,8 @@ def test_shims_declare_and_pass_on_what_they_should(emitted: Path, tmp_path: Pat
     """With a core and a vendor library of the test's own."""
     program = tmp_path / "shims_alone"
     sources = [emitted / "libraries" / "cublas.c", emitted / "libraries" / "cublas_api.c"]
-    sources += [ROOT / "csrc" / "call" / "routine.c", ROOT / "csrc" / "call" / "groups.c"]
-    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, *map(str, sources), "-o", str(program))
+    sources += [ROOT / "csrc" / one for one in ("call/routine.c", "call/groups.c", "base/number.c")]
+    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, *map(str, sources), "-lm", "-o", str(program))
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -510,5 +540,5 @@ def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
     kinds = [numbers[f"OA_TRACE_{kind.upper()}"] for kind in _core.TRACE_KINDS[1:]]
     assert kinds == list(range(1, len(_core.TRACE_KINDS)))
     known_to_numpy = [(np.dtype(name), nbytes, kind) for name, _, nbytes, kind in _core.DTYPES if kind]
-    assert len(known_to_numpy) == len(_core.DTYPES) - 2  # less "any" and bfloat16
+    assert len(known_to_numpy) == len(_core.DTYPES) - 4  # less "any", bfloat16 and two of 8 bits
     assert all((dtype.itemsize, dtype.kind) == (nbytes, kind) for dtype, nbytes, kind in known_to_numpy)

@@ -211,7 +211,9 @@ WRONG = [
     ("[header]", "[headr]", "headr is not understood"),
     ('double = "f64"', 'double = "f65"', "'f65' is not a dtype"),
     ('constants = ["V_N", "V_T"]', 'constants = ["V_N", "V_X"]', "the header has no constant V_X"),
-    ('constants = ["V_N", "V_T"]', 'constants = "V_N"', "'V_N' is not a list of texts"),
+    ('constants = ["V_N", "V_T"]', "constants = 3", "3 is not a text or a list"),
+    ('constants = ["V_N", "V_T"]', 'constants = "V_X"', "'V_X' fits none of v_op_t"),
+    ('constants = ["V_N", "V_T"]', 'dtypes = { V_N = "f31" }', "'f31' is not a dtype"),
     ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants, or values besides"),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
@@ -224,6 +226,7 @@ WRONG = [
 # Faults of what is not there name the table, and these the place where it is missed.
 ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
 ELSEWHERE += ("is neither bound", "parameter is not", "no function has a parameter of", "labelled operation (v_opp_t)")
+ELSEWHERE += ("'f31'",)
 
 
 @pytest.mark.parametrize(("right", "wrong", "fault"), WRONG)

@@ -13,6 +13,8 @@ import json
 import sys
 from pathlib import Path
 
+import mixed
+
 API = Path(__file__).parents[2] / "bindings" / "api"
 
 ENUMS = {
@@ -509,6 +511,10 @@ TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf
 def own(name: str, function: dict) -> str | None:
     """Return the C text of a function that CBLAS lacks; None if the double has no loops for it either."""
     base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
+    typed = mixed.body(name, function["parameters"])
+    if typed:
+        refused = f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;"
+        return f"cublasStatus_t {name}({declared(function)}) {{\n{refused}{typed}  return SUCCESS;\n}}\n"
     if base[0] not in TYPES or (base[1:] not in OWN and base[1:] not in LAPACK):
         return None
     element, conjugate = TYPES[base[0]]
@@ -526,7 +532,7 @@ def main() -> None:
     """Write the double to standard output."""
     cublas = json.loads((API / "cublas.json").read_text())["functions"]
     cblas = json.loads((API / "cblas.json").read_text())["functions"]
-    sys.stdout.write(PRELUDE)
+    sys.stdout.write(PRELUDE + mixed.PRELUDE)
     for name, function in cublas.items():
         there = partner(name, cblas)
         if not function["parameters"] or function["parameters"][0][0] != "handle":

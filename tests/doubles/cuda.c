@@ -10,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void *cu_context, *cu_pool, *cu_stream, *cu_event, *cu_module, *cu_function;
-typedef unsigned long long cu_address;
+#ifndef GPU_NAME
+#define GPU_NAME "double of a GPU, number %d"
+#endif
+
+typedef void *gpu_context, *gpu_pool, *gpu_stream, *gpu_event, *gpu_module, *gpu_function;
+typedef unsigned long long gpu_address;
 
 struct pool_properties {
   int allocation_type, handle_types;
@@ -22,17 +26,17 @@ struct pool_properties {
   unsigned char reserved[54];
 };
 
-struct copy_2d {
+struct copy_parameters {
   size_t from_x, from_y;
   int from_type;
   const void *from_host;
-  cu_address from_device;
+  gpu_address from_device;
   void *from_array;
   size_t from_pitch;
   size_t to_x, to_y;
   int to_type;
   void *to_host;
-  cu_address to_device;
+  gpu_address to_device;
   void *to_array;
   size_t to_pitch;
   size_t width, lines;
@@ -49,19 +53,19 @@ struct launch_attribute {
 
 struct launch_config {
   unsigned grid[3], block[3], shared_bytes;
-  cu_stream stream;
+  gpu_stream stream;
   struct launch_attribute *attributes;
   unsigned attribute_count;
 };
 
-#define REQUIRED(symbol, ...) int symbol(__VA_ARGS__);
-#define OPTIONAL REQUIRED
+#define DRIVER(name, symbol, ...) int symbol(__VA_ARGS__);
+#define OPTIONAL DRIVER
 #include "../../csrc/backends/cuda.def"
 #undef OPTIONAL
-#undef REQUIRED
+#undef DRIVER
 /* Functions that tests call as a program of its own would. */
 int cuDevicePrimaryCtxRelease_v2(int device);
-int cuStreamDestroy_v2(cu_stream stream);
+int cuStreamDestroy_v2(gpu_stream stream);
 int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags);
 int cuMemHostUnregister(void *memory);
 
@@ -147,7 +151,7 @@ static int belongs(const void *object) {
   return owner_of(object, 1) == device->number ? SUCCESS : 400; /* invalid handle */
 }
 
-static int on_device(cu_address address, size_t nbytes) {
+static int on_device(gpu_address address, size_t nbytes) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
   const int owner = owner_of((void *)(uintptr_t)address, nbytes);
@@ -168,7 +172,7 @@ int cuDeviceGet(int *device, int ordinal) {
   return *device = ordinal, ordinal >= 0 && ordinal < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 int cuDeviceGetName(char *name, int size, int device) {
-  snprintf(name, (size_t)size, "double of a GPU, number %d", device);
+  snprintf(name, (size_t)size, GPU_NAME, device);
   return SUCCESS;
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
@@ -181,15 +185,15 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 }
 
 /* -- contexts ------------------------------------------------------------------------------------------------------ */
-int cuDevicePrimaryCtxRetain(cu_context *context, int device) { return *context = &devices[device], SUCCESS; }
+int cuDevicePrimaryCtxRetain(gpu_context *context, int device) { return *context = &devices[device], SUCCESS; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE; }
-int cuCtxGetCurrent(cu_context *context) { return *context = current(), SUCCESS; }
-int cuCtxPushCurrent_v2(cu_context context) {
+int cuCtxGetCurrent(gpu_context *context) { return *context = current(), SUCCESS; }
+int cuCtxPushCurrent_v2(gpu_context context) {
   if (!context || depth == DEPTH) return INVALID_VALUE;
   stack[depth++] = context;
   return SUCCESS;
 }
-int cuCtxPopCurrent_v2(cu_context *context) {
+int cuCtxPopCurrent_v2(gpu_context *context) {
   if (!depth) return INVALID_CONTEXT;
   *context = stack[--depth];
   return SUCCESS;
@@ -203,17 +207,17 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = capacity - current()->used;
   return SUCCESS;
 }
-int cuMemPoolCreate(cu_pool *pool, const struct pool_properties *properties) {
+int cuMemPoolCreate(gpu_pool *pool, const struct pool_properties *properties) {
   return *pool = &devices[properties->location_id], SUCCESS;
 }
-int cuMemPoolSetAttribute(cu_pool pool, int attribute, void *value) { return pool && attribute == 4 && value ? 0 : 1; }
-int cuMemPoolGetAttribute(cu_pool pool, int attribute, void *value) {
+int cuMemPoolSetAttribute(gpu_pool pool, int attribute, void *value) { return pool && attribute == 4 && value ? 0 : 1; }
+int cuMemPoolGetAttribute(gpu_pool pool, int attribute, void *value) {
   const struct device *device = pool;
   *(uint64_t *)value = device->used;
   return attribute == 5 || attribute == 7 ? SUCCESS : INVALID_VALUE;
 }
-int cuMemPoolTrimTo(cu_pool pool, size_t keep) { return pool && !keep ? SUCCESS : INVALID_VALUE; }
-int cuMemAllocFromPoolAsync(cu_address *address, size_t nbytes, cu_pool pool, cu_stream stream) {
+int cuMemPoolTrimTo(gpu_pool pool, size_t keep) { return pool && !keep ? SUCCESS : INVALID_VALUE; }
+int cuMemAllocFromPoolAsync(gpu_address *address, size_t nbytes, gpu_pool pool, gpu_stream stream) {
   struct device *device = pool;
   const int code = belongs(stream);
   if (code) return code;
@@ -225,7 +229,7 @@ int cuMemAllocFromPoolAsync(cu_address *address, size_t nbytes, cu_pool pool, cu
   *address = (uintptr_t)memory;
   return SUCCESS;
 }
-int cuMemFreeAsync(cu_address address, cu_stream stream) {
+int cuMemFreeAsync(gpu_address address, gpu_stream stream) {
   const int code = belongs(stream);
   if (code) return code;
   const int64_t nbytes = drop((void *)(uintptr_t)address, current()->number);
@@ -263,7 +267,7 @@ int cuMemHostUnregister(void *memory) {
   free(found);
   return found ? SUCCESS : 713; /* not registered */
 }
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_address address) {
+int cuPointerGetAttributes(unsigned count, int *attributes, void **values, gpu_address address) {
   if (count != 1 || *attributes != 2) return INVALID_VALUE;
   const int owner = owner_of((void *)(uintptr_t)address, 1);
   *(int *)*values = owner == -2 ? 0 : owner == -1 ? HOST : DEVICE;
@@ -271,21 +275,21 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_ad
 }
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
-int cuMemcpyHtoDAsync_v2(cu_address to, const void *from, size_t nbytes, cu_stream stream) {
+int cuMemcpyHtoDAsync_v2(gpu_address to, const void *from, size_t nbytes, gpu_stream stream) {
   int code = belongs(stream);
   if (!code) code = on_device(to, nbytes);
   if (!code && owner_of(from, nbytes) >= 0) code = INVALID_VALUE;
   if (!code) memcpy((void *)(uintptr_t)to, from, nbytes);
   return code;
 }
-int cuMemcpyDtoHAsync_v2(void *to, cu_address from, size_t nbytes, cu_stream stream) {
+int cuMemcpyDtoHAsync_v2(void *to, gpu_address from, size_t nbytes, gpu_stream stream) {
   int code = belongs(stream);
   if (!code) code = on_device(from, nbytes);
   if (!code && owner_of(to, nbytes) >= 0) code = INVALID_VALUE;
   if (!code) memcpy(to, (void *)(uintptr_t)from, nbytes);
   return code;
 }
-int cuMemcpyAsync(cu_address to, cu_address from, size_t nbytes, cu_stream stream) {
+int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream stream) {
   const int code = belongs(stream);
   if (code) return code;
   if (owner_of((void *)(uintptr_t)to, nbytes) == -2 || owner_of((void *)(uintptr_t)from, nbytes) == -2)
@@ -293,7 +297,7 @@ int cuMemcpyAsync(cu_address to, cu_address from, size_t nbytes, cu_stream strea
   memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
   return SUCCESS;
 }
-int cuMemcpy2DAsync_v2(const struct copy_2d *c, cu_stream stream) {
+int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
   int code = belongs(stream);
   if (c->width > c->to_pitch || c->width > c->from_pitch) return INVALID_VALUE;
   for (size_t i = 0; i < c->lines && !code; i++) {
@@ -311,8 +315,8 @@ int cuMemcpy2DAsync_v2(const struct copy_2d *c, cu_stream stream) {
   return code;
 }
 
-static int fill(cu_address address, size_t pitch, const void *value, size_t unit, size_t width, size_t height,
-                cu_stream stream) {
+static int fill(gpu_address address, size_t pitch, const void *value, size_t unit, size_t width, size_t height,
+                gpu_stream stream) {
   int code = belongs(stream);
   for (size_t i = 0; i < height && !code; i++) {
     char *line = (char *)(uintptr_t)(address + i * pitch);
@@ -322,44 +326,44 @@ static int fill(cu_address address, size_t pitch, const void *value, size_t unit
   }
   return code;
 }
-int cuMemsetD8Async(cu_address a, unsigned char v, size_t n, cu_stream s) { return fill(a, 0, &v, 1, n, 1, s); }
-int cuMemsetD16Async(cu_address a, unsigned short v, size_t n, cu_stream s) { return fill(a, 0, &v, 2, n, 1, s); }
-int cuMemsetD32Async(cu_address a, unsigned v, size_t n, cu_stream s) { return fill(a, 0, &v, 4, n, 1, s); }
-int cuMemsetD2D8Async(cu_address a, size_t pitch, unsigned char v, size_t width, size_t height, cu_stream s) {
+int cuMemsetD8Async(gpu_address a, unsigned char v, size_t n, gpu_stream s) { return fill(a, 0, &v, 1, n, 1, s); }
+int cuMemsetD16Async(gpu_address a, unsigned short v, size_t n, gpu_stream s) { return fill(a, 0, &v, 2, n, 1, s); }
+int cuMemsetD32Async(gpu_address a, unsigned v, size_t n, gpu_stream s) { return fill(a, 0, &v, 4, n, 1, s); }
+int cuMemsetD2D8Async(gpu_address a, size_t pitch, unsigned char v, size_t width, size_t height, gpu_stream s) {
   return fill(a, pitch, &v, 1, width, height, s);
 }
-int cuMemsetD2D16Async(cu_address a, size_t pitch, unsigned short v, size_t width, size_t height, cu_stream s) {
+int cuMemsetD2D16Async(gpu_address a, size_t pitch, unsigned short v, size_t width, size_t height, gpu_stream s) {
   return fill(a, pitch, &v, 2, width, height, s);
 }
-int cuMemsetD2D32Async(cu_address a, size_t pitch, unsigned v, size_t width, size_t height, cu_stream s) {
+int cuMemsetD2D32Async(gpu_address a, size_t pitch, unsigned v, size_t width, size_t height, gpu_stream s) {
   return fill(a, pitch, &v, 4, width, height, s);
 }
 
 /* -- streams and events -------------------------------------------------------------------------------------------- */
-int cuStreamCreate(cu_stream *stream, unsigned flags) {
+int cuStreamCreate(gpu_stream *stream, unsigned flags) {
   if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *stream = make(8, current()->number);
   return *stream ? SUCCESS : OUT_OF_MEMORY;
 }
-int cuStreamDestroy_v2(cu_stream stream) { return current() && drop(stream, current()->number) == 8 ? SUCCESS : 400; }
-int cuStreamSynchronize(cu_stream stream) { return belongs(stream); }
-int cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
+int cuStreamDestroy_v2(gpu_stream stream) { return current() && drop(stream, current()->number) == 8 ? SUCCESS : 400; }
+int cuStreamSynchronize(gpu_stream stream) { return belongs(stream); }
+int cuStreamWaitEvent(gpu_stream stream, gpu_event event, unsigned flags) {
   const int code = belongs(stream);
   return code ? code : flags || owner_of(event, 1) < 0 ? INVALID_VALUE : SUCCESS;
 }
-int cuStreamIsCapturing(cu_stream stream, int *status) { return *status = 0, belongs(stream); }
-int cuEventCreate(cu_event *event, unsigned flags) {
+int cuStreamIsCapturing(gpu_stream stream, int *status) { return *status = 0, belongs(stream); }
+int cuEventCreate(gpu_event *event, unsigned flags) {
   if (!current() || flags != 2) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *event = make(8, current()->number);
   return *event ? SUCCESS : OUT_OF_MEMORY;
 }
-int cuEventRecord(cu_event event, cu_stream stream) {
+int cuEventRecord(gpu_event event, gpu_stream stream) {
   const int code = belongs(stream);
   return code ? code : belongs(event);
 }
-int cuEventDestroy_v2(cu_event event) { return current() && drop(event, current()->number) == 8 ? SUCCESS : 400; }
-int cuEventQuery(cu_event event) { return belongs(event); }
-int cuEventSynchronize(cu_event event) { return belongs(event); }
+int cuEventDestroy_v2(gpu_event event) { return current() && drop(event, current()->number) == 8 ? SUCCESS : 400; }
+int cuEventQuery(gpu_event event) { return belongs(event); }
+int cuEventSynchronize(gpu_event event) { return belongs(event); }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
 /* A module is a copy of its PTX text. It is not compiled: the kernels of tests/kernels/programs.py are here in C, by
@@ -383,7 +387,7 @@ static int refuse_image(int code, const char *why, unsigned count, const int *op
   return code;
 }
 
-int cuModuleLoadDataEx(cu_module *module, const void *image, unsigned count, int *options, void **values) {
+int cuModuleLoadDataEx(gpu_module *module, const void *image, unsigned count, int *options, void **values) {
   const char *text = image;
   if (!current()) return INVALID_CONTEXT;
   if (!strstr(text, ".version"))
@@ -399,7 +403,7 @@ int cuModuleLoadDataEx(cu_module *module, const void *image, unsigned count, int
   return SUCCESS;
 }
 
-int cuModuleUnload(cu_module module) {
+int cuModuleUnload(gpu_module module) {
   if (!current()) return INVALID_CONTEXT;
   return drop(module, current()->number) < 0 ? 400 : SUCCESS;
 }
@@ -427,7 +431,7 @@ static void read_parameters(struct function *f, const char *text) {
   }
 }
 
-int cuModuleGetFunction(cu_function *function, cu_module module, const char *name) {
+int cuModuleGetFunction(gpu_function *function, gpu_module module, const char *name) {
   const char *at = module;
   const size_t length = strlen(name);
   const int code = belongs(module);
@@ -454,25 +458,25 @@ int cuModuleGetFunction(cu_function *function, cu_module module, const char *nam
 /* Returns the code for a function whose module is not loaded in the current context. */
 static int is_loaded(const struct function *f) { return f ? belongs(f->module) : INVALID_VALUE; }
 
-int cuFuncGetAttribute(int *value, int attribute, cu_function function) {
+int cuFuncGetAttribute(int *value, int attribute, gpu_function function) {
   const struct function *f = function;
   *value = attribute == 0 ? 1024 : attribute == 4 ? 16 : attribute == 8 ? f->most_shared : 0;
   return is_loaded(f);
 }
-int cuFuncSetAttribute(cu_function function, int attribute, int value) {
+int cuFuncSetAttribute(gpu_function function, int attribute, int value) {
   struct function *f = function;
   if (attribute != 8 || value > 232448) return INVALID_VALUE;
   f->most_shared = value;
   return is_loaded(f);
 }
-int cuFuncGetParamInfo(cu_function function, size_t number, size_t *offset, size_t *nbytes) {
+int cuFuncGetParamInfo(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   const struct function *f = function;
   if (number >= (size_t)f->count) return INVALID_VALUE;
   *offset = f->offsets[number];
   *nbytes = f->sizes[number];
   return is_loaded(f);
 }
-int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, cu_function function, size_t (*shared_of_block)(int),
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, gpu_function function, size_t (*shared_of_block)(int),
                                      size_t shared, int most_block) {
   if (shared_of_block || shared || most_block) return INVALID_VALUE;
   *grid = 264;
@@ -524,7 +528,7 @@ static int run_known(const char *name, int64_t threads, void **p) {
 }
 
 static int launch(const struct function *f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
-                  cu_stream stream, void **arguments) {
+                  gpu_stream stream, void **arguments) {
   int code = belongs(stream);
   if (!code) code = is_loaded(f);
   if (code) return code;
@@ -535,13 +539,13 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
   return run_known(f->name, (int64_t)grid[0] * block[0], arguments);
 }
 
-int cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **arguments,
+int cuLaunchKernel(gpu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, gpu_stream stream, void **arguments,
                    void **extra) {
   const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
   return extra ? INVALID_VALUE : launch(function, grid, block, shared_bytes, stream, arguments);
 }
-int cuLaunchKernelEx(const struct launch_config *config, cu_function function, void **arguments, void **extra) {
+int cuLaunchKernelEx(const struct launch_config *config, gpu_function function, void **arguments, void **extra) {
   if (extra || !config->attribute_count) return INVALID_VALUE;
   return launch(function, config->grid, config->block, config->shared_bytes, config->stream, arguments);
 }

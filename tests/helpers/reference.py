@@ -17,18 +17,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-WIDE = {"f": np.longdouble, "d": np.longdouble, "F": np.clongdouble, "D": np.clongdouble}
+WIDE = {"F": np.clongdouble, "D": np.clongdouble, "G": np.clongdouble}
 
 
 def wide(a: Any) -> Array:
-    """Return a copy in the widest dtype of its kind."""
+    """Return a copy in the widest dtype: complex if it is."""
     a = np.asarray(a)
-    return a.astype(WIDE.get(a.dtype.char, a.dtype))
+    return a.astype(WIDE.get(a.dtype.char, np.longdouble))
 
 
 def op(A: Array, trans: str) -> Array:
@@ -173,6 +174,11 @@ def trmm(alpha: Any, T: Array, B: Array, side: str = "L", trans: str = "N") -> A
     return alpha * (op(T, trans) @ B if side == "L" else B @ op(T, trans))
 
 
+def finfo(dtype: Any) -> Any:
+    """Return the limits of a dtype, of those that NumPy lacks too."""
+    return ml_dtypes.finfo(dtype) if np.dtype(dtype).kind == "V" else np.finfo(dtype)
+
+
 # -- how far off a result may be ---------------------------------------------------------------------------------------
 def tolerance(dtype: Any, terms: int, magnitude: Any) -> Any:
     """The error bound of sums of `terms` products that are `magnitude` in absolute value, computed in dtype.
@@ -180,15 +186,19 @@ def tolerance(dtype: Any, terms: int, magnitude: Any) -> Any:
     (terms + 4) eps for real dtypes in whatever order (Higham, Accuracy and Stability, section 3.1), four times as much
     for the products and sums of complex ones, and the smallest number for what underflows.
     """
-    info = np.finfo(dtype)
+    info = finfo(dtype)
     factor = 4 if np.dtype(dtype).kind == "c" else 1
-    return factor * (terms + 4) * info.eps * np.abs(magnitude) + info.tiny
+    return factor * (terms + 4) * float(info.eps) * np.abs(magnitude) + float(info.tiny)
 
 
 def assert_close(got: Any, expected: Any, terms: int, magnitude: Any, dtype: Any, what: str = "") -> None:
     """Fail unless every element of `got` is within `tolerance` of `expected`."""
+    assert_within(got, expected, tolerance(dtype, terms, magnitude), what)
+
+
+def assert_within(got: Any, expected: Any, allowed: Any, what: str = "") -> None:
+    """Fail unless every element of `got` is off by at most `allowed`."""
     off = np.abs(wide(got) - expected)
-    allowed = tolerance(dtype, terms, magnitude)
     good = off <= allowed  # NaN is not good
     if not np.all(good):
         worst = np.max(np.where(good, 0, np.nan_to_num(off / allowed, nan=np.inf)))

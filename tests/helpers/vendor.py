@@ -36,9 +36,9 @@ from offload_args import _core, cblas, cublas, libraries, offload_args
 
 Array = NDArray[Any]
 
-DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
-REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64}
-CANARY = -777.25
+DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128, "h": np.float16}
+REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64, "h": np.float16}
+CANARY = 77.25
 
 
 class Operand:

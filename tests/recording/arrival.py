@@ -33,9 +33,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
 
 def answer(one: Number) -> Any:
     """Return the number that the double writes or returns: another one for each dtype and count."""
-    if one.dtype == "i32":
-        return 19
-    numbers: list[Any] = [4.5 + at for at in range(one.count)]
+    numbers: list[Any] = [(19 if one.dtype[0] in "iu" else 4.5) + at for at in range(one.count)]
     if one.dtype in ("c64", "c128"):
         numbers = [complex(real, -2.25) for real in numbers]
     return numbers[0] if one.count == 1 else tuple(numbers)

@@ -40,13 +40,13 @@ class Form:
 
 def bytes_of(one: Number, number: Any, wide: bool = False) -> bytes:
     """Return a number, or several, as they lie in memory; wide: an index has 64 bits."""
-    dtype = np.dtype(np.int64) if wide and one.dtype == "i32" else legal.numpy_dtype(one.dtype)
+    dtype = np.dtype(np.int64) if wide and legal.is_index(one) else legal.numpy_dtype(one.dtype)
     return np.array(number, dtype).tobytes()
 
 
 def number_at(one: Number, memory: Any) -> Any:
     """Return the number, or several as a tuple, that the typed C function left in memory."""
-    dtype = np.dtype(np.int64) if one.dtype == "i32" else legal.numpy_dtype(one.dtype)
+    dtype = np.dtype(np.int64) if legal.is_index(one) else legal.numpy_dtype(one.dtype)
     numbers = np.frombuffer(memory, dtype, one.count).tolist()
     return numbers[0] if one.count == 1 else tuple(numbers)
 
@@ -149,16 +149,20 @@ class DoubleBench(Bench):
                 kept.append(array)
                 values.append(ctypes.c_void_p(array.ctypes.data))
             elif one.name in call.many:
-                handles = [handle_of(pointer, one.dtype) for pointer in pointers[one.name]]
-                assert c_type.removeprefix("const ") == f"oa_{one.dtype} *const *", (one.name, c_type)
+                core_type = "any" if one.of else one.dtype
+                handles = [handle_of(pointer, core_type) for pointer in pointers[one.name]]
+                assert c_type.removeprefix("const ") == f"oa_{core_type} *const *", (one.name, c_type)
                 kept.append((ctypes.c_void_p * (len(handles) or 1))(*handles))
                 values.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
             elif one.name in pointers:
-                assert c_type.removeprefix("const ") == f"oa_{one.dtype} *", (one.name, c_type)
-                values.append(ctypes.c_void_p(handle_of(pointers[one.name], one.dtype)))
+                core_type = "any" if one.of else one.dtype
+                assert c_type.removeprefix("const ") == f"oa_{core_type} *", (one.name, c_type)
+                values.append(ctypes.c_void_p(handle_of(pointers[one.name], core_type)))
             elif isinstance(one, Number):
                 memory = ctypes.create_string_buffer(16 * one.count)
                 given = bytes_of(one, call.numbers[one.name]) if one.name in call.numbers else b""
+                if c_type == "float":  # which is rounded where the number has fewer bits
+                    given = np.float32(call.numbers[one.name]).tobytes()
                 ctypes.memmove(memory, given, len(given))
                 kept.append(memory)
                 values.append(ctypes.c_void_p(ctypes.addressof(memory)) if c_type.endswith("*") else memory)

@@ -15,12 +15,13 @@ import ast
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,6 +43,7 @@ from bindings.parameters import (  # noqa: E402
 )
 
 MOST_ELEMENTS = 4096
+NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
 Offsets = NDArray[np.int64]
 
 
@@ -236,12 +238,34 @@ def _least(library: roles.Library, function: roles.Function, size: Size | HostLi
     return least
 
 
+def choices(function: roles.Function, one: EnumValue) -> list[int]:
+    """Return what an enum may be. One that says the dtype of a number has to say one that hosts have numbers of."""
+    named = any(number.of == one.name for number in function.numbers)
+    without = {number for _, number, dtype in one.enum.dtypes if dtype in NO_NUMBERS} if named else set()
+    return [number for _, number in one.enum.values if number not in without]
+
+
+def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
+    """Return the function with the dtypes that its arguments say."""
+    said = {one.name: {number: dtype for _, number, dtype in one.enum.dtypes} for one in function.types}
+    dtypes = {one.name: said[one.of][integers[one.of]] for one in function.parameters if one.of}
+    for one in function.parameters:
+        if one.complex_as and dtypes[one.complex_as] in ("c64", "c128"):
+            dtypes[one.name] = {"f32": "c64", "f64": "c128"}.get(dtypes[one.name], dtypes[one.name])
+    return replace(
+        function,
+        arguments=tuple(replace(one, dtype=dtypes.get(one.name, one.dtype)) for one in function.arguments),
+    )
+
+
 def number(random: np.random.Generator, dtype: str) -> Any:
     """Return a number that every dtype of its kind has exactly."""
+    if dtype[0] in "iu":
+        return int(random.integers(0, 99))
     real = float(random.integers(-99, 99)) / 4 + 0.125
     if dtype in ("c64", "c128"):
         return complex(real, float(random.integers(-99, 99)) / 4 + 0.125)
-    if dtype in ("f32", "f64"):
+    if dtype in ("f16", "bf16", "f32", "f64"):
         return real
     raise NotImplementedError(f"numbers of {dtype}")
 
@@ -260,6 +284,7 @@ def completed(
 ) -> Call:
     """Return a call with these integers: leading dimensions and strides follow, at most `spare` more than the least."""
     integers = dict(given)
+    function = with_dtypes(function, integers)
     for label in ("ld", "stride"):
         for size in function.of(label):
             assert isinstance(size, Size)
@@ -351,7 +376,7 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
     integers: dict[str, int] = {}
     for one in function.parameters:
         if isinstance(one, EnumValue):
-            integers[one.name] = int(random.choice([number for _, number in one.enum.values]))
+            integers[one.name] = int(random.choice(choices(function, one)))
         elif isinstance(one, Size) and one.label == "size":
             few = [1, 2, 3, 3, 4, 5, 6] + ([0, 1, *([-1, -7] if one.may_be_negative else [])] if least == 0 else [])
             integers[one.name] = int(random.choice(few))
@@ -368,7 +393,12 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     one element, or an increment of 0.
     """
     random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
-    enums = {one.name: _any_order(random, one) for one in function.parameters if isinstance(one, EnumValue)}
+    counted = {name for one in function.arrays for part in one.extents for name in _names_of(part)}
+    enums = {
+        one.name: _any_order(random, choices(function, one), len(one.enum.values) if one.name in counted else 1)
+        for one in function.parameters
+        if isinstance(one, EnumValue)
+    }
     sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
     incs = {}
     for at, inc in enumerate(function.of("inc")):
@@ -392,8 +422,12 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
 _found_before: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
-def _any_order(random: np.random.Generator, one: EnumValue | HostList) -> tuple[int, ...]:
-    return tuple(int(number) for number in random.permutation([number for _, number in one.enum.values]))
+def _names_of(extent: Extent) -> set[str]:
+    return set().union(*map(expressions.names_in, extent.expressions))
+
+
+def _any_order(random: np.random.Generator, values: list[int], count: int) -> tuple[int, ...]:
+    return tuple(int(number) for number in random.permutation(values)[:count])
 
 
 def with_large_group(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
@@ -403,7 +437,7 @@ def with_large_group(library: roles.Library, function: roles.Function, name: str
     axes: dict[str, tuple[int, ...]] = {}
     for at, one in enumerate(function.lists):
         if one.enum:
-            axes[one.name] = _any_order(random, one)
+            axes[one.name] = _any_order(random, [number for _, number in one.enum.values], len(one.enum.values))
         elif one.label == "size" and one.name != name:
             axes[one.name] = (3 + at, 1, 0)
     for values in product(*axes.values()):
@@ -462,6 +496,12 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     return found
 
 
+def is_index(one: Number) -> bool:
+    """Return whether a number is an index: of 64 bits on the host, and of 32 on the device."""
+    return one.dtype == "i32" and not one.of
+
+
 def numpy_dtype(name: str) -> Any:
     """Return NumPy's dtype for one of the roles file's."""
-    return np.dtype(NUMPY[name])
+    known = NUMPY[name]
+    return np.dtype(getattr(ml_dtypes, known) if hasattr(ml_dtypes, known) else known)

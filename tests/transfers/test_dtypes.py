@@ -18,9 +18,9 @@ HELD = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 f
 
 
 @pytest.mark.promise("T28")
-@pytest.mark.parametrize("name", [*HELD, "bfloat16"])
+@pytest.mark.parametrize("name", [*HELD, "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_every_dtype_that_devices_hold_comes_back_bit_for_bit(device: str, name: str) -> None:
-    dtype = np.dtype(name) if name != "bfloat16" else np.dtype(ml_dtypes.bfloat16)
+    dtype = np.dtype(name if name in HELD else getattr(ml_dtypes, name))
     x, new = ramp(5).astype(dtype), (ramp(5) > 2).astype(dtype)
     with offload_args(x, device=device) as (dx,):
         assert dx.dtype == dtype

@@ -31,7 +31,7 @@ EMPTY_SUM = (2, 3, 4, 0)
 SHAPES_2 = [(3, 4, 3), (2, 3, 6), (4, 1, 5), (3, 5, 1), (2, 21, 18), (40, 3, 2)]
 
 
-@CASES.of("{t}gemm_batched")
+@CASES.of("{t}gemm_batched", letters="sdczh")
 @CASES.of("{t}gemm3m_batched", letters="c")
 def gemm(r: Routine) -> None:
     for trans_a, trans_b, form, (count, m, n, k) in r.each("NTC", "NTC", FORMS, [*SHAPES, EMPTY_SUM]):

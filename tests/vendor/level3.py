@@ -27,7 +27,7 @@ SHAPES = [(4, 3, 5), (3, 6, 2), (1, 5, 3), (5, 1, 1), (19, 23, 17), (0, 3, 4), (
 SHAPES_2 = [(4, 3), (3, 6), (1, 5), (5, 1), (21, 18), (0, 3), (3, 0)]
 
 
-@CASES.of("{t}gemm")
+@CASES.of("{t}gemm", letters="sdczh")
 @CASES.of("{t}gemm3m", letters="cz")
 def gemm(r: Routine) -> None:
     for (order, first), trans_a, trans_b, (m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", SHAPES):
@@ -150,7 +150,7 @@ def packing(r: Routine) -> None:
             A.check(what)
 
 
-@CASES.of("{t}gemm_strided_batched")
+@CASES.of("{t}gemm_strided_batched", letters="sdczh")
 @CASES.of("{t}gemm3m_strided_batched", letters="c")
 @CASES.of("{t}gemm_batch_strided", letters="sd")
 def gemm_strided(r: Routine) -> None:

@@ -19,6 +19,7 @@ typedef union oa_value {
   float single_parts[2]; /* c64: real and imaginary part, */
   double parts[2];       /* c128 */
   uint16_t half;         /* f16 and bf16 */
+  int32_t index;         /* i32; of smaller integers, the first bytes */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
 
@@ -31,13 +32,27 @@ typedef struct oa_number_list {
 
 typedef struct oa_routine oa_routine;
 
+/* A constant of a vendor's enum that stands for a dtype, such as CUDA_R_16F. */
+typedef struct oa_code_dtype {
+  int code, dtype; /* dtype: an oa_dtype; OA_ANY of a constant that NumPy has no dtype for */
+  const char *name;
+} oa_code_dtype;
+
+/* How the dtype of one value follows from an enum among the values. */
+typedef struct oa_typed {
+  unsigned char place, from;  /* of the value, and of that enum; the same: the value is the enum */
+  unsigned char complex_as;   /* 1 + the place of an array: the dtype is complex if the array's is; or 0 */
+  const oa_code_dtype *codes; /* of an enum: what it may be, up to one whose name is NULL; else NULL */
+} oa_typed;
+
 /* One function of one library, as the library's roles file has it. Read-only data. */
 struct oa_routine {
   const char *function; /* "cublas.sgemv": the library's name, a dot, the routine's */
   /* Its parameters, tokens `kind:name[:dtype[:count]]` with a space between, in the order of its values. Kinds: enum,
-   * size; in, out, inout (device arrays; as in "in?" NULL is allowed, as in "in*" it is an oa_pointer_list of them);
-   * scalar (with a count: as many numbers); enum*, size* and scalar* (an oa_number_list); result (the last; value: one
-   * that is always on the host); update and output (scalars that are read and written, or written). */
+   * type (an enum that stands for a dtype), size; in, out, inout (device arrays; as in "in?" NULL is allowed, as in
+   * "in*" it is an oa_pointer_list of them); scalar (with a count: as many numbers); enum*, size* and scalar* (an
+   * oa_number_list); result (the last; value: one that is always on the host); update and output (scalars that are read
+   * and written, or written). In place of a dtype may stand the name of a `type`: that argument says it. */
   const char *record;
   const char *doc; /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;
@@ -48,10 +63,12 @@ struct oa_routine {
   /* The rest is for the body, which several routines share. call makes the vendor's call from values whose pointers
    * are addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
   int (*call)(void *symbol, oa_value *values, int ilp64);
-  const char *dtypes;  /* of each value; OA_ANY of enums and sizes */
-  int16_t symbols[2];  /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
-  unsigned char count; /* of values */
+  const char *dtypes;    /* of each value; OA_ANY of enums, of sizes, and where `typed` says it */
+  const oa_typed *typed; /* typed_count of them, enums first; each comes after those that it follows from */
+  int16_t symbols[2];    /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
+  unsigned char count;   /* of values */
   unsigned char has_device_form;
+  unsigned char typed_count;
 };
 
 /* The routines of a library, sorted by name. */
@@ -67,6 +84,14 @@ const oa_routine *oa_routine_find(const char *library, const char *name);
  * result, update or output. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const char *names);
+
+/* Fills the dtype of each value: count of them. Only the enums among the values are read. Returns an oa_status. */
+int oa_routine_dtypes(const oa_routine *routine, const oa_value *values, unsigned char *dtypes);
+/* Makes a number of the dtype from a double, rounded to nearest, ties to even; too large a one becomes infinity. */
+uint16_t oa_f16_from(double number);
+uint16_t oa_bf16_from(double number);
+double oa_f16_to(uint16_t number);
+double oa_bf16_to(uint16_t number);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -1,0 +1,234 @@
+/* AMD GPUs through libamdhip64 of HIP 5, 6 and 7, loaded at run time; the prototypes are our own (hip.def). */
+#include "device/backend.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *gpu_address;
+
+struct pointer_attributes {
+  int type; /* its values changed with HIP 6 */
+  int device;
+  void *on_device, *on_host;
+  int is_managed;
+  unsigned flags;
+};
+
+enum { /* the driver's constants that are used here alone */
+       ATTRIBUTE_COOPERATIVE = 10,
+       ATTRIBUTE_BLOCK_X = 26, /* and y, z behind it */
+       ATTRIBUTE_GRID_X = 29,  /* likewise */
+       ATTRIBUTE_MULTIPROCESSORS = 63,
+       ATTRIBUTE_SHARED_PER_BLOCK = 74,
+       ATTRIBUTE_COMPUTE_MAJOR = 23,
+       ATTRIBUTE_COMPUTE_MINOR = 61,
+       ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 65,
+       ATTRIBUTE_MEMORY_POOLS = 88,
+       NO_DEVICE = 100,
+       INVALID_DEVICE = 101,
+       KIND_UP = 1, /* of a copy */
+       KIND_DOWN = 2,
+       KIND_ANY = 4 /* the addresses say where */
+};
+
+#define DRIVER_DEF "hip.def"
+#define DRIVER_LIBRARY "libamdhip64"
+#define OLDEST "HIP 5.2"
+#define VENDOR "AMD"
+#define NEEDS_POOLS 0
+#include "gpu.inc"
+
+/* -- loading ------------------------------------------------------------------------------------------------------ */
+
+/* Functions that return no code, or are not in every release; NULL if missing. */
+static const char *(*error_name)(int code), *(*error_text)(int code);
+static int (*properties_5)(void *properties, int number), (*properties_6)(void *properties, int number);
+
+static const char *code_name(int code) {
+  const char *name = error_name ? error_name(code) : NULL;
+  return name ? name : "unknown error";
+}
+
+static const char *code_text(int code) {
+  const char *text = error_text ? error_text(code) : NULL;
+  return text ? text : "no description";
+}
+
+static const char *advice(int code) {
+  if (code != NO_DEVICE && code != INVALID_DEVICE) return "";
+  return "; HIP is installed, but there is no AMD GPU that this process may see and use (/dev/kfd, the group render, "
+         "HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES?)";
+}
+
+/* Returns HIP's major version. */
+static int major_version(void) { return driver_version / 10000000; }
+
+/* Looks for one that the process has loaded; then in ROCM_PATH, in /opt/rocm and where the system looks. */
+static void *find_driver(void) {
+  static const char *const sonames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+  enum { SONAMES = sizeof sonames / sizeof *sonames };
+  const char *rocm = getenv("ROCM_PATH");
+  const char *const folders[] = {rocm && rocm[0] == '/' ? rocm : NULL, "/opt/rocm", ""};
+  void *library = NULL;
+  for (int i = 0; i < SONAMES && !library; i++) library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+    for (int i = 0; i < SONAMES && folders[f] && !library; i++) {
+      char path[4096];
+      const int length = snprintf(path, sizeof path, *folders[f] ? "%s/lib/%s" : "%s%s", folders[f], sonames[i]);
+      if (length >= 0 && (size_t)length < sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (library) break;
+      const char *why = dlerror(); /* the first fault of a library that is there */
+      if (why && !strstr(why, "No such file") && !*driver_missing)
+        snprintf(driver_missing, sizeof driver_missing, "%s could not be loaded: %s", sonames[i], why);
+    }
+  }
+  return library;
+}
+
+static void *open_driver(void) {
+  void *library = find_driver();
+  if (!library) {
+    if (!*driver_missing)
+      snprintf(driver_missing, sizeof driver_missing,
+               "libamdhip64.so not found: no ROCm (looked in ROCM_PATH, "
+               "/opt/rocm and where the system looks)");
+    return NULL;
+  }
+  *driver_missing = 0;
+  *(void **)&error_name = dlsym(library, "hipGetErrorName");
+  *(void **)&error_text = dlsym(library, "hipGetErrorString");
+  *(void **)&properties_5 = dlsym(library, "hipGetDeviceProperties");
+  *(void **)&properties_6 = dlsym(library, "hipGetDevicePropertiesR0600");
+  return library;
+}
+
+/* Sets the model to the name and the architecture, for which kernels are compiled: "AMD Instinct MI210 (gfx90a)". */
+static int describe(oa_device *device, int number) {
+  enum { ARCHITECTURE_5 = 396, ARCHITECTURE_6 = 1160, MOST = 16384 }; /* where it stands in the properties */
+  int code = driver.device_name(device->model, sizeof device->model, number);
+  if (code) return failed(device, code, names.device_name, 0, 0);
+  char *properties = calloc(1, MOST);
+  if (!properties) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  const char *architecture = properties + (properties_6 ? ARCHITECTURE_6 : ARCHITECTURE_5);
+  code = properties_6   ? properties_6(properties, device->index)
+         : properties_5 ? properties_5(properties, device->index)
+                        : 1;
+  const size_t length = strlen(device->model);
+  if (code == SUCCESS && strncmp(architecture, "gfx", 3) == 0)
+    snprintf(device->model + length, sizeof device->model - length, "%s(%.*s)", length ? " " : "",
+             (int)strcspn(architecture, ":"), architecture);
+  free(properties);
+  return OA_OK;
+}
+
+/* -- the current device ------------------------------------------------------------------------------------------- */
+
+/* *saved is 1 + the device that was current. */
+static int gpu_enter(oa_device *device, void **saved) {
+  int current = -1;
+  *saved = NULL;
+  int code = driver.current_device(&current);
+  if (code) return failed(device, code, names.current_device, 0, 0);
+  if (__builtin_expect(current == device->index, 1)) return OA_OK;
+  code = driver.set_device(device->index);
+  if (code) return failed(device, code, names.set_device, 0, 0);
+  *saved = (void *)(intptr_t)(current + 1);
+  return OA_OK;
+}
+
+static int gpu_leave(oa_device *device, void *saved) {
+  if (!saved) return OA_OK;
+  const int code = driver.set_device((int)(intptr_t)saved - 1);
+  return code ? failed(device, code, names.set_device, 0, 0) : OA_OK;
+}
+
+/* The program may look for failures of its own calls: it finds none that was expected here. */
+static void forget_error(void) { driver.last_error(); }
+
+/* -- memory ------------------------------------------------------------------------------------------------------- */
+
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+  return pool ? driver.allocate(address, nbytes, pool, stream) : driver.allocate_now(address, nbytes);
+}
+
+/* Without a pool, hipFree waits for the whole device first. */
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+  return pool ? driver.free(address, stream) : driver.free_now(address);
+}
+
+static enum memory_kind memory_kind(const void *memory) {
+  enum { HOST_5 = 0, PLAIN_6 = 0, HOST_6 = 1 };
+  struct pointer_attributes attributes = {0};
+  if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5's answer to plain memory */
+    forget_error();
+    return MEMORY_PLAIN;
+  }
+  if (attributes.is_managed) return MEMORY_OTHER;
+  if (major_version() < 6) return attributes.type == HOST_5 ? MEMORY_PINNED : MEMORY_OTHER;
+  return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
+}
+
+static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
+  return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_ANY, stream);
+}
+
+static int copy_2d(enum copy_kind kind, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch, size_t width,
+                   size_t lines, gpu_stream stream) {
+  static const int kinds[] = {[COPY_UP] = KIND_UP, [COPY_DOWN] = KIND_DOWN, [COPY_ANY] = KIND_ANY};
+  return driver.copy_2d((void *)to, to_pitch, (const void *)from, from_pitch, width, lines, kinds[kind], stream);
+}
+
+/* HIP fills rectangles with bytes alone. */
+static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
+                   gpu_stream stream) {
+  const uint32_t byte = value & 0xff, mask = unit == 4 ? UINT32_MAX : (1u << (8 * unit)) - 1;
+  if ((value & mask) == (byte * 0x01010101u & mask))
+    return driver.fill_2d_8((void *)to, pitch, (int)byte, width, lines, stream);
+  int code = SUCCESS;
+  for (size_t i = 0; i < lines && code == SUCCESS; i++) code = fill_line(to + i * pitch, value, unit, width, stream);
+  return code;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+static int good_block(gpu_function function, int *threads) {
+  int grid = 0;
+  return driver.occupancy(&grid, threads, function, 0, 0);
+}
+
+/* All of a block's shared memory may be asked for, and there are no clusters. */
+static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
+  (void)number;
+  (void)shared_bytes;
+  info->clusters = 0;
+  if (!driver.launch_cooperative) info->cooperative = 0; /* before HIP 5.3 */
+  return SUCCESS;
+}
+
+static int permit_shared(gpu_function function, int nbytes) {
+  (void)function;
+  (void)nbytes;
+  return SUCCESS;
+}
+
+static int launch_with_attributes(gpu_function function, const oa_launch *l, gpu_stream stream, void **arguments) {
+  return driver.launch_cooperative(function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                   (unsigned)l->shared_bytes, stream, arguments);
+}
+
+/* HIP does not tell. The binary's own metadata does. */
+static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
+  (void)function;
+  (void)number;
+  *offset = 0;
+  *nbytes = SIZE_MAX;
+}
+
+const oa_backend oa_backend_hip = {
+    .name = "hip",
+    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
+    .dlpack_type = 10, /* kDLROCM */
+    GPU_ENTRIES,
+};

@@ -1,0 +1,73 @@
+"""Compares the prototypes of csrc/backends/hip.def with AMD's headers: python scripts/check_hip_headers.py INCLUDE...
+
+INCLUDE is a folder that has hip/hip_runtime_api.h, of any release from 5.2 on. A parameter agrees if it is a pointer
+in both or has as many bytes. It prints each difference, and exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from clang import cindex
+
+DEF = Path(__file__).parents[1] / "csrc" / "backends" / "hip.def"
+BYTES = {"int": 4, "unsigned": 4, "size_t": 8, "unsigned char": 1, "unsigned short": 2}
+
+
+def ours() -> dict[str, list[str]]:
+    """Return the parameters of each function of hip.def: "pointer", or the number of bytes."""
+    text = re.sub(r"/\*.*?\*/", "", DEF.read_text(), flags=re.DOTALL)
+    found = {}
+    for symbol, parameters in re.findall(r"(?:DRIVER|OPTIONAL)\(\w+, (\w+),\s*([^)]*)\)", text):
+        kinds = []
+        for one in parameters.split(","):
+            kind = re.sub(r"\w+$", "", one.strip()).strip()
+            pointer = kind.endswith("*") or kind.startswith("gpu_")
+            kinds += [] if one.strip() == "void" else ["pointer" if pointer else f"{BYTES[kind]} bytes"]
+        found[symbol] = kinds
+    return found
+
+
+def theirs(include: Path) -> dict[str, list[str]]:
+    """Return the same of each function of a header, and what it returns as the last."""
+    own = subprocess.run(["gcc", "-print-file-name=include"], capture_output=True, text=True, check=True)
+    arguments = ["-x", "c", "-std=c11", f"-I{include}", "-isystem", own.stdout.strip()]
+    arguments += ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__"]
+    unit = cindex.Index.create().parse(str(include / "hip" / "hip_runtime_api.h"), arguments)
+    faults = [str(one) for one in unit.diagnostics if one.severity >= cindex.Diagnostic.Error]
+    if faults:
+        raise ValueError(f"{include}: {faults[0]}")
+
+    def kind(one: cindex.Type) -> str:
+        is_pointer = one.get_canonical().kind is cindex.TypeKind.POINTER
+        return "pointer" if is_pointer else f"{one.get_size()} bytes"
+
+    return {
+        cursor.spelling: [*(kind(one.type) for one in cursor.get_arguments()), kind(cursor.result_type)]
+        for cursor in unit.cursor.get_children()
+        if cursor.kind is cindex.CursorKind.FUNCTION_DECL
+    }
+
+
+def main() -> int:
+    faults = []
+    declared, optional = ours(), re.findall(r"OPTIONAL\(\w+, (\w+)", DEF.read_text())
+    for include in sys.argv[1:]:
+        there = theirs(Path(include))
+        for symbol, parameters in declared.items():
+            if symbol not in there and symbol in optional:
+                continue
+            if symbol not in there:
+                faults.append(f"{include}: there is no {symbol}")
+            elif there[symbol] != [*parameters, "4 bytes"]:
+                faults.append(f"{include}: {symbol} has {there[symbol]}, hip.def {[*parameters, '4 bytes']}")
+        print(f"{include}: {len(declared)} functions compared")
+    print(*faults, sep="\n")
+    return 1 if faults or len(sys.argv) < 2 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
