@@ -58,7 +58,7 @@ ctest: $(VENV)/dev
 sanitize: $(VENV)/installed $(VENV)/dev
 	set -e; for sanitizers in $(SANITIZERS); do scripts/sanitize $$sanitizers $(ARGS); done
 
-# The tests of CUDA devices without a GPU, on doubles of the driver and of cuBLAS.
+# The tests of CUDA devices without a GPU, on doubles of the driver, cuBLAS and NVRTC.
 doubles: $(VENV)/installed
 	scripts/doubles $(ARGS)
 

@@ -63,7 +63,15 @@ Functions that have no array and no number make, set, ask, name or destroy; they
     streamId = "sets stream"                                     a stream of the caller's, for the object before it
     mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
                                                                  integer", "gives text", "gives stream"
+    memory = "keeps bytes(n)"                                    device memory that the object before it keeps alive;
+                                                                 "keeps elements(1)"; "gives kept" asks for it
     version = "returned integer"                                 the function's value; "returned text"
+
+A function with arrays may have objects and integers, too, and arrays of the host beside those of the device:
+
+    x = "host in vector(n, incx)"                                an array of the host that is read; "host out ..."
+    place = "struct"                                             a struct by value, which [raw] defines
+    elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
@@ -167,8 +175,7 @@ from .parameters import (
     Stream,
     name_fault,
 )
-from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
-from .services import read as read_service
+from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -499,7 +506,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride", "value"):
+        if label in ("size", "length", "ld", "inc", "stride", "value", "itemsize"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -518,14 +525,13 @@ class _Reader:
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
-        service = read_service(
-            name,
-            c_type,
-            label,
+        labels = Labels(
+            library=self.name,
             kinds=self.object_kinds,
             enums={key: self.enum(key, letter) for key in self.enums},
             named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
         )
+        service = labels.read(name, c_type, label)
         if isinstance(service, str):
             self.faults.append(f"{where}: {service}")
         if service is not None:
@@ -536,9 +542,9 @@ class _Reader:
         if counted:
             return self.number(name, c_type, label, letter, where)
         if label == "stream":
-            if self.settings.get("stream") != "argument" or plain in SIZE_TYPES:
+            if self.settings.get("stream") not in ("argument", "handle") or plain in SIZE_TYPES:
                 self.faults.append(
-                    f'{where}: labelled stream, but [library] stream is not "argument", or it is a number'
+                    f'{where}: labelled stream, but [library] stream is not "argument" or "handle", or it is a number'
                 )
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):

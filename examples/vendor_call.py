@@ -1,13 +1,13 @@
-"""The vendor's own function, argument by argument: cuBLAS on a GPU, CBLAS on the CPU."""
+"""The vendor's own function, argument by argument: cuBLAS or rocBLAS on a GPU, CBLAS on the CPU."""
 
 import argparse
 
 import numpy as np
 
-from offload_args import Device, In, Out, cblas, cublas, offload_args
+from offload_args import Device, In, Out, cblas, cublas, offload_args, rocblas
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
+parser.add_argument("--device", help="such as host, cuda:0 or hip:0; the first GPU unless given, else host")
 name = parser.parse_args().device
 device = Device(name) if name else Device.default()
 
@@ -20,6 +20,8 @@ y = np.empty(m)
 with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
     if device.name.startswith("cuda"):  # cuBLAS is column-major: A in C order is the transpose of what it sees
         cublas.dgemv(cublas.OP_T, n, m, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
+    elif device.name.startswith("hip"):
+        rocblas.dgemv(rocblas.operation_transpose, n, m, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
     else:
         cblas.dgemv(cblas.RowMajor, cblas.NoTrans, m, n, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
 print(f"{device.name}: |y| = {np.linalg.norm(y):.6f}")

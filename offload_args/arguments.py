@@ -32,17 +32,20 @@ _MAX_ADDRESS: Final = 2**64 - 1
 _DLPACK_HOST: Final = (1, 3)  # plain and pinned
 
 
-class _Declared:
+class _Direction(type):
+    """Have In[np.float32] be a parameter of a kernel's signature."""
+
+    def __getitem__(cls, dtype: DTypeLike) -> Parameter:
+        return Parameter(cls, np.dtype(dtype))
+
+
+class _Declared(metaclass=_Direction):
     """Give an array the direction in which it is lent."""
 
     __slots__ = ("array",)
 
     def __init__(self, array: Any) -> None:
         self.array = array
-
-    def __class_getitem__(cls, dtype: DTypeLike) -> Parameter:
-        """Return a pointer parameter of a kernel's signature: `In[np.float32]`."""
-        return Parameter(cls, np.dtype(dtype))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.array!r})"

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from helpers.devices import open_or_skip
-from offload_args import cblas, cublas, testing
+from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = ("host", "sim:0", "cuda:0", "hip:0")
 
@@ -30,7 +30,7 @@ def cuda(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def library(device: str) -> ModuleType:
     """The library whose functions run on the device."""
-    return cublas if device.startswith("cuda") else cblas
+    return {"cuda": cublas, "hip": rocblas}.get(device.partition(":")[0], cblas)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,6 +48,14 @@ def ctrl_c_arrives() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_cached_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled kernels of the tests out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFLOAD_ARGS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)

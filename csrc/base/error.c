@@ -100,8 +100,8 @@ int oa_fail_enum(const char *function, const char *name, int64_t value, const ch
 }
 
 int oa_fail_too_large(const char *function, const char *name, int64_t value) {
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes at most 2147483647 here; split the call",
-                 function, name, (long long)value);
+  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes %s", function, name, (long long)value,
+                 value < 0 ? "at least -2147483648 here" : "at most 2147483647 here; split the call");
 }
 
 int oa_fail_null(const char *function, const char *name) {

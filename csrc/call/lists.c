@@ -167,7 +167,7 @@ static void hand_out(const oa_call *given, const oa_operand *expanded, void **ar
   }
 }
 
-/* Copies the addresses up, in the order of the call's stream. */
+/* Copies the addresses up, in the order of the call's stream, or before the call if the library knows no stream. */
 static int send(const oa_call *call, oa_lists *lists) {
   oa_device *device = call->device;
   void *stream = ((const oa_stream *)call->stream)->native;
@@ -183,6 +183,9 @@ static int send(const oa_call *call, oa_lists *lists) {
   const int64_t begun = oa_trace_begin_up(&move, 1);
   status = oa_transfer_up(device, stream, &move, 1);
   if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, call->function, status);
+  /* oa_begin has waited for all else that such a library needs. */
+  if (!status && call->library && call->library->state->waits)
+    status = device->backend->stream_synchronize(device, stream);
   return status;
 }
 

@@ -37,6 +37,14 @@ typedef struct oa_token {
 const char *oa_token_read(const char *text, oa_token *read);
 int oa_token_is(const oa_token *read, const char *kind);
 
+/* Checks a host array: its dtype is that of the device array `pointer`, it is writeable if the call writes it, and it
+ * has all elements of the extent. */
+int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
+                  const void *pointer, int writes);
+/* Checks that a size is that of an element of a device array. */
+int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
+                      const void *pointer);
+
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 
 /* Returns the leading dimension for the vendor. It has no meaning for one column, and may be less than its rows. */

@@ -230,6 +230,8 @@ static int read_number(PyObject *object, int dtype, void *memory) {
   return 0;
 }
 
+int function_read_number(PyObject *object, int dtype, void *memory) { return read_number(object, dtype, memory); }
+
 /* Reads as many numbers as the parameter has elements, from any iterable. Returns as read_number. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
@@ -263,9 +265,14 @@ static __attribute__((noinline)) int read_any_list(PyObject *object, const Param
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
-  if (__builtin_expect(pointer == NULL || pointer->dtype != parameter->dtype, 0)) return -1;
+  if (__builtin_expect(pointer == NULL, 0)) return -1;
+  if (__builtin_expect(pointer->dtype != parameter->dtype, 0) && parameter->dtype != OA_ANY) return -1;
   value->pointer = pointer->handle;
   return 0;
+}
+
+int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
+  return read_array(object, parameter, value);
 }
 
 /* Reads an array that may be None. Returns as above. */
@@ -378,6 +385,10 @@ static inline int run(const Function *function, const Arguments *arguments, oa_v
   status = routine->run(routine, values, on_device);
   oa_use_handle(function->library, NULL);
   return status;
+}
+
+int function_run(const Function *function, const Arguments *arguments, oa_value *values) {
+  return run(function, arguments, values, 0);
 }
 
 /* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns a status,
@@ -530,6 +541,8 @@ static PyObject *number_from(const Parameter *parameter, const void *memory) {
   }
 }
 
+PyObject *function_number(const Parameter *parameter, const void *memory) { return number_from(parameter, memory); }
+
 static PyObject *numbers_from(const Parameter *parameter, const unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *tuple = PyTuple_New(parameter->elements);
@@ -633,13 +646,17 @@ static inline PyObject *call_with(const Function *function, Arguments *arguments
   return call_known(function, arguments);
 }
 
-/* Calls with a handle of the caller's own, on whose stream the call goes. */
-static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+int function_find_handle(const Function *function, Arguments *arguments) {
   PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
-  if (address == NULL) return NULL;
+  if (address == NULL) return -1;
   arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
-  return PyErr_Occurred() ? NULL : call_with(function, arguments);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Calls with a handle of the caller's own, on whose stream the call goes. */
+static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+  return function_find_handle(function, arguments) < 0 ? NULL : call_with(function, arguments);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
@@ -687,20 +704,37 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum*", ENUMS},     {"size*", SIZES},
-               {"scalar*", SCALARS}, {"value", VALUE},
-               {"enum", ENUM},       {"size", SIZE},
-               {"in", ARRAY},        {"out", ARRAY},
-               {"inout", ARRAY},     {"in?", OPTIONAL},
-               {"out?", OPTIONAL},   {"in*", POINTERS},
-               {"out*", POINTERS},   {"inout*", POINTERS},
-               {"scalar", SCALAR},   {"result", RESULT},
-               {"update", UPDATE},   {"output", OUTPUT},
-               {"integer", INTEGER}, {"object", OBJECT},
-               {"ended", OBJECT},    {"text", TEXT},
-               {"new", NEW},         {"device", NEW_DEVICE},
-               {"gives", GIVEN},     {"native_stream", SET_STREAM},
-               {"type", TYPE}};
+  } kinds[] = {{"enum*", ENUMS},
+               {"size*", SIZES},
+               {"scalar*", SCALARS},
+               {"value", VALUE},
+               {"enum", ENUM},
+               {"size", SIZE},
+               {"in", ARRAY},
+               {"out", ARRAY},
+               {"inout", ARRAY},
+               {"in?", OPTIONAL},
+               {"out?", OPTIONAL},
+               {"in*", POINTERS},
+               {"out*", POINTERS},
+               {"inout*", POINTERS},
+               {"scalar", SCALAR},
+               {"result", RESULT},
+               {"update", UPDATE},
+               {"output", OUTPUT},
+               {"integer", INTEGER},
+               {"object", OBJECT},
+               {"ended", OBJECT},
+               {"text", TEXT},
+               {"new", NEW},
+               {"device", NEW_DEVICE},
+               {"gives", GIVEN},
+               {"native_stream", SET_STREAM},
+               {"type", TYPE},
+               {"keeps", KEPT},
+               {"struct", STRUCT},
+               {"host_in", HOST_ARRAY},
+               {"host_out", HOST_ARRAY}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;

@@ -8,7 +8,8 @@
 The names but `include` are also those of the package itself. docs/kernels.md explains them.
 """
 
+from .compilers import include
 from .kernel import Kernel, Shared, launch, offload
-from .module import Module, include
+from .module import Module
 
 __all__ = ["Kernel", "Module", "Shared", "include", "launch", "offload"]

@@ -18,12 +18,13 @@ from ..errors import (
     ArgumentTypeError,
     DTypeError,
     HostPointerError,
+    ModuleError,
     SizeOverflowError,
 )
 from ..pointers import DevicePtr, _values
 from ..regions import _stream_handle
 from .facts import KernelFacts
-from .loaded import Loaded
+from .loaded import Loaded, Source
 from .signature import Formal, formals_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,36 @@ class Kernel(_core.Kernel):
         self.facts = facts
         self._formals, self._loaded, self._infos = formals, loaded, {}
         return self
+
+    @classmethod
+    def compile(
+        cls,
+        source: str,
+        name: str,
+        signature: Sequence[object],
+        *,
+        options: Sequence[str] = (),
+        device: Device | str | None = None,
+    ) -> Kernel:
+        """Return a kernel of C++ source: NVRTC compiles it for NVIDIA GPUs, the C++ compiler for host and sim.
+
+        source: its text; `#include <offload_args/kernel.h>` has the macros with which one source suits all devices.
+        signature: as for Module.kernel. options: for the compiler. device: the kind to compile for now; None: the
+        default one. Others compile at their first launch. Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
+
+        Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
+        """
+        for what, given in (("source", source), ("name", name)):
+            if not isinstance(given, str):
+                raise ArgumentTypeError(f"Kernel.compile: {what} needs a string, got {type(given).__name__}")
+        if isinstance(options, str):
+            raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got the string {options!r}")
+        on = Device.default() if device is None else as_device(device)
+        loaded = Source(name, source, options, on)
+        if name not in loaded.image.kernels:
+            listed = ", ".join(loaded.image.kernels) or "none"
+            raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}")
+        return cls(loaded, name, signature)
 
     @property
     def signature(self) -> tuple[str, ...]:

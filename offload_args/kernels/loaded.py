@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 
 from .. import _core
 from ..devices import Device, by_number
 from ..errors import WrongDeviceError
 from .binary import Image
+from .compilers import compiled
 
-__all__ = ["Loaded"]
+__all__ = ["Loaded", "Source"]
 
 
 class Loaded:
@@ -20,6 +22,15 @@ class Loaded:
         self.image = image
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
+
+    def image_for(self, device: Device) -> Image:
+        """Return the bytes that a device loads. Raises WrongDeviceError if there are none for it."""
+        if self.suits(device):
+            return self.image
+        raise WrongDeviceError(
+            f"{self.image.name}: the arrays are on {device}, and a {self.image.format} module runs on "
+            f"{self.image.backend} devices; lend them there, or load a module for {device}"
+        )
 
     def suits(self, device: Device) -> bool:
         """Tell whether a device can load the module."""
@@ -39,13 +50,8 @@ class Loaded:
         with self._lock:
             handle = self._handles.get(number)
             if handle is None:
-                device = by_number(number)
-                if not self.suits(device):
-                    raise WrongDeviceError(
-                        f"{self.image.name}: the arrays are on {device}, and a {self.image.format} module runs on "
-                        f"{self.image.backend} devices; lend them there, or load a module for {device}"
-                    )
-                handle = self._handles[number] = _core.module_load(number, self.image.name, self.image.data)
+                image = self.image_for(by_number(number))
+                handle = self._handles[number] = _core.module_load(number, image.name, image.data)
         return handle
 
     def unload(self) -> None:
@@ -58,3 +64,27 @@ class Loaded:
         with contextlib.suppress(Exception):
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
+
+
+class Source(Loaded):
+    """A module as source, which is compiled for each kind of device on which it is used."""
+
+    def __init__(self, name: str, source: str, options: Sequence[str], device: Device) -> None:
+        self._name, self._source, self._options = name, source, tuple(options)
+        self._images: dict[tuple[object, ...], Image] = {}
+        super().__init__(self.image_for(device))
+
+    def suits(self, device: Device) -> bool:
+        return device._info.backend == "cuda" or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
+
+    def default_device(self) -> Device:
+        return Device.default()
+
+    def image_for(self, device: Device) -> Image:
+        if not self.suits(device):
+            raise WrongDeviceError(f"{self._name}: {device} has no compiler here")
+        kind = (device.is_gpu, device._info.compute_major, device._info.compute_minor)
+        image = self._images.get(kind)
+        if image is None:
+            image = self._images[kind] = compiled(self._name, self._source, self._options, device)
+        return image

@@ -6,7 +6,6 @@ import difflib
 import os
 from typing import Any, final, overload
 
-from .. import _core
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
@@ -14,12 +13,7 @@ from .kernel import Kernel
 from .loaded import Loaded
 from .undeclared import UndeclaredKernel
 
-__all__ = ["Module", "include"]
-
-
-def include() -> str:
-    """Return the folder of the headers that kernels in C include: `cc -I$(...)`."""
-    return os.path.join(os.path.dirname(_core.__file__), "include")
+__all__ = ["Module"]
 
 
 @final

@@ -395,7 +395,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return "int64_t" if c_type == "rocblas_stride" else "int"
     if c_type == "blasint":
         return blasint
-    return {"long long": "int64_t", "uint64_t": "size_t"}.get(c_type, c_type)
+    return "int64_t" if c_type in ("long long", "uint64_t", "size_t") else c_type
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,11 +4,18 @@
  * It is strict: memory, streams and events belong to the device that made them, every call that needs a context needs
  * the right one, and a copy outside the memory that was allocated is an error, as is freeing it twice. The prototypes
  * are those of csrc/backends/cuda.def, so that a wrong one does not compile. */
+#define _GNU_SOURCE
+#include "offload_args/kernel.h"
+
+#include <dlfcn.h>
+#include <elf.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
@@ -366,8 +373,8 @@ int cuEventQuery(gpu_event event) { return belongs(event); }
 int cuEventSynchronize(gpu_event event) { return belongs(event); }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
-/* A module is a copy of its PTX text. It is not compiled: the kernels of tests/kernels/programs.py are here in C, by
- * their names. A kernel of another name does nothing. */
+/* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
+ * tests/kernels are here in C, by their names. A kernel of another name does nothing. */
 enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
 enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90 };
 
@@ -377,8 +384,14 @@ struct function {
   char name[64];
   int count, most_shared;
   size_t offsets[MOST_PARAMETERS], sizes[MOST_PARAMETERS];
+  oa_kernel_function *run; /* of a shared object */
 };
 static struct function *functions; /* never freed */
+
+struct object_module {
+  char magic[SELFMAG]; /* ELF's: text begins otherwise */
+  void *library;       /* never closed */
+};
 
 static int refuse_image(int code, const char *why, unsigned count, const int *options, void **values) {
   for (unsigned i = 0; i < count; i++)
@@ -387,9 +400,24 @@ static int refuse_image(int code, const char *why, unsigned count, const int *op
   return code;
 }
 
+/* Loads a shared object, from a file in memory that stays open. */
+static int load_object(gpu_module *module, const Elf64_Ehdr *header) {
+  const size_t nbytes = header->e_shoff + header->e_shnum * sizeof(Elf64_Shdr);
+  char path[64];
+  const int file = memfd_create("module", 0);
+  if (header->e_type != ET_DYN || write(file, header, nbytes) != (ssize_t)nbytes) return INVALID_IMAGE;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  struct object_module *made = make(sizeof *made, current()->number);
+  memcpy(made->magic, ELFMAG, SELFMAG);
+  made->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  *module = made;
+  return made->library ? SUCCESS : INVALID_IMAGE;
+}
+
 int cuModuleLoadDataEx(gpu_module *module, const void *image, unsigned count, int *options, void **values) {
   const char *text = image;
   if (!current()) return INVALID_CONTEXT;
+  if (memcmp(image, ELFMAG, SELFMAG) == 0) return load_object(module, image);
   if (!strstr(text, ".version"))
     return refuse_image(INVALID_IMAGE, "this double reads PTX only", count, options, values);
   const char *target = strstr(text, ".target sm_");
@@ -431,12 +459,33 @@ static void read_parameters(struct function *f, const char *text) {
   }
 }
 
+/* Reads those of a shared object, by the table beside the kernel. Returns 0 if it has no such kernel. */
+static int read_object(struct function *f, const struct object_module *module) {
+  char symbol[96];
+  size_t at = 0;
+  snprintf(symbol, sizeof symbol, "oa_kernel_%s", f->name);
+  *(void **)&f->run = dlsym(module->library, symbol);
+  snprintf(symbol, sizeof symbol, "oa_parameters_%s", f->name);
+  const unsigned *table = dlsym(module->library, symbol);
+  if (!f->run || !table) return 0;
+  f->count = (int)table[0];
+  for (int i = 0; i < f->count; i++) {
+    const size_t size = table[i + 1] & ~OA_IS_POINTER;
+    at = (at + size - 1) / size * size;
+    f->offsets[i] = at;
+    f->sizes[i] = size;
+    at += size;
+  }
+  return 1;
+}
+
 int cuModuleGetFunction(gpu_function *function, gpu_module module, const char *name) {
   const char *at = module;
   const size_t length = strlen(name);
   const int code = belongs(module);
   if (code) return code;
-  while ((at = strstr(at, ".entry "))) {
+  const int is_object = memcmp(module, ELFMAG, SELFMAG) == 0;
+  while (!is_object && (at = strstr(at, ".entry "))) {
     at += 7;
     if (strncmp(at, name, length) == 0 && strcspn(at, "( \n") == length) break;
   }
@@ -446,7 +495,12 @@ int cuModuleGetFunction(gpu_function *function, gpu_module module, const char *n
   made->module = module;
   made->most_shared = 49152;
   snprintf(made->name, sizeof made->name, "%s", name);
-  read_parameters(made, at);
+  if (!is_object) {
+    read_parameters(made, at);
+  } else if (!read_object(made, module)) {
+    free(made);
+    return NOT_FOUND;
+  }
   pthread_mutex_lock(&lock);
   made->next = functions;
   functions = made;
@@ -536,7 +590,14 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
   if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || grid[1] > 65535 || grid[2] > 65535 ||
       shared_bytes > (unsigned)f->most_shared)
     return INVALID_VALUE;
-  return run_known(f->name, (int64_t)grid[0] * block[0], arguments);
+  if (!f->run) return run_known(f->name, (int64_t)grid[0] * block[0], arguments);
+  oa_kernel_call call = {.arguments = arguments, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
+  memcpy(call.grid, grid, sizeof call.grid);
+  memcpy(call.block, block, sizeof call.block);
+  call.last = (long long)grid[0] * grid[1] * grid[2];
+  f->run(&call);
+  free(call.shared);
+  return SUCCESS;
 }
 
 int cuLaunchKernel(gpu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,

@@ -144,7 +144,7 @@ def own_types(library: roles.Library, wide: bool) -> list[str]:
 
 
 def handle_functions(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions that the core calls for handles, by name: they work, and are not recorded."""
+    """Return the bodies of the functions that the core calls for handles, by name: they work."""
     if not library.handle:
         return {}
     bodies = {
@@ -170,17 +170,19 @@ def version_function(library: roles.Library) -> dict[str, str]:
     return {name: body[gives]} if gives in body else {}
 
 
+def working(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of all functions that do more than note their arguments, by name."""
+    return handle_functions(library) | version_function(library)
+
+
 def function(library: roles.Library, index: int, name: str, symbol: str, given: dict[str, str]) -> str:
-    """Return the C text of one function, called `symbol`. given: bodies of those that are not recorded, by name."""
+    """Return the C text of one function, called `symbol`. given: bodies of those that do something, by name."""
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]
     listed = ", ".join(declared(kind, label) for label, kind in parameters) or "void"
     returns = entry["returns"]
     lines = [f"{declared(returns, symbol)}({listed}) {{"]
-    if name in given:
-        answer = "" if returns == "void" else f"  return ({returns}){library.success};"
-        return "\n".join([*lines, f"  {given[name].format(*labels)}", answer, "}"])
     lines.append(f"  struct record *record = begin({index});\n  (void)record;")
     handle = library.handle["type"] if library.handle else None
     for label, kind in parameters:
@@ -192,6 +194,9 @@ def function(library: roles.Library, index: int, name: str, symbol: str, given: 
             lines.append(f"  note_pointer(record, (const void *){label});")
         else:
             lines.append(f"  note(record, &{label}, sizeof {label});")
+    if name in given:
+        lines += [f"  {given[name].format(*labels)}", "  end(NULL, 0);"]
+        return "\n".join([*lines, *([] if returns == "void" else [f"  return ({returns}){library.success};"]), "}"])
     if returns == "void":
         return "\n".join([*lines, "  end(NULL, 0);", "}"])
     return "\n".join([*lines, f"  {declared(returns, 'returned')};", "  end((void *)&returned, sizeof returned);"]) + (
@@ -208,7 +213,7 @@ def text(library: roles.Library, headers: bool = False, wide: bool = False) -> s
     at_first = "0" if wide or not library.probe else "2"
     prefix = roles.read_roles(library.name)["header"].get("prefix", "") if headers else ""
     types = [f"#include <{library.api['header']}>"] if headers else own_types(library, wide)
-    given = handle_functions(library) | version_function(library)
+    given = working(library)
     return "\n".join(
         [
             PRELUDE,

@@ -2,8 +2,8 @@
 
     python tests/doubles/rocblas.py > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json. What cuBLAS has in other words is turned into them: enums, and
-rotmg's and trmm's operands are the same. Functions without a counterpart are left out.
+The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all else is the same. Functions
+without a counterpart are left out.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ typedef cublasHandle_t rocblas_handle;
 typedef void *hipStream_t;
 typedef cuComplex rocblas_float_complex;
 typedef cuDoubleComplex rocblas_double_complex;
+typedef __half rocblas_half;
 
 enum { INTERNAL_ERROR = 6 };
 
@@ -38,7 +39,9 @@ static rocblas_status answer(int status) { return status ? INTERNAL_ERROR : 0; }
 
 rocblas_status rocblas_create_handle(rocblas_handle *handle) { return answer(cublasCreate_v2(handle)); }
 rocblas_status rocblas_destroy_handle(rocblas_handle handle) { return answer(cublasDestroy_v2(handle)); }
-rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) { return answer(cublasSetStream_v2(h, stream)); }
+rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) {
+  return answer(cublasSetStream_v2(h, stream));
+}
 rocblas_status rocblas_get_stream(rocblas_handle h, hipStream_t *stream) {
   return answer(cublasGetStream_v2(h, stream));
 }

@@ -32,7 +32,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import reference as ref
-from offload_args import _core, cblas, cublas, libraries, offload_args
+from offload_args import _core, cblas, cublas, libraries, offload_args, rocblas
 
 Array = NDArray[Any]
 
@@ -231,11 +231,19 @@ class Vendor:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.is_cublas = device.startswith("cuda")
-        self.module: Any = cublas if self.is_cublas else cblas
+        backend = device.partition(":")[0]
+        self.is_cublas = backend in ("cuda", "hip")  # rocBLAS has cuBLAS's functions
+        self.module: Any = {"cuda": cublas, "hip": rocblas}.get(backend, cblas)
         # NumPy's order, and the first arguments of a function of level 2 or 3 for it
         self.orders: list[tuple[str, tuple[int, ...]]]
-        if self.is_cublas:
+        if backend == "hip":
+            self.orders = [("F", ())]
+            names = {"N": "none", "T": "transpose", "C": "conjugate_transpose"}
+            self.op = {letter: getattr(rocblas, f"operation_{name}") for letter, name in names.items()}
+            self.uplo = {"U": rocblas.fill_upper, "L": rocblas.fill_lower}
+            self.side = {"L": rocblas.side_left, "R": rocblas.side_right}
+            self.diag = {"N": rocblas.diagonal_non_unit, "U": rocblas.diagonal_unit}
+        elif self.is_cublas:
             self.orders = [("F", ())]
             self.op = {"N": cublas.OP_N, "T": cublas.OP_T, "C": cublas.OP_C}
             self.uplo = {"U": cublas.FILL_MODE_UPPER, "L": cublas.FILL_MODE_LOWER}
@@ -449,15 +457,15 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds, without services: those have no array and no number."""
+    """Names of the functions that a library's module binds, and that compute: no services, no copies."""
     library = module.__name__.rpartition(".")[2]
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
-    return [
-        name
-        for name in module.__all__
-        if inspect.isroutine(getattr(module, name))
-        and computing & {word.partition(":")[0].rstrip("*?") for word in _core.record(library, name).split()}
-    ]
+
+    def computes(name: str) -> bool:
+        kinds = {word.partition(":")[0].rstrip("*?") for word in _core.record(library, name).split()}
+        return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
+
+    return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]
 
 
 # A part of a routine's combinations, or all.

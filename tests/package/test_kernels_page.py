@@ -29,7 +29,7 @@ def test_the_pages_examples_print_what_they_say(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env=clean,
+        env=clean | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
         timeout=120,
     )
     assert (ran.returncode, ran.stderr) == (0, "")

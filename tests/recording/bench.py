@@ -86,6 +86,8 @@ class Bench:
         function = call.function
         made: dict[str, Any] = {}
         for one in function.arrays:
+            if one.name in call.absent:
+                continue
             places = range(len(call.many.get(one.name, [1])))
             new = [np.zeros(call.needs(one.name, at), legal.numpy_dtype(one.dtype)) for at in places]
             made[one.name] = new if one.name in call.many else new[0]
@@ -148,6 +150,8 @@ class DoubleBench(Bench):
                 array = list_of(one, call)
                 kept.append(array)
                 values.append(ctypes.c_void_p(array.ctypes.data))
+            elif one.name in call.absent:
+                values.append(ctypes.c_void_p())
             elif one.name in call.many:
                 core_type = "any" if one.of else one.dtype
                 handles = [handle_of(pointer, core_type) for pointer in pointers[one.name]]

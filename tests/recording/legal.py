@@ -15,7 +15,7 @@ import ast
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -58,8 +58,25 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(library: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name, without services: those have no array and no number."""
-    return {one.name: one for one in libraries()[library].functions if not one.is_service}
+    """Return the bound functions of a library by name: those that compute, which services and copies do not."""
+    return {one.name: one for one in libraries()[library].functions if not one.is_service and not one.of("host")}
+
+
+def services(library: str) -> dict[str, roles.Function]:
+    """Return the services of a library by name."""
+    return {one.name: one for one in libraries()[library].functions if one.is_service}
+
+
+def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
+    """Return the functions of a family; without `every`, one of those that differ in their types only."""
+    alike: dict[tuple[str, ...], list[roles.Function]] = {}
+    for one in libraries()[library].functions:
+        if one.family == family:
+            key = () if every else tuple(f"{type(part).__name__} {part.name}" for part in one.arguments)
+            alike.setdefault(key, []).append(one)
+    if every:
+        return alike[()]
+    return [some[zlib.crc32(f"{family} {len(key)}".encode()) % len(some)] for key, some in alike.items()]
 
 
 # -- extents, element by element ---------------------------------------------------------------------------------------
@@ -82,7 +99,7 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return int(value(left, names) == value(right, names))
         case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]):
-            return int(any(value(left, names) == value(one, names) for one in some))
+            return int(value(left, names) in [value(one, names) for one in some])
     raise NotImplementedError(ast.unparse(expression))
 
 
@@ -162,17 +179,27 @@ class Call:
     numbers: dict[str, Any]  # scalars and updates, as Python has them
     touched: dict[str, Offsets]  # of each array
     many: dict[str, list[Offsets]]  # of those behind an array of pointers: of each one
+    absent: frozenset[str] = frozenset()  # optional arrays that are not passed
 
     @property
     def reaches_the_vendor(self) -> bool:
         """Return whether the vendor's function is called: not if there is no array at all."""
-        return not self.touched or any(self.many.get(name, True) for name in self.touched)
+        return not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """Return the values of all names in expressions."""
+        return clamped(self.library, self.function, self.integers) | self.numbers
+
+    def places(self, name: str, at: int = 0) -> Offsets:
+        """Return the places of the elements that are touched of an array, or of many that one."""
+        if name not in self.many:
+            return self.touched[name]
+        return self.many[name][at] if self.many[name] else np.zeros(0, np.int64)
 
     def needs(self, name: str, at: int = 0) -> int:
         """Return how many elements an array has to have, or of many that one."""
-        if name in self.many and not self.many[name]:
-            return 0
-        places = self.many[name][at] if name in self.many else self.touched[name]
+        places = self.places(name, at)
         return int(places.max()) + 1 if len(places) else 0
 
     def __str__(self) -> str:
@@ -205,35 +232,55 @@ def stored_rows(extent: Extent, names: Mapping[str, int], by_rows: bool) -> int:
 LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 
-def arrays_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
-    """Return the arrays whose leading dimension, increment or stride is the parameter of that name, and the extents."""
+def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
+    """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
+    key = (id(function), name)
+    if key not in _extents_with:
+        _extents_with[key] = _find_extents(function, name, label)
+    return _extents_with[key]
+
+
+_extents_with: dict[tuple[int, str], list[tuple[Array, Extent]]] = {}  # functions live as long as the process
+
+
+def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     found = []
-    for one, extent in ((array, extent) for array in function.arrays for extent in array.extents):
-        place = None
-        if label == "ld" and extent.kind in LD_AT:
-            place = extent.arguments[LD_AT[extent.kind]]
-        elif label == "inc" and extent.kind == "vector":
-            place = extent.arguments[1]
-        elif label == "stride" and extent.batch:
-            place = extent.batch[0]
-        if place is not None and name in expressions.names_in(place):
-            found.append((one, extent))
+    for array in function.arrays:
+        for extent in array.extents:
+            place = None
+            if label == "ld" and extent.kind in LD_AT:
+                place = extent.arguments[LD_AT[extent.kind]]
+            elif label == "inc" and extent.kind == "vector":
+                place = extent.arguments[1]
+            elif label == "stride" and extent.batch:
+                place = extent.batch[0]
+            if place is not None and name in expressions.names_in(place):
+                found.append((array, extent))
     return found
 
 
-def _least(library: roles.Library, function: roles.Function, size: Size | HostList, names: dict[str, int]) -> int:
+def clamped(library: roles.Library, function: roles.Function, integers: Mapping[str, int]) -> dict[str, int]:
+    """Return the values of all names in expressions; lengths below 0 are 0."""
+    lengths = {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
+    return library.constants | dict(integers) | lengths
+
+
+def may_stand_still(function: roles.Function, inc: str) -> bool:
+    """Return whether an increment may be 0."""
+    return all(array.repeats for array, _ in extents_with(function, inc, "inc"))
+
+
+def least(library: roles.Library, function: roles.Function, size: Size | HostList, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
-    lengths = {one.name: max(names[one.name], 0) for one in function.sizes if one.may_be_negative}
-    names = library.constants | names | lengths | {size.name: 0}
+    names = clamped(library, function, names) | {size.name: 0}
+    extents = extents_with(function, size.name, size.label)
     if size.label == "ld":
-        return max(
-            (stored_rows(extent, names, by_rows) for _, extent in arrays_with(function, size.name, "ld")), default=1
-        )
+        return max((stored_rows(extent, names, by_rows) for _, extent in extents), default=1)
     least = 0
-    for one, extent in arrays_with(function, size.name, "stride"):
+    for array, extent in extents:
         alone = touched_by(Extent(extent.kind, extent.arguments), names, by_rows)
-        if not one.is_read_only and len(alone):
+        if not array.is_read_only and len(alone):
             least = max(least, int(alone.max()) + 1)
     return least
 
@@ -289,7 +336,7 @@ def completed(
         for size in function.of(label):
             assert isinstance(size, Size)
             if size.name not in integers:
-                integers[size.name] = _least(library, function, size, integers) + int(random.integers(0, spare + 1))
+                integers[size.name] = least(library, function, size, integers) + int(random.integers(0, spare + 1))
     by_rows = is_by_rows(library, integers)
     names = (
         library.constants
@@ -297,7 +344,7 @@ def completed(
         | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
     )
     touched = {
-        one.name: np.unique(np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents]))
+        one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
         for one in function.arrays
     }
     counts = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
@@ -322,9 +369,7 @@ def completed_groups(
     for group in groups:
         for one in function.lists:
             if one.label == "ld" and one.name not in group:
-                group[one.name] = _least(library, function, one, {**given, **group}) + int(
-                    random.integers(0, spare + 1)
-                )
+                group[one.name] = least(library, function, one, {**given, **group}) + int(random.integers(0, spare + 1))
         names = library.constants | given | group
         for array in function.arrays:
             count = value(array.extent.pointers, names)
@@ -337,25 +382,31 @@ def completed_groups(
     numbers = {
         one.name: tuple(number(random, one.dtype) for _ in groups) for one in function.lists if one.label == "scalar"
     }
-    return Call(library, function, integers, numbers, {name: np.zeros(0, np.int64) for name in many}, many)
+    touched = {name: np.concatenate([np.zeros(0, np.int64), *each]) for name, each in many.items()}
+    return Call(library, function, integers, numbers, touched, many)
 
 
-def draw_groups(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int) -> Call:
+def draw_groups(library: roles.Library, function: roles.Function, random: np.random.Generator, lowest: int) -> Call:
     given = {
         one.name: int(random.choice([number for _, number in one.enum.values]))
         for one in function.parameters
         if isinstance(one, EnumValue)
     }
     groups = []
-    for _ in range(int(random.integers(least, 4))):
+    for _ in range(int(random.integers(lowest, 4))):
         group = {}
         for one in function.lists:
             if one.enum:
                 group[one.name] = int(random.choice([number for _, number in one.enum.values]))
             elif one.label == "size":
-                group[one.name] = int(random.choice([1, 2, 3, 4] + [0] * (least == 0)))
+                group[one.name] = int(random.choice([1, 2, 3, 4] + [0] * (lowest == 0)))
         groups.append(group)
     return completed_groups(library, function, given, groups, random, spare=3)
+
+
+# A field that is not among these may be a clause of the grammar that calls have to heed.
+ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
+ARRAY_FIELDS |= {"repeats", "optional"}
 
 
 def known_roles(function: roles.Function) -> None:
@@ -363,6 +414,9 @@ def known_roles(function: roles.Function) -> None:
     for one in function.arguments:
         if not isinstance(one, (EnumValue, Size, HostList, Array, Number, Handle, Stream)):
             raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
+        for field in fields(one) if isinstance(one, Array) else ():
+            if field.name not in ARRAY_FIELDS and getattr(one, field.name) != field.default:
+                raise NotImplementedError(f"{function.name}: {one.name} has {field.name}")
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
@@ -378,12 +432,16 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
         if isinstance(one, EnumValue):
             integers[one.name] = int(random.choice(choices(function, one)))
         elif isinstance(one, Size) and one.label == "size":
-            few = [1, 2, 3, 3, 4, 5, 6] + ([0, 1, *([-1, -7] if one.may_be_negative else [])] if least == 0 else [])
-            integers[one.name] = int(random.choice(few))
+            few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
+            integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
         elif isinstance(one, Size) and one.label == "inc":
-            repeats = all(array.repeats for array, _ in arrays_with(function, one.name, "inc"))
-            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *([0] if repeats else [])]))
-    return completed(library, function, integers, random, spare=3)
+            still = [0] if may_stand_still(function, one.name) else []
+            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
+    call = completed(library, function, integers, random, spare=3)
+    optional = [one.name for one in function.arrays if one.optional]
+    call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
+    call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
+    return call
 
 
 def with_large(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
@@ -402,11 +460,10 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
     incs = {}
     for at, inc in enumerate(function.of("inc")):
-        repeats = all(array.repeats for array, _ in arrays_with(function, inc.name, "inc"))
-        incs[inc.name] = (2 + at, 0) if repeats else (2 + at,)
+        incs[inc.name] = (2 + at, 0) if may_stand_still(function, inc.name) else (2 + at,)
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
-    for values in [_found_before[key]] if key in _found_before else product(*axes.values()):
+    for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
         integers = dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)
@@ -415,10 +472,11 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
         if all(call.needs(one) <= MOST_ELEMENTS for one in call.touched):
             _found_before[key] = values
             return call
+    _found_before[key] = ()
     return None
 
 
-# The values that with_large found, by family, size and the values of the enums: they do for all types.
+# The values that with_large found, by family, size and the values of the enums: they do for all types. (): none.
 _found_before: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
@@ -468,11 +526,13 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 
 
 @cache
-def also(library: str, family: str) -> dict[str, str]:
-    """Return the names of a family's parameters by those of the header, where they differ."""
+def also(library: str) -> dict[str, dict[str, str]]:
+    """Return, for each family, the names of its parameters by those of the header, where they differ."""
     labels = roles.read_roles(library)
-    given = labels.get("also", {}) | labels["family"][family].get("also", {})
-    return {theirs.casefold(): ours for theirs, ours in given.items()}
+    return {
+        family: {theirs.casefold(): ours for theirs, ours in (labels.get("also", {}) | table.get("also", {})).items()}
+        for family, table in labels["family"].items()
+    }
 
 
 def vendors_parameters(library: roles.Library, function: roles.Function) -> list[tuple[str, str, Parameter]]:
@@ -480,8 +540,12 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
 
     The pairs are found by name: so a generator that mixes parameters up does not mix these up, too.
     """
-    others = also(library.name, function.family)
-    ours = {one.name.casefold(): one for one in function.arguments if not getattr(one, "returned", False)}
+    others = also(library.name)[function.family]
+    ours = {
+        one.name.casefold(): one
+        for one in function.arguments
+        if getattr(one, "passed", True) and not getattr(one, "returned", False)
+    }
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
         named = label.casefold()

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
 
-from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, roles, text  # noqa: E402
+from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, roles, text, working  # noqa: E402
 
 OPTIONS = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
 
@@ -92,6 +92,7 @@ class Recorder:
     def __init__(self, library: roles.Library, path: Path) -> None:
         self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
         self._symbols = list(library.api["functions"])
+        self._cores = {at for at, symbol in enumerate(self._symbols) if symbol in working(library)}
         self._wishes: list[int] = []
 
     def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
@@ -108,14 +109,18 @@ class Recorder:
 
     @property
     def count(self) -> int:
-        """Return the number of calls."""
-        return int(self._state.count)
+        """Return the number of calls but for those that the core itself makes."""
+        return len(self._taken())
 
-    def records(self) -> list[Record]:
-        """Return the calls since the last reset."""
-        assert self.count <= MOST_RECORDS
+    def _taken(self, own: bool = False) -> list[_Record]:
+        assert self._state.count <= MOST_RECORDS
+        records = self._state.records[: self._state.count]
+        return [one for one in records if own or one.function not in self._cores]
+
+    def records(self, own: bool = False) -> list[Record]:
+        """Return the calls since the last reset; own: also those that the core itself makes."""
         found = []
-        for record in self._state.records[: self.count]:
+        for record in self._taken(own):
             arguments = [
                 Argument(bytes(one.value[: one.width]), bytes(one.behind[: one.peeked]))
                 for one in record.arguments[: record.count]

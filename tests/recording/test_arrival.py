@@ -6,26 +6,36 @@ The vendor's library is a double with the prototypes of its api file, which reco
 from __future__ import annotations
 
 import importlib
+import inspect
 from pathlib import Path
 
 import pytest
 
-from helpers.vendor import bound
 from recording import legal
 from recording.recorder import build
-from recording.workers import VARIANTS, Workers, every_family, turned
+from recording.workers import VARIANTS, Turns, Workers, every_family, turned
 
 
 @pytest.mark.promise("T30")
 @every_family(*VARIANTS)
-@turned(short=2, long=40)
-def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: int) -> None:
+@turned(short=2, long=40, every=True)
+def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("arrival", family, turns)
+
+
+@pytest.mark.parametrize(
+    ("variant", "family"),
+    [(name, one.family) for name in legal.libraries() for one in legal.services(name).values()],
+)
+def test_every_argument_of_a_service_arrives(workers: Workers, variant: str, family: str) -> None:
+    workers[variant].ask("services", family, Turns(3, every=True))
 
 
 @pytest.mark.parametrize("library", legal.libraries())
 def test_every_bound_function_is_called(library: str) -> None:
-    assert sorted(legal.functions(library)) == bound(importlib.import_module(f"offload_args.{library}"))
+    called = {*legal.functions(library), *legal.services(library)}
+    module = importlib.import_module(f"offload_args.{library}")
+    assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))}
     assert library in VARIANTS
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.devices import open_or_skip
 from recording import legal, tight
 from recording.bench import Bench
-from recording.workers import DEVICES, Workers, every_family, families, turned
+from recording.workers import DEVICES, Turns, Workers, every_family, families, turned
 
 ON_DEVICES = [
     pytest.param(DEVICES[one.backend], name, family, id=f"{DEVICES[one.backend]}-{name}-{family}")
@@ -25,7 +25,7 @@ ON_DEVICES = [
 @every_family(*legal.libraries())
 @turned(short=6, long=300)
 def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
-    workers: Workers, variant: str, family: str, turns: int
+    workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:
     workers[variant].ask("tight", family, turns)
 
@@ -34,9 +34,8 @@ def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
 @pytest.mark.parametrize(("name", "library", "family"), ON_DEVICES)
 @turned(short=3, long=30)
 def test_the_vendors_library_is_content_with_the_tightest_arrays(
-    name: str, library: str, family: str, turns: int
+    name: str, library: str, family: str, turns: Turns
 ) -> None:
     bench = Bench(legal.libraries()[library], open_or_skip(name))
-    for function in legal.functions(library).values():
-        if function.family == family:
-            tight.check(bench, function, turns)
+    for function in legal.of_family(library, family, turns.every):
+        tight.check(bench, function, turns.count)

@@ -2,7 +2,7 @@
 
 It reads requests, a line each, and writes the failures that it found:
 
-    {"check": "arrival", "family": "gemv", "turns": 2}
+    {"check": "arrival", "functions": ["sgemv"], "turns": 2}
     {"failures": []}                                         or the traceback of each function that failed
 """
 
@@ -20,13 +20,17 @@ sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args
 
 import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
-from recording import arrival, legal, tight  # noqa: E402
+from recording import arrival, legal, movement, overlap, services, tight, wrong  # noqa: E402
 from recording.bench import DoubleBench  # noqa: E402
 from recording.recorder import Typed  # noqa: E402
 
 CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
     "arrival": arrival.check,
+    "movement": movement.check,
+    "overlap": overlap.check,
+    "services": services.check,
     "tight": tight.check,
+    "wrong": wrong.check,
 }
 
 
@@ -39,12 +43,12 @@ def main() -> None:
         package = Path(offload_args._core.__file__).parent
     typed = Typed(package, library.name, Path(settings["typed"]))
     bench = DoubleBench(library, settings["device"], Path(settings["double"]), typed, settings["integer_bits"])
+    functions = {one.name: one for one in library.functions}
     for line in sys.stdin:
         request = json.loads(line)
         failures = []
-        for function in library.functions:
-            if function.family != request["family"]:
-                continue
+        for name in request["functions"]:
+            function = functions[name]
             try:
                 CHECKS[request["check"]](bench, function, request["turns"])
                 testing.no_mappings_left()

@@ -53,7 +53,7 @@ def test_the_stream_of_a_region_is_for_gpus_and_while_it_is_open(device: str) ->
     with pytest.raises(RegionError, match="not open"):
         _ = region.stream
     with region:
-        if not device.startswith("cuda"):
+        if not device.startswith(("cuda", "hip")):
             assert not hasattr(region, "stream")
             with pytest.raises(AttributeError, match=f"on {device}; only GPUs"):
                 _ = region.stream

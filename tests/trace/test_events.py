@@ -68,7 +68,7 @@ def test_copies_name_their_array_size_and_reason(device: str) -> None:
         with offload_args(y, device=device) as (dy,):
             dy.assign(np.zeros(40))
             update(y)
-    name = "cublas.dgemv" if device.startswith("cuda") else "cblas.dgemv"
+    name = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0], "cblas") + ".dgemv"
     copies = [
         (event.kind, event.name, event.nbytes, event.why) for event in made.events if event.kind in ("up", "down")
     ]

@@ -51,4 +51,309 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #define OA_FOR_THREADS(call, i) \
   for (long long i = (call)->first * (long long)(call)->block[0]; i < (call)->last * (long long)(call)->block[0]; i++)
 
+#ifdef __cplusplus
+/* -- one source for GPUs and the CPU ------------------------------------------------------------------------------- */
+/* A kernel in C++17, for NVRTC, nvcc and the host's compiler alike:
+ *
+ *   OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+ *     for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+ *   }
+ *
+ * A written argument has no index of its own: `mine` gives a thread the elements that the partition says are its, so
+ * that no two threads write the same one. `here` is the thread. Kernels whose threads wait for each other are in
+ * phases: the threads of a block meet at the end of each.
+ *
+ *   OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
+ *     OA_SHARED float part[256];
+ *     here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
+ *     for (int step = 128; step > 0; step /= 2)
+ *       here.phase([&](const oa::Here &here) {
+ *         if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
+ *       });
+ *     here.phase([&](const oa::Here &here) { for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0]; });
+ *   }
+ *
+ * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define OA_ON_GPU 1
+#define OA_FUNCTION __host__ __device__ __forceinline__
+#define OA_SHARED __shared__
+#else
+#define OA_ON_GPU 0
+#define OA_FUNCTION inline __attribute__((always_inline))
+#define OA_SHARED
+#endif
+
+namespace oa {
+
+/* The thread that runs, in its block and grid. */
+class Here {
+ public:
+#if OA_ON_GPU
+  __device__ __forceinline__ unsigned block_index(int axis = 0) const {
+    return axis == 0 ? blockIdx.x : axis == 1 ? blockIdx.y : blockIdx.z;
+  }
+  __device__ __forceinline__ unsigned thread_index(int axis = 0) const {
+    return axis == 0 ? threadIdx.x : axis == 1 ? threadIdx.y : threadIdx.z;
+  }
+  __device__ __forceinline__ unsigned blocks(int axis = 0) const {
+    return axis == 0 ? gridDim.x : axis == 1 ? gridDim.y : gridDim.z;
+  }
+  __device__ __forceinline__ unsigned threads(int axis = 0) const {
+    return axis == 0 ? blockDim.x : axis == 1 ? blockDim.y : blockDim.z;
+  }
+  /* Runs f(here) in each thread of the block, and waits for all of them. */
+  template <class F>
+  __device__ __forceinline__ void phase(F f) const {
+    f(*this);
+    __syncthreads();
+  }
+#else
+  const unsigned *grid, *block; /* of the call */
+  unsigned block_[3], thread_[3];
+  OA_FUNCTION unsigned block_index(int axis = 0) const { return block_[axis]; }
+  OA_FUNCTION unsigned thread_index(int axis = 0) const { return thread_[axis]; }
+  OA_FUNCTION unsigned blocks(int axis = 0) const { return grid[axis]; }
+  OA_FUNCTION unsigned threads(int axis = 0) const { return block[axis]; }
+  template <class F>
+  OA_FUNCTION void phase(F f) const {
+    Here here = *this;
+    for (here.thread_[2] = 0; here.thread_[2] < block[2]; here.thread_[2]++)
+      for (here.thread_[1] = 0; here.thread_[1] < block[1]; here.thread_[1]++)
+        for (here.thread_[0] = 0; here.thread_[0] < block[0]; here.thread_[0]++) f(here);
+  }
+#endif
+  /* The thread's number in the grid along an axis, and how many there are. */
+  OA_FUNCTION long long index(int axis = 0) const {
+    return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
+  }
+  OA_FUNCTION long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
+  /* The thread's number in its block, along x, then y, then z. */
+  OA_FUNCTION int thread() const {
+    return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
+  }
+};
+
+/* -- partitions: which elements belong to which thread ------------------------------------------------------------- */
+/* The element of one thread, if it has one. */
+struct OneIndex {
+  long long index;
+  bool mine;
+};
+/* The elements of one thread: first, first + step and so on, below end. */
+struct Indices {
+  long long first, end, step;
+};
+
+/* Element i belongs to thread i of the grid's x axis. Threads along y and z have none but the first. */
+struct Linear1D {
+  long long n;
+  OA_FUNCTION explicit Linear1D(long long n) : n(n) {}
+  OA_FUNCTION OneIndex of(const Here &here) const {
+    const long long i = here.index();
+    const bool mine = i < n && here.index(1) == 0 && here.index(2) == 0;
+    return {i, mine};
+  }
+};
+
+/* Element i belongs to thread i modulo the number of threads along x: any grid covers all elements. */
+struct GridStride1D {
+  long long n;
+  OA_FUNCTION explicit GridStride1D(long long n) : n(n) {}
+  OA_FUNCTION Indices of(const Here &here) const {
+    const long long i = here.index();
+    const bool mine = i < n && here.index(1) == 0 && here.index(2) == 0;
+    return {i, mine ? n : i, here.size()};
+  }
+};
+
+/* Element (row, column) of rows that begin ld elements apart belongs to the thread of that place along y and x. */
+struct Linear2D {
+  long long rows, columns, ld;
+  OA_FUNCTION Linear2D(long long rows, long long columns) : rows(rows), columns(columns), ld(columns) {}
+  OA_FUNCTION Linear2D(long long rows, long long columns, long long ld) : rows(rows), columns(columns), ld(ld) {}
+  OA_FUNCTION OneIndex of(const Here &here) const {
+    const long long row = here.index(1), column = here.index(), i = row * ld + column;
+    const bool mine = row < rows && column < columns && columns <= ld && here.index(2) == 0;
+    return {i, mine};
+  }
+};
+
+/* Element i belongs to the first thread of block i along x. */
+struct PerBlock {
+  OA_FUNCTION OneIndex of(const Here &here) const {
+    const long long i = here.block_index();
+    const bool mine = here.thread() == 0 && here.block_index(1) == 0 && here.block_index(2) == 0;
+    return {i, mine};
+  }
+};
+
+/* -- arguments ----------------------------------------------------------------------------------------------------- */
+/* One element of a thread. */
+template <class T>
+class Element {
+  T *elements;
+  long long i;
+
+ public:
+  OA_FUNCTION Element(T *elements, long long i) : elements(elements), i(i) {}
+  OA_FUNCTION T &operator*() const { return elements[i]; }
+  OA_FUNCTION long long index() const { return i; }
+};
+
+/* The elements of one thread, for a loop over them. */
+template <class T, class Which>
+class Mine;
+
+template <class T>
+class Mine<T, OneIndex> {
+  T *elements;
+  OneIndex which;
+
+ public:
+  class Place {
+    T *elements;
+    OneIndex which;
+
+   public:
+    OA_FUNCTION Place(T *elements, const OneIndex &which) : elements(elements), which(which) {}
+    OA_FUNCTION Element<T> operator*() const { return Element<T>(elements, which.index); }
+    OA_FUNCTION bool operator!=(const Place &end) const { return which.mine != end.which.mine; }
+    OA_FUNCTION Place &operator++() {
+      which.mine = false;
+      return *this;
+    }
+  };
+  OA_FUNCTION Mine(T *elements, const OneIndex &which) : elements(elements), which(which) {}
+  OA_FUNCTION Place begin() const { return Place(elements, which); }
+  OA_FUNCTION Place end() const { return Place(elements, OneIndex{which.index, false}); }
+};
+
+template <class T>
+class Mine<T, Indices> {
+  T *elements;
+  Indices which;
+
+ public:
+  class Place {
+    T *elements;
+    long long i, step;
+
+   public:
+    OA_FUNCTION Place(T *elements, long long i, long long step) : elements(elements), i(i), step(step) {}
+    OA_FUNCTION Element<T> operator*() const { return Element<T>(elements, i); }
+    OA_FUNCTION bool operator!=(const Place &end) const { return i < end.i; }
+    OA_FUNCTION Place &operator++() {
+      i += step;
+      return *this;
+    }
+  };
+  OA_FUNCTION Mine(T *elements, const Indices &which) : elements(elements), which(which) {}
+  OA_FUNCTION Place begin() const { return Place(elements, which.first, which.step); }
+  OA_FUNCTION Place end() const { return Place(elements, which.end, which.step); }
+};
+
+/* An array that the kernel reads: any thread any element. */
+template <class T>
+class In {
+  const T *elements;
+
+ public:
+  OA_FUNCTION const T &operator[](long long i) const { return elements[i]; }
+};
+
+/* An array that the kernel writes: each thread the elements that are its own. */
+template <class T>
+class Out {
+  T *elements;
+
+ public:
+  template <class Partition>
+  OA_FUNCTION auto mine(const Partition &partition, const Here &here) const {
+    const auto which = partition.of(here);
+    return Mine<T, decltype(partition.of(here))>(elements, which);
+  }
+};
+template <class T>
+using InOut = Out<T>;
+
+#if !OA_ON_GPU
+template <class T>
+struct Word { /* of a table of parameters */
+  static constexpr unsigned value = sizeof(T);
+};
+template <class T>
+struct Word<T *> {
+  static constexpr unsigned value = OA_POINTER;
+};
+template <class T>
+struct Word<In<T>> {
+  static constexpr unsigned value = OA_POINTER;
+};
+template <class T>
+struct Word<Out<T>> {
+  static constexpr unsigned value = OA_POINTER;
+};
+template <unsigned count>
+struct Table {
+  unsigned words[count + 1];
+};
+template <unsigned... numbers>
+struct Numbers {};
+template <unsigned count, unsigned... numbers>
+struct Count : Count<count - 1, count - 1, numbers...> {};
+template <unsigned... numbers>
+struct Count<0, numbers...> {
+  using type = Numbers<numbers...>;
+};
+
+/* Runs blocks of a kernel. by_thread: the function is one thread's, else a block's. */
+template <auto function, bool by_thread>
+struct Kernel;
+template <class... A, void (*function)(const Here &, A...), bool by_thread>
+struct Kernel<function, by_thread> {
+  static constexpr Table<sizeof...(A)> table = {{sizeof...(A), Word<A>::value...}};
+  template <unsigned... numbers>
+  static void run(const oa_kernel_call *call, Numbers<numbers...>) {
+    run(call, *static_cast<const A *>(call->arguments[numbers])...);
+  }
+  static void run(const oa_kernel_call *call) { run(call, typename Count<sizeof...(A)>::type()); }
+
+ private:
+  OA_FUNCTION static void run(const oa_kernel_call *call, A... arguments) {
+    Here here = {call->grid, call->block, {}, {}};
+    for (long long number = call->first; number < call->last; number++) {
+      here.block_[0] = static_cast<unsigned>(number % call->grid[0]);
+      here.block_[1] = static_cast<unsigned>(number / call->grid[0] % call->grid[1]);
+      here.block_[2] = static_cast<unsigned>(number / call->grid[0] / call->grid[1]);
+      if (by_thread)
+        here.phase([&](const Here &here) { function(here, arguments...); });
+      else
+        function(here, arguments...);
+    }
+  }
+};
+#endif
+
+}  // namespace oa
+
+#if OA_ON_GPU
+static __device__ const oa::Here here{};
+#define OA_KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+#define OA_BLOCK_KERNEL OA_KERNEL
+#else
+#define OA_KERNEL_OF(name, by_thread, ...)                                                              \
+  static OA_FUNCTION void name##_in(const oa::Here &here, __VA_ARGS__);                                 \
+  extern "C" __attribute__((visibility("default"))) void oa_kernel_##name(const oa_kernel_call *call) { \
+    oa::Kernel<&name##_in, by_thread>::run(call);                                                       \
+  }                                                                                                     \
+  extern "C" __attribute__((visibility("default")))                                                     \
+  const decltype(oa::Kernel<&name##_in, by_thread>::table) oa_parameters_##name =                       \
+      oa::Kernel<&name##_in, by_thread>::table;                                                         \
+  static OA_FUNCTION void name##_in([[maybe_unused]] const oa::Here &here, __VA_ARGS__)
+#define OA_KERNEL(name, ...) OA_KERNEL_OF(name, true, __VA_ARGS__)
+#define OA_BLOCK_KERNEL(name, ...) OA_KERNEL_OF(name, false, __VA_ARGS__)
+#endif
+#endif
+
 #endif

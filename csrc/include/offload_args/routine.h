@@ -20,6 +20,10 @@ typedef union oa_value {
   double parts[2];       /* c128 */
   uint16_t half;         /* f16 and bf16 */
   int32_t index;         /* i32; of smaller integers, the first bytes */
+  struct {
+    const void *address;
+    const oa_array *array; /* NULL: trusted to have what the call needs */
+  } host;                  /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
 

@@ -1,0 +1,28 @@
+"""c = a + b by a kernel of one's own: one source for NVIDIA GPUs and for the CPU."""
+
+import argparse
+
+import numpy as np
+
+from offload_args import Device, In, Kernel, Out, offload
+
+SOURCE = """
+#include <offload_args/kernel.h>
+
+OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+"""
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
+device = parser.parse_args().device or Device.default()
+
+signature = [In[np.float32], In[np.float32], Out[np.float32], np.int32]
+vadd = Kernel.compile(SOURCE, "vadd", signature, device=device)
+
+n = 100_000
+a, b, c = np.arange(n, dtype=np.float32), np.ones(n, np.float32), np.empty(n, np.float32)
+offload(vadd, a, b, c, n, device=device)  # a and b go up, c comes down
+print(f"c[:4] = {c[:4]}")
+
+np.testing.assert_array_equal(c, a + b)

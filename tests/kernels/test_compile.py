@@ -1,0 +1,238 @@
+"""Kernels from source, and the partitions of kernel.h: one source for every device."""
+
+from __future__ import annotations
+
+import os
+import stat
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import In, InOut, Kernel, Out, errors, offload, offload_args
+from offload_args.kernels import cache
+
+ONE_SOURCE = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+OA_KERNEL(relu, oa::InOut<float> x, int n) {
+  for (auto one : x.mine(oa::GridStride1D(n), here))
+    if (*one < 0) *one = 0;
+}
+"""
+VADD = (In[np.float32], In[np.float32], Out[np.float32], np.int32)
+N = 1037
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that is empty."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("OFFLOAD_ARGS_CACHE", str(folder))
+    return folder
+
+
+def test_one_source_runs_on_every_device(cached: Path, device: str) -> None:
+    a, b, c = ramp(N), ramp(N)[::-1].copy(), np.zeros(N, np.float32)
+    vadd = Kernel.compile(ONE_SOURCE, "vadd", VADD, device=device)
+    relu = Kernel.compile(ONE_SOURCE, "relu", [InOut[np.float32], np.int32], device=device)
+    with offload_args(a, b, c, device=device) as (da, db, dc):
+        vadd[-(-N // 128), 128](da, db, dc, N)
+    np.testing.assert_array_equal(c, a + b)
+    c -= 1000
+    offload(relu, c, N, grid=64 if device.startswith("cuda") else 3, block=32, device=device)
+    np.testing.assert_array_equal(c, np.maximum(a + b - 1000, 0))
+
+
+def test_a_kernel_compiled_for_one_device_compiles_for_others_when_used_there(cached: Path) -> None:
+    relu = Kernel.compile(ONE_SOURCE, "relu", [InOut[np.float32], np.int32], device="host")
+    for name in ("host", "sim:0"):
+        x = ramp(N) - 500
+        offload(relu, x, N, device=name)
+        np.testing.assert_array_equal(x, np.maximum(ramp(N) - 500, 0))
+
+
+def test_a_source_that_does_not_compile_gives_the_log(cached: Path, device: str) -> None:
+    with pytest.raises(errors.ModuleError, match=r"(?s)refuses vadd.*error.*unheard_of"):
+        Kernel.compile(ONE_SOURCE.replace("a[one", "unheard_of[one"), "vadd", VADD, device=device)
+    with pytest.raises(errors.ModuleError, match="refuses vadd"):
+        Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["--no-such-option"], device=device)
+
+
+def test_options_reach_the_compiler(cached: Path, device: str) -> None:
+    source = ONE_SOURCE.replace("+ b[", "+ FACTOR * b[")
+    vadd = Kernel.compile(source, "vadd", VADD, options=["-DFACTOR=1"], device=device)
+    a, b, c = ramp(N), ramp(N), np.zeros(N, np.float32)
+    offload(vadd, a, b, c, N, device=device)
+    np.testing.assert_array_equal(c, a + b)
+
+
+WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] = {
+    "bytes": (errors.ArgumentTypeError, "source needs a string", (b"", "vadd", VADD), {}),
+    "no name": (errors.ArgumentTypeError, "name needs a string", (ONE_SOURCE, None, VADD), {}),
+    "another kernel": (errors.ModuleError, "no kernel 'vsub'", (ONE_SOURCE, "vsub", VADD), {}),
+    "options as text": (errors.ArgumentTypeError, "list of strings", (ONE_SOURCE, "vadd", VADD), {"options": "-O2"}),
+    "one fewer": (errors.SignatureError, "has 3 parameters", (ONE_SOURCE, "vadd", VADD[:3]), {}),
+    "another size": (errors.SignatureError, "argument 4", (ONE_SOURCE, "vadd", (*VADD[:3], np.int64)), {}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_of_compile_are_refused(cached: Path, device: str, case: str) -> None:
+    error, words, arguments, options = WRONG[case]
+    with pytest.raises(error, match=words):
+        Kernel.compile(*arguments, device=device, **options)
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_is_compiled_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
+    (file,) = cached.iterdir()
+    assert stat.S_IMODE(cached.stat().st_mode) == 0o700 and stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.stat().st_mtime_ns
+    monkeypatch.setattr("offload_args.kernels.compilers._by_host", None)  # a second compilation would raise
+    Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
+    assert file.stat().st_mtime_ns == before
+
+
+def test_another_source_or_option_is_another_file(cached: Path) -> None:
+    Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
+    Kernel.compile(ONE_SOURCE + "\n", "vadd", VADD, device="host")
+    Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["-O1"], device="host")
+    assert len(list(cached.iterdir())) == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"no module"])
+def test_a_damaged_file_is_compiled_again(cached: Path, damage: bytes) -> None:
+    Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
+    (file,) = cached.iterdir()
+    file.write_bytes(damage)
+    a, c = ramp(N), np.zeros(N, np.float32)
+    offload(Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host"), a, a, c, N, device="host")
+    np.testing.assert_array_equal(c, 2 * a)
+    assert file.read_bytes() != damage
+
+
+def test_a_folder_or_file_that_others_can_write_is_not_used(cached: Path) -> None:
+    cache.store("key", b"ours")
+    assert cache.find("key") == b"ours"
+    (cached / "key").chmod(0o620)
+    assert cache.find("key") is None
+    (cached / "key").chmod(0o600)
+    cached.chmod(0o777)
+    assert cache.find("key") is None
+    cache.store("other", b"ours")
+    cached.chmod(0o700)
+    assert cache.find("other") is None
+    (cached / "link").symlink_to(cached / "key")
+    assert cache.find("link") is None
+
+
+@pytest.mark.parametrize("setting", ["off", "relative/folder", "/proc/no/folder"])
+def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str) -> None:
+    monkeypatch.setenv("OFFLOAD_ARGS_CACHE", setting)
+    monkeypatch.chdir(tmp_path)
+    cache.store("key", b"bytes")
+    assert cache.find("key") is None and not os.listdir(tmp_path)
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+# They count how often each element is written.
+COUNT = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(linear, oa::InOut<int> count, int n) {
+  for (auto one : count.mine(oa::Linear1D(n), here)) *one += 1;
+}
+OA_KERNEL(strided, oa::InOut<int> count, int n) {
+  for (auto one : count.mine(oa::GridStride1D(n), here)) *one += 1;
+}
+OA_KERNEL(plane, oa::InOut<int> count, int rows, int columns, int ld) {
+  for (auto one : count.mine(oa::Linear2D(rows, columns, ld), here)) *one += 1;
+}
+OA_KERNEL(blocks, oa::InOut<int> count) {
+  for (auto one : count.mine(oa::PerBlock(), here)) *one += 1;
+}
+OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
+  OA_SHARED float part[64];
+  here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
+  for (int step = 32; step > 0; step /= 2)
+    here.phase([&](const oa::Here &here) {
+      if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
+    });
+  here.phase([&](const oa::Here &here) {
+    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+  });
+}
+"""
+SHAPES = list(product((1, 2, 3), (1, 2), (1, 2)))
+
+
+def counter(device: str, name: str, *values: type) -> Kernel:
+    return Kernel.compile(COUNT, name, [InOut[np.int32], *values], device=device)
+
+
+def test_linear_and_grid_stride_give_each_element_to_one_thread(device: str) -> None:
+    linear, strided = counter(device, "linear", np.int32), counter(device, "strided", np.int32)
+    for grid, block in product(SHAPES, SHAPES):
+        threads = grid[0] * block[0]
+        for n in (0, 1, 2, 5, 9, 10):
+            count = np.zeros(12, np.int32)
+            offload(linear, count, n, grid=grid, block=block, device=device)
+            np.testing.assert_array_equal(count, np.arange(12) < min(n, threads))
+            count[:] = 0
+            offload(strided, count, n, grid=grid, block=block, device=device)
+            np.testing.assert_array_equal(count, np.arange(12) < n)
+
+
+def test_a_plane_gives_each_element_to_one_thread_and_leaves_gaps_alone(device: str) -> None:
+    plane = counter(device, "plane", np.int32, np.int32, np.int32)
+    for grid, block in product(SHAPES, SHAPES):
+        for rows, columns, ld in ((0, 3, 3), (1, 1, 1), (3, 2, 4), (4, 5, 5), (2, 3, 2)):
+            count = np.zeros((5, 6), np.int32)
+            offload(plane, count, rows, columns, ld, grid=grid, block=block, device=device)
+            expected = np.zeros(30, np.int32)
+            if columns <= ld:  # rows that lie over each other have no owner
+                for row, column in product(
+                    range(min(rows, grid[1] * block[1])), range(min(columns, grid[0] * block[0]))
+                ):
+                    expected[row * ld + column] = 1
+            np.testing.assert_array_equal(count.ravel(), expected)
+
+
+def test_each_block_has_one_element(device: str) -> None:
+    blocks = counter(device, "blocks")
+    for grid, block in product(SHAPES, SHAPES):
+        count = np.zeros(5, np.int32)
+        offload(blocks, count, grid=grid, block=block, device=device)
+        np.testing.assert_array_equal(count, np.arange(5) < grid[0])
+
+
+def test_large_grids_give_each_element_to_one_thread(device: str) -> None:
+    strided, linear = counter(device, "strided", np.int32), counter(device, "linear", np.int32)
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        n = int(rng.integers(1, 200_000))
+        block, grid = int(rng.integers(1, 1025)), int(rng.integers(1, 300))
+        count = np.zeros(n, np.int32)
+        offload(strided, count, n, grid=grid, block=block, device=device)
+        assert (count == 1).all()
+        offload(linear, count, n, grid=-(-n // block), block=block, device=device)
+        assert (count == 2).all()
+
+
+def test_phases_of_a_block_wait_for_each_other(device: str) -> None:
+    sums = Kernel.compile(COUNT, "sums", [In[np.float32], Out[np.float32], np.int32], device=device)
+    x = ramp(1000)
+    y = np.zeros(16, np.float32)
+    offload(sums, x, y, 1000, grid=16, block=64, device=device)
+    np.testing.assert_array_equal(y, np.add.reduceat(x, np.arange(0, 1000, 64)))

@@ -1,0 +1,110 @@
+"""Checks that two operands in one array are refused exactly if an element is written that the other one has, too."""
+
+from __future__ import annotations
+
+import zlib
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bindings.parameters import Array
+from offload_args.errors import AliasError
+from recording import legal
+from recording.bench import Bench, DoubleBench, Form, naming
+from recording.legal import Call, roles
+
+
+class Operand(NamedTuple):
+    """An array of a call, or the array of that number in a list."""
+
+    array: Array
+    at: int | None
+
+    def put(self, pointers: dict[str, Any], pointer: Any) -> None:
+        """Pass a pointer for this operand."""
+        if self.at is None:
+            pointers[self.array.name] = pointer
+        else:
+            pointers[self.array.name][self.at] = pointer
+
+    def __str__(self) -> str:
+        return self.array.name if self.at is None else f"{self.array.name}[{self.at}]"
+
+
+def same_elements(call: Call, a: Array, b: Array) -> bool:
+    """Return whether two operands that begin at one place have the same element at each place."""
+    names = call.names
+    kinds = [(one.extent.kind, [legal.value(size, names) for size in one.extent.expressions]) for one in (a, b)]
+    if not a.extent.batch and all(kind == "vector" and sizes[0] == 1 for kind, sizes in kinds):
+        return True  # of one element the increment means nothing
+    return kinds[0] == kinds[1]
+
+
+def is_refused(call: Call, one: Operand, other: Operand, apart: int) -> bool:
+    """Return whether a call is wrong whose second operand begins `apart` elements behind its first one."""
+    a, b = one.array, other.array
+    places, others = call.places(a.name, one.at or 0), call.places(b.name, other.at or 0)
+    if not np.intersect1d(places, others + apart).size:
+        return False
+    in_place = a.in_place == b.name and b.in_place == a.name and one.at == other.at
+    return not (in_place and apart == 0 and same_elements(call, a, b))
+
+
+def is_tangled(call: Call, one: Array) -> bool:
+    """Return whether the parts of a batch lie in each other: then all between them counts as touched."""
+    if not one.extent.batch:
+        return False
+    names = call.names
+    stride, count = (legal.value(expression, names) for expression in one.extent.batch)
+    return count > 1 and count * stride < call.needs(one.name)
+
+
+def check_pair(bench: Bench, call: Call, one: Operand, other: Operand, apart: int) -> None:
+    """Make a call with two operands in one array; fail if it is taken or refused wrongly."""
+    size = [call.needs(operand.array.name, operand.at or 0) for operand in (one, other)]
+    first, taken = max(0, -apart), True
+    both = np.zeros(max(first + size[0], first + apart + size[1]), legal.numpy_dtype(one.array.dtype))
+    with bench.lent(bench.arrays(call, Form()) | {"both": both}) as pointers:
+        shared = pointers.pop("both")
+        one.put(pointers, shared[first : first + size[0]])
+        other.put(pointers, shared[first + apart : first + apart + size[1]])
+        try:
+            bench.by_python(call, pointers)
+        except AliasError as error:
+            taken = False
+            assert str(error).startswith(f"{bench.library.name}.{call.function.name}: "), error
+            assert {str(one), str(other)} <= set(str(error).replace(";", " ").split()), error
+    refused = is_refused(call, one, other, apart)
+    if refused or not any(is_tangled(call, operand.array) for operand in (one, other)):
+        said = "refused" if refused else "taken"
+        assert taken != refused, f"{other} {apart} elements behind {one} has to be {said}"
+
+
+def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operand]]:
+    """Return each two operands of one dtype of which one is written; of lists any two arrays, or any one."""
+    operands = []
+    for array in call.function.arrays:
+        if call.needs(array.name):
+            count = len(call.many[array.name]) if array.name in call.many else None
+            chosen = [None] if count is None else random.permutation(count)[:2].tolist()
+            operands += [Operand(array, at) for at in chosen if call.needs(array.name, at or 0)]
+    return [
+        (one, other)
+        for one, other in combinations(operands, 2)
+        if one.array.dtype == other.array.dtype and not (one.array.is_read_only and other.array.is_read_only)
+    ]
+
+
+def check(bench: Bench, function: roles.Function, turns: int) -> None:
+    """Put each two operands of a function, one of which is written, into one array, `turns` times, at random places."""
+    random = np.random.default_rng(zlib.crc32(f"overlap {function.name}".encode()))
+    for turn in range(turns):
+        call = legal.draw(bench.library, function, random, least=1)
+        for one, other in pairs(call, random):
+            low, high = -call.needs(other.array.name, other.at or 0), call.needs(one.array.name, one.at or 0)
+            apart = int(random.integers(low, high + 1)) if turn % 3 else 0
+            if isinstance(bench, DoubleBench):
+                bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
+            with naming(call, Form()):
+                check_pair(bench, call, one, other, apart)

@@ -1,0 +1,17 @@
+"""Which arrays a call of each bound function brings up and down, and which rights it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from recording import legal
+from recording.workers import Turns, Workers, every_family, turned
+
+
+@pytest.mark.promise("T32")
+@every_family(*legal.libraries())
+@turned(short=4, long=100)
+def test_what_is_read_comes_up_and_what_is_written_comes_down(
+    workers: Workers, variant: str, family: str, turns: Turns
+) -> None:
+    workers[variant].ask("movement", family, turns)

@@ -1,0 +1,17 @@
+"""Operands in one array: refused if an element that is written belongs to both, taken if not, for every function."""
+
+from __future__ import annotations
+
+import pytest
+
+from recording import legal
+from recording.workers import Turns, Workers, every_family, turned
+
+
+@pytest.mark.promise("T47")
+@every_family(*legal.libraries())
+@turned(short=6, long=200)
+def test_operands_may_share_an_array_but_no_written_element(
+    workers: Workers, variant: str, family: str, turns: Turns
+) -> None:
+    workers[variant].ask("overlap", family, turns)

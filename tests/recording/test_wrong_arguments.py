@@ -1,0 +1,12 @@
+"""A wrong argument in any place of any bound function is refused by name, before anything is moved or called."""
+
+from __future__ import annotations
+
+from recording import legal
+from recording.workers import Turns, Workers, every_family, turned
+
+
+@every_family(*legal.libraries())
+@turned(short=1, long=10)
+def test_a_wrong_argument_is_refused_by_name(workers: Workers, variant: str, family: str, turns: Turns) -> None:
+    workers[variant].ask("wrong", family, turns)
