@@ -49,7 +49,7 @@ int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value) {
 
 int read_list(PyObject *object, size_t itemsize, int (*read_one)(PyObject *object, int dtype, void *memory), int dtype,
               List **lists, oa_value *value) {
-  if (PyObject_TypeCheck(object, pointer_type) || PyUnicode_Check(object)) return -1;
+  if (PyObject_TypeCheck(object, pointer_type) || PyUnicode_Check(object) || PyBytes_Check(object)) return -1;
   PyObject *objects = PySequence_Tuple(object);
   const Py_ssize_t count = objects == NULL ? 0 : PyTuple_Size(objects);
   List *list = objects == NULL ? NULL : add_list(lists, (size_t)count * itemsize, value);

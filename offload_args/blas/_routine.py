@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._core import layout
+from ..display import shown
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, DTypeError, HostPointerError
 from ..pointers import DevicePtr
@@ -94,7 +95,7 @@ class Routine:
         for (option, known), value in zip(self.options.items(), options, strict=True):
             if value not in known:
                 allowed = " or ".join(f'"{one}"' for one in known)
-                raise ArgumentError(f"{name}: {option} must be {allowed}, got {value!r}") from None
+                raise ArgumentError(f"{name}: {option} must be {allowed}, got {shown(value)}") from None
         for operand, ndim, pointer in zip(self.operands, self.dimensions, operands, strict=True):
             if not isinstance(pointer, DevicePtr):
                 got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")

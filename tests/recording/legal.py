@@ -234,13 +234,13 @@ LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
     """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
-    key = (id(function), name)
+    key = (function.symbol, name)
     if key not in _extents_with:
         _extents_with[key] = _find_extents(function, name, label)
     return _extents_with[key]
 
 
-_extents_with: dict[tuple[int, str], list[tuple[Array, Extent]]] = {}  # functions live as long as the process
+_extents_with: dict[tuple[str, str], list[tuple[Array, Extent]]] = {}
 
 
 def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
@@ -406,7 +406,7 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional"}
+ARRAY_FIELDS |= {"repeats", "optional", "of", "complex_as"}
 
 
 def known_roles(function: roles.Function) -> None:
@@ -549,8 +549,11 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
         named = label.casefold()
+        if library.handle and c_type == library.handle["type"] and "handle" in ours:
+            named = "handle"
         if named not in ours:
             named = others.get(named, label).casefold()
+        named = named if named in ours else named.removesuffix("array")
         if named not in ours:
             named = named.removesuffix("array")
         if named not in ours:

@@ -90,7 +90,7 @@ def check(bench: Bench, function: roles.Function, turns: int) -> None:
         call = legal.draw(bench.library, function, random)
         for one in function.of("scalar"):
             if turn % 2 and one.count == 1:
-                call.numbers[one.name] = 0.0
+                call.numbers[one.name] = 0
         if isinstance(bench, DoubleBench):
             bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
         with naming(call, Form()):

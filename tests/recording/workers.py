@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,17 +22,32 @@ VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
 
 
+class Turns(NamedTuple):
+    """How often a function is tried, and whether every one is, or one of those that differ in their types only."""
+
+    count: int
+    every: bool
+
+
 class Worker:
     """The process that has one double loaded. It is started at its first request, and again after a crash."""
 
     def __init__(self, variant: str, folder: Path) -> None:
         library, wide = VARIANTS[variant]
+        self._library = library
         self._double = build(legal.libraries()[library], folder / f"{variant}.so", wide=wide)
         backend = legal.libraries()[library].backend
         in_build = backend in (None, "cuda")
         environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)} if in_build else {}
         if backend == "cuda":
-            run("gcc", *OPTIONS, "-o", folder / "libcuda.so.1", DOUBLES / "cuda.c")
+            run(
+                "gcc",
+                *OPTIONS,
+                f"-I{HERE.parents[1] / 'csrc' / 'include'}",
+                "-o",
+                folder / "libcuda.so.1",
+                DOUBLES / "cuda.c",
+            )
             environment["LD_LIBRARY_PATH"] = str(folder)
         device = "cuda:0" if backend == "cuda" else "sim:0"
         settings = {"library": library, "device": device, "double": str(self._double)}
@@ -41,8 +56,9 @@ class Worker:
         self._environment = os.environ | environment
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, check: str, family: str, turns: int) -> None:
-        """Have the process check each function of a family; fail as it fails, or if it dies."""
+    def ask(self, check: str, family: str, turns: Turns) -> None:
+        """Have the process check functions of a family; fail as it fails, or if it dies."""
+        names = [one.name for one in legal.of_family(self._library, family, turns.every)]
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command, env=self._environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -50,7 +66,7 @@ class Worker:
         process = self._process
         assert process.stdin and process.stdout
         try:
-            process.stdin.write(json.dumps({"check": check, "family": family, "turns": turns}) + "\n")
+            process.stdin.write(json.dumps({"check": check, "functions": names, "turns": turns.count}) + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
@@ -94,7 +110,10 @@ def every_family(*variants: str) -> Any:
     return pytest.mark.parametrize(("variant", "family"), pairs)
 
 
-def turned(short: int, long: int) -> Any:
-    """Parametrize a test over its number of turns, in the short and the long form."""
-    turns = [pytest.param(short, id="short"), pytest.param(long, id="long", marks=pytest.mark.slow)]
+def turned(short: int, long: int, every: bool = False) -> Any:
+    """Parametrize a test over its turns in the short and the long form; every: the short one has all functions, too."""
+    turns = [
+        pytest.param(Turns(short, every), id="short"),
+        pytest.param(Turns(long, every=True), id="long", marks=pytest.mark.slow),
+    ]
     return pytest.mark.parametrize("turns", turns)
