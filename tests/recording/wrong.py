@@ -171,7 +171,7 @@ def wrong_numbers(bench: DoubleBench, function: roles.Function, one: Number, for
 
 
 def wrong_host_lists(one: HostList, call: Call, pointer: Any) -> Iterator[Wrong]:
-    """Yield what is no sequence of values on the host, and sequences with a wrong value or too many."""
+    """Yield values that are not sequences of values on the host, and sequences with a wrong value or too many."""
     given = list(call.numbers[one.name] if one.label == "scalar" else call.integers[one.name])
     for value in (None, 1, 1.5, "x", b"x"):
         yield Wrong(value, (ArgumentTypeError,))
