@@ -99,6 +99,7 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
                 constants = _constants(declaration)
                 enums.pop(declaration.spelling, None)  # functions name the type, not its tag
                 if constants and all(re.match(settings["constants"], one) for one in constants):
+                    enums.pop(declaration.spelling, None)  # functions take it by the name of the type
                     enums[cursor.spelling] = constants
     enums = {name: values for name, values in enums.items() if re.match(r"\w+$", name)}
     return {

@@ -80,7 +80,8 @@ Enums have the header's constants, those of types that their parameter allows: `
 is not read, `values = { NAME = 1 }` instead.
 
 The kinds of objects that the library makes and the caller owns. One whose type is that of [handle] is the library's
-handle: it belongs to a device, has a stream, and calls take it as `handle=`:
+handle: it belongs to a device, has a stream, and calls take it as `handle=`. If [handle] has no `create`, since that
+takes settings, each call needs one:
 
     [object.tensor]
     type = "xTensorDescriptor_t"
@@ -326,7 +327,9 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
+        self.folded = {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
         self.words: dict[str, str] = {}
+        self.on_device = False  # all pointers of the family that is read are to the device
         older = api.get("older")
         before = roles.get("older", {}).get("before", "")
         self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
@@ -446,6 +449,8 @@ class _Reader:
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _listed(c_type) if pointers else _pointee(c_type)
+        if pointers and of and not pointee:  # of one library void * means void **, too
+            pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
         if of:
             dtype = "any" if pointee == "void" else ""
@@ -482,9 +487,10 @@ class _Reader:
             dtype = "any" if pointee == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
         right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        takes_rounded = role == "scalar" and not by_value and count == 1 or role == "result" and self.on_device
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and (role != "scalar" or by_value or count > 1))):
+        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and not takes_rounded)):
             self.faults.append(f"{where}: labelled {label}, and there are no such numbers of {dtype} yet")
         if role in ("result", "returned"):
             name = "result"
@@ -538,6 +544,7 @@ class _Reader:
         name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
         family = self.roles["family"][key]
         self.own_types, self.form = family.get("types", {}), form
+        self.on_device = family.get("pointer_mode") == "device"
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in labels}
@@ -568,7 +575,7 @@ class _Reader:
             if made:
                 parameters.append(made)
         if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
-            parameters.insert(0, DeviceNumber(name="device", c_type="int"))
+            parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
             if label.split(" ")[0] == "returned":
                 made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
@@ -577,7 +584,7 @@ class _Reader:
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
         plain = parameters
-        parameters, lacking = shared.in_form(form, plain)
+        parameters, lacking = shared.in_form(form, plain, self.on_device)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         types = {one.name for one in parameters if isinstance(one, DataType)}
         arrays = {one.name for one in parameters if isinstance(one, Array)}
@@ -596,7 +603,7 @@ class _Reader:
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
-        device_only = family.get("pointer_mode") == "device" or sum(isinstance(one, Array) for one in parameters) > sum(
+        device_only = self.on_device or sum(isinstance(one, Array) for one in parameters) > sum(
             isinstance(one, Array) for one in plain
         )
         # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
@@ -645,16 +652,22 @@ class _Reader:
             # Without letters: one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
+                forms = []
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
                     words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
                     name, before = template.format(**words), older.format(**words)
-                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+                    forms.append(Binding(key, name, letter, form, summary + text, before, is_shared))
+                yield from [one for one in forms if self.symbol(one.name)[0]] or forms[:1]
 
     def symbol(self, name: str) -> tuple[str | None, list[str]]:
         """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
         candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
-        return next((one for one in candidates if one in self.api["functions"]), None), candidates
+        exact = next((one for one in candidates if one in self.api["functions"]), None)
+        if exact:
+            return exact, candidates
+        folded = (one.casefold() for one in candidates)
+        return next((self.folded[one] for one in folded if one in self.folded), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}
@@ -729,9 +742,10 @@ class _Reader:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key not in ("type", *HANDLE_MODES, *HANDLE_FUNCTIONS):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
-        for key in ("type", "create"):
-            if key not in handle:
-                self.faults.append(f"{self.name}.toml: [handle] has no {key}")
+        if "type" not in handle:
+            self.faults.append(f"{self.name}.toml: [handle] has no type")
+        if "create" not in handle and not any(one.is_handle for one in self.object_kinds.values()):
+            self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:

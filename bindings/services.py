@@ -23,6 +23,7 @@ INTEGERS = {
     "int64_t": "i64",
     "uint64_t": "u64",
     "long long": "i64",
+    "unsigned long long": "u64",
     "size_t": "u64",
 }
 C_INTEGER = {"i32": "int", "u32": "unsigned", "i64": "int64_t", "u64": "uint64_t"}
@@ -295,6 +296,7 @@ class Given(ServiceParameter):
 
     what: str  # integer, enum, text, stream, kept or new
     in_python: ClassVar[bool] = False
+    last: ClassVar[bool] = True
     enum: Enum | None = None
     object_kind: ObjectKind | None = None
     returned: bool = False  # as the function's return value; then it is the last one of the record
@@ -302,10 +304,6 @@ class Given(ServiceParameter):
     @property
     def role(self) -> str:  # type: ignore[override]
         return "returned" if self.returned else "gives"
-
-    @property
-    def last(self) -> bool:  # type: ignore[override]
-        return self.returned
 
     @property
     def token(self) -> str:

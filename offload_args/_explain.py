@@ -175,20 +175,18 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
 def handle_address(function: str, handle: object) -> int:
     """Return what stands for the caller's own library handle.
 
-    handle: one that the library's create() gave, an address, or an object with `handle` or `ptr`. Raises
-    ArgumentTypeError for anything else.
+    handle: one that the library made, an address, or an object with `handle` or `ptr`. Raises ArgumentTypeError for
+    anything else.
     """
     library = function.partition(".")[0]
     if isinstance(handle, LibraryObject):
-        if type(handle) is not class_of(library, "Handle"):
-            raise ArgumentTypeError(f"{function}: handle needs a {library}.Handle, got {_describe(handle)}")
         return _core.object_handle(handle)
     value = handle
     for attribute in ("handle", "ptr"):
         value = getattr(value, attribute, value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 2**64:
         raise ArgumentTypeError(
-            f"{function}: handle needs what {library}.create() gives, a handle of {library} as an int, or an object "
+            f"{function}: handle needs what {library} made, a handle of {library} as an int, or an object "
             f"with .handle or .ptr, got {_describe(handle)}"
         )
     return int(value)

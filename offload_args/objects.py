@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, as_device, by_number, default_number
+from .display import shown
 from .errors import ArgumentTypeError, OffloadError
 from .streams import SupportsStream
 from .streams import stream_handle as _handle_of_stream
@@ -130,7 +131,7 @@ def packed(function: str, name: str, fields: str, value: Any) -> bytes:
     needed = f"{function}: {name} needs a tuple of {len(fields)} numbers, or an element of a structured array"
     numbers = value.item() if isinstance(value, np.void) and value.dtype.names else value
     if not isinstance(numbers, (tuple, list)) or len(numbers) != len(fields):
-        raise ArgumentTypeError(f"{needed}, got {value!r:.100}")
+        raise ArgumentTypeError(f"{needed}, got {shown(value)}")
     widest = max(fields, key=struct.calcsize)  # the struct ends at a multiple of its size
     try:
         return struct.pack(f"@{fields}0{widest}", *numbers)

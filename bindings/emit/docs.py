@@ -164,7 +164,11 @@ def docstring(library: Library, function: Function) -> str:
     if given:
         lines.append(f"Returns {', '.join(given)}.")
     if takes_handle(function):
-        lines.append("handle: a library handle of your own, whose stream is used.")
+        kind = next((one.name for one in library.object_kinds if one.is_handle), "")
+        needed = (
+            f"a {kind}, which is needed" if "create" not in (library.handle or {}) else "a library handle of your own"
+        )
+        lines.append(f"handle: {needed}, whose stream is used.")
     lines += [SERVICE_RAISES if function.is_service else RAISES, f"Source: {library.source}, {function.symbol}."]
     wrapped_lines: list[str] = []
     for line in lines:

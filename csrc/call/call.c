@@ -483,7 +483,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
   call->saved_mode = -1;
   call->native_stream = stream->native;
-  if (library->create >= 0 && !(call->special & OA_WITHOUT_HANDLE)) {
+  if ((library->create >= 0 || library->needs_handle) && !(call->special & OA_WITHOUT_HANDLE)) {
     if (used) {
       call->handle = used;
       status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
@@ -715,7 +715,7 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_st
 /* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
 static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
   int status = oa_object_take_handle(call, handle);
-  if (!status) status = oa_library_handle_stream(call->library, *handle, stream);
+  if (!status) status = oa_object_handle_stream(call, *handle, stream);
   if (status) oa_object_return_handle(call);
   return status;
 }
@@ -736,6 +736,7 @@ int oa_begin(oa_call *call) {
   const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
   call->object = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
+  if (__builtin_expect(call->library && call->library->needs_handle && !handle, 0)) return oa_object_fail_none(call);
   if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
     oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);

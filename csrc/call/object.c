@@ -97,6 +97,23 @@ int oa_object_take_handle(oa_call *call, void **handle) {
   return OA_OK;
 }
 
+int oa_object_handle_stream(const oa_call *call, void *handle, void **stream) {
+  const oa_library *library = call->library;
+  const oa_object_state *state = call->object;
+  if (library->get_stream >= 0) return oa_library_handle_stream(library, handle, stream);
+  if (!state || !state->stream)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: handle needs an object that %s made: the stream of an address is not known",
+                   call->function, library->name);
+  *stream = state->stream->native;
+  return OA_OK;
+}
+
+int oa_object_fail_none(const oa_call *call) {
+  const oa_object_kind *kind = handle_kind(call->library);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: handle needs a %s.%s, got none; make one and pass it to each call",
+                 call->function, call->library->name, kind ? kind->name : "Handle");
+}
+
 void oa_object_return_handle(oa_call *call) {
   if (!call->object) return;
   const oa_object_use use = {.state = call->object};

@@ -42,6 +42,10 @@ int oa_objects_take(const char *function, const oa_library *library, oa_object_u
 void oa_objects_return(const oa_object_use *uses, int count);
 /* Takes the object that is the handle of a call; *handle becomes the vendor's own. A vendor's own stays as it is. */
 int oa_object_take_handle(oa_call *call, void **handle);
+/* Sets *stream to that of the call's handle: its library says it, or the object has it. */
+int oa_object_handle_stream(const oa_call *call, void *handle, void **stream);
+/* Returns the failure of a call that needs a handle and has none. */
+__attribute__((cold)) int oa_object_fail_none(const oa_call *call);
 /* Returns that object, if there is one. */
 void oa_object_return_handle(oa_call *call);
 /* Checks that the call's handle is of the device. */

@@ -105,11 +105,12 @@ typedef struct oa_late {
       loads; /* of numbers on the device: 1 + place, slot, count each. They are read from .pointer of the place first */
   int has_status;     /* the vendor's function returns one; the call is waited for */
   int *vendor_status; /* where it goes */
-  int64_t times;      /* that the call is made; */
-  int repeated;       /* so many of its arrays move on after each, if it is not once: */
+  int repeated;       /* 0, or so many arrays of a call that is made several times, which move on: */
+  int64_t times;
   struct {
-    int place;    /* of the value, */
-    int64_t step; /* and so many bytes */
+    int place;         /* of the value: */
+    int64_t step;      /* by so many bytes, */
+    void *const *list; /* or through a list of addresses; or NULL */
   } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
@@ -125,7 +126,7 @@ static inline void oa_late_start(oa_late *late, const oa_routine *routine, void 
   late->count = routine->count;
   late->loads = "";
   late->has_status = 0;
-  late->times = 1;
+  late->repeated = 0;
   memcpy(late->values, values, routine->count * sizeof *values);
 }
 
@@ -134,7 +135,8 @@ typedef struct oa_repeat {
   const oa_routine *routine; /* the row itself: the call may run later */
   int64_t times;
   const int64_t *strides;
-  char names[OA_MOST_REPEATED][2]; /* of the arrays; "" of those that keep theirs */
+  oa_pointer_list lists[OA_MOST_REPEATED]; /* of the arrays that are in lists; their `at` is NULL for others */
+  char names[OA_MOST_REPEATED][2];         /* of the arrays; "" of those that keep theirs */
 } oa_repeat;
 
 /* Begins the call with every array's extent `times` times. */

@@ -117,7 +117,7 @@ void oa_library_give_back(oa_stream *stream) {
 int oa_use_handle(const char *name, void *handle) {
   const oa_library *library = oa_library_named("oa_use_handle", name);
   if (!library) return OA_ERROR_ARGUMENT;
-  if (library->create < 0 && handle)
+  if (library->create < 0 && !library->needs_handle && handle)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: this library has no handles; leave handle out", name);
   if (!used_handles && !handle) return OA_OK;
   pthread_once(&once, start);

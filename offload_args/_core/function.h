@@ -63,6 +63,7 @@ typedef struct {
   PyObject *result, *handle; /* NULL where not given, or None */
   void *own_handle;          /* what handle stands for: an address or an oa_object; NULL: the region's handle */
   const int64_t *strides;    /* of the arrays of a call that is repeated; NULL of others */
+  const void *const **lists; /* the pointers of those that are in lists, NULL of others */
   int64_t times;             /* that it is repeated */
   const char *names;         /* of those arrays, one letter each; or "" */
   PyObject *room[MOST_VALUES];

@@ -27,6 +27,7 @@ from bindings.declarations import entries  # noqa: E402
 from bindings.emit.bodies import Body  # noqa: E402
 
 NAMES = roles.names()
+BLAS = [name for name in NAMES if "blas" in name]
 Api = dict[str, Any]
 
 
@@ -181,7 +182,7 @@ def test_check_refuses_what_cannot_be_written_and_names_its_line(
     lines[number] = f'{parameter} = "{label}"'
     path.write_text("\n".join(lines))
     found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2:" in one]
-    assert len(found) == 1 and fault in found[0] and found[0].endswith(f"(line {number + 1} of blas.toml)"), found
+    assert len(found) == 1 and fault in found[0] and found[0].endswith(f" {number + 1} of blas.toml)"), found
 
 
 def shared_and_own(folder: Path, own: str, *functions: str) -> Any:
@@ -329,7 +330,7 @@ def test_value_that_nobody_labelled_as_a_result_is_refused() -> None:
     assert "cblas_snrm2: the return value (float) has no role" in faults_of("cblas", api, labels)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BLAS)
 def test_levels_1_to_3_are_bound_in_all_four_types(libraries: dict[str, roles.Library], name: str) -> None:
     bound = {one.name for one in libraries[name].functions}
     level1 = "axpy copy swap scal rotg".split()
@@ -354,8 +355,8 @@ def test_triangles_are_never_overwritten_and_copies_always() -> None:
                 assert one.extent is not None
                 if one.extent.kind in ("triangle", "band", "packed"):
                     assert one.direction != "out" and one.overwrites is None, (function.name, one.name)
-        copied = next(one for one in library.functions if one.name == "dcopy").of("array")
-        assert [one.direction for one in copied] == ["in", "out"]
+        copied = [one.of("array") for one in library.functions if one.name == "dcopy"]
+        assert [one.direction for one in sum(copied, [])] == (["in", "out"] if library.name in BLAS else [])
 
 
 # -- C --
@@ -389,13 +390,15 @@ def abi(c_type: str, blasint: str = "int") -> str:
     """Returns how a C type is passed: pointers are alike, and so are enums and int."""
     if "*" in c_type or c_type.endswith(("Handle_t", "Stream_t")):
         return "pointer"
-    if c_type == "rocblas_handle":
+    if c_type in ("rocblas_handle", "curandGenerator_t"):
         return "pointer"
-    if c_type.startswith(("cublas", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas", "enum ")):
+    if c_type.startswith(("cublas", "curand", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas", "enum ")):
         return "int64_t" if c_type == "rocblas_stride" else "int"
     if c_type == "blasint":
         return blasint
-    return "int64_t" if c_type in ("long long", "uint64_t", "size_t") else c_type
+    if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
+        return "int64_t"
+    return "unsigned int" if c_type == "unsigned" else c_type
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -26,6 +26,7 @@ ENUMS = {
 
 PRELUDE = """
 #include <complex.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

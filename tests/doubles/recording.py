@@ -155,7 +155,14 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
         "set_pointer_mode": "((struct held *){0})->mode = (int64_t){1};",
         "get_pointer_mode": "memset({1}, 0, sizeof *{1}); *(int *){1} = (int)((struct held *){0})->mode;",
     }
-    return {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
+    working = {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
+    for kind in library.object_kinds if "create" not in library.handle else []:
+        if kind.is_handle:  # made by functions that take settings, too
+            working[kind.destroy] = bodies["destroy"]
+            for name, entry in library.api["functions"].items():
+                if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
+                    working[name] = bodies["create"]
+    return working
 
 
 def version_function(library: roles.Library) -> dict[str, str]:

@@ -76,7 +76,7 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
     arguments = []
     for (label, kind), (_, other) in zip(function["parameters"], wanted, strict=True):
         enum, expression = ENUMS.get(kind, ("", "{0}"))
-        if enum != (other if other.startswith("cublas") and "Handle" not in other else ""):
+        if enum != (other if other.startswith(("cublas", "cudaDataType")) and "Handle" not in other else ""):
             return None
         arguments.append(expression.format(label))
     parameters = cublas.declared(function)

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from offload_args import Device, testing
-from offload_args.errors import DeviceUnavailableError
+from offload_args import Device, libraries, testing
+from offload_args.errors import DeviceUnavailableError, LibraryError
 
 
 def open_or_skip(name: str) -> str:
@@ -26,3 +26,13 @@ def open_or_skip(name: str) -> str:
     if backend == "sim":
         testing.sim_device(index=int(index))
     return name
+
+
+def library_or_skip(library: str, device: str) -> None:
+    """Load the library of a device that is here; skip if it is not installed, unless OFFLOAD_ARGS_REQUIRE names it."""
+    try:
+        libraries.load(library)
+    except LibraryError as error:
+        if library in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
+            pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {library}: {error}")
+        pytest.skip(f"device unavailable: no {library} for {device}")

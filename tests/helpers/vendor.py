@@ -27,6 +27,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -36,8 +37,9 @@ from offload_args import _core, cblas, cublas, libraries, offload_args, rocblas
 
 Array = NDArray[Any]
 
-DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128, "h": np.float16}
-REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64, "h": np.float16}
+DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+DTYPES |= {"h": np.float16, "t": ml_dtypes.bfloat16}
+REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64, "h": np.float16, "t": ml_dtypes.bfloat16}
 CANARY = 77.25
 
 
@@ -441,7 +443,7 @@ def bound(module: types.ModuleType) -> list[str]:
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
 
     def computes(name: str) -> bool:
-        kinds = {word.partition(":")[0] for word in _core.record(library, name).split()}
+        kinds = {word.partition(":")[0].rstrip("*") for word in _core.record(library, name).split()}
         return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
 
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]

@@ -36,7 +36,7 @@ MODULES = [importlib.import_module(f"offload_args.{name}") for name in libraries
 @pytest.mark.parametrize("module", MODULES)
 def test_every_function_is_shown_documented_and_pickled_as_one_of_its_module(module: ModuleType) -> None:
     names = [name for name in dir(module) if isinstance(getattr(module, name), BuiltinFunctionType) and name[0] != "_"]
-    assert len(names) > 100
+    assert len(names) > 10
     assert {*names} <= {*module.__all__}
     for name in names:
         function = getattr(module, name)
@@ -291,7 +291,7 @@ def test_a_pointer_of_a_closed_region_is_named_beside_a_host_scalar() -> None:
 @pytest.mark.parametrize("handle", [1.5, "handle", 0, True, object(), -1, 2**64])
 def test_an_object_that_is_no_handle_is_refused(handle: object) -> None:
     with offload_args(np.ones(4), device="host") as (dx,):
-        with pytest.raises(ArgumentTypeError, match="cublas.dscal: handle needs what cublas.create.. gives, a handle"):
+        with pytest.raises(ArgumentTypeError, match="cublas.dscal: handle needs what cublas made, a handle of"):
             cublas.dscal(4, 2.0, dx, 1, handle=handle)
 
 

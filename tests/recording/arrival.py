@@ -16,7 +16,17 @@ from recording.bench import DoubleBench, Form, bytes_of, naming
 from recording.legal import Call, roles
 from recording.recorder import Argument, Record, Wish
 
-WIDTHS = {"int": 4, "int64_t": 8, "size_t": 8, "long long": 8, "float": 4, "double": 8, "uint16_t": 2}
+WIDTHS = {
+    "int": 4,
+    "int64_t": 8,
+    "size_t": 8,
+    "long long": 8,
+    "unsigned long long": 8,
+    "unsigned int": 4,
+    "float": 4,
+    "double": 8,
+    "uint16_t": 2,
+}
 
 
 def width(bench: DoubleBench, c_type: str) -> int:
@@ -218,5 +228,6 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                     check_too_large(bench, call, size)
     lists = [extent.pointers for array in function.arrays for extent in array.extents if extent.pointers]
     counts = set().union(*map(legal.expressions.names_in, lists))  # no list is so long
-    possible = [one.name for one in function.sizes if one.name not in counts]
+    matrices = any(extent.kind != "elements" for array in function.arrays for extent in array.extents)
+    possible = [one.name for one in function.sizes if one.name not in counts and matrices]
     assert tried or not possible, f"{function.name}: no call with a size beyond 32 bits was found"

@@ -15,7 +15,8 @@ import numpy as np
 
 import offload_args
 from bindings.parameters import NUMPY, EnumValue, Number, Result, Size
-from offload_args import testing
+from bindings.services import Given
+from offload_args import _core, testing
 from recording import legal
 from recording.legal import Call, roles
 from recording.recorder import Recorder, Typed
@@ -65,6 +66,17 @@ class Bench:
         self.runs_late = library.backend is None  # then numbers on the device are read before the call
         if device.startswith("sim"):
             testing.sim_device(index=int(device[4:]))
+        self.handle = self.made_handle() if library.handle and "create" not in library.handle else None
+
+    def made_handle(self) -> Any:
+        """Return an object of the library's that its calls need."""
+        for function in self.library.functions:
+            if any(
+                isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in function.arguments
+            ):
+                first = [one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)]
+                return getattr(self.module, function.name)(*first, device=self.device)
+        raise AssertionError(f"{self.library.name}: no function makes a handle")
 
     def forms(self, function: roles.Function) -> list[Form]:
         """Return every way to call a function by Python."""
@@ -110,7 +122,9 @@ class Bench:
         """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
         given = {**call.integers, **call.numbers, **pointers, **changed}
         positional = [given.get(one.name) for one in call.function.parameters if not isinstance(one, Result)]
-        keywords = {"result": given["result"]} if "result" in given else {}
+        keywords = {"result": given["result"]} if call.function.result and "result" in given else {}
+        if self.handle:
+            keywords["handle"] = self.handle
         return getattr(self.module, call.function.name)(*positional, **keywords)
 
     def counts(self) -> tuple[int, ...]:
@@ -162,6 +176,8 @@ class DoubleBench(Bench):
                     results.append((one, memory))
             else:
                 raise NotImplementedError(f"{name}: {one.name}")
+        if self.handle:
+            self.typed.use_handle(self.library.name, _core.object_handle(self.handle))
         status = self.typed.call(name, values)
         assert status == 0, f"{name} returned {status}"
         if on_device or not results:

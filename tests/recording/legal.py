@@ -452,8 +452,11 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     found = []
     for label, c_type in library.api["functions"][function.symbol]["parameters"]:
         named = label.casefold()
+        if library.handle and c_type == library.handle["type"] and "handle" in ours:
+            named = "handle"
         if named not in ours:
             named = others.get(named, label).casefold()
+        named = named if named in ours else named.removesuffix("array")
         if named not in ours:
             named = named.removesuffix("array")
         if named not in ours:

@@ -180,6 +180,10 @@ class Typed:
         """Return the types of a function's parameters."""
         return self._types[name]
 
+    def use_handle(self, library: str, handle: int) -> None:
+        """Set the handle for this thread's calls into a library."""
+        assert self._callers.oa_use_handle(library.encode(), ctypes.c_void_p(handle)) == 0
+
     def call(self, name: str, values: list[Any]) -> int:
         """Call a function; values: a ctypes object for each parameter."""
         caller: Callable[[Any], int] = self._callers[f"call_{name}"]

@@ -41,9 +41,10 @@ def answer(one: Given) -> Any:
 def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     """Return a new object of a kind: Python's, or the address of C's."""
     function = maker(bench.library, kind)
+    enums = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
     if in_c:
-        return by_c(bench, function, {})
-    return getattr(bench.module, function.name)(device=bench.device)
+        return by_c(bench, function, enums)
+    return getattr(bench.module, function.name)(**enums, device=bench.device)
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:

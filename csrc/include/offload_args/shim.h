@@ -211,8 +211,9 @@ struct oa_library {
   int success;        /* the status of a call that succeeded */
   /* Indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
    * int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
-   * int get_pointer_mode(void *, int *). create -1: the library has no handles. */
+   * int get_pointer_mode(void *, int *). create -1: the core makes no handles. */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
+  int needs_handle; /* 1: each call needs a handle of the caller's own; 0 and create -1: the library has no handles */
   int host_mode, device_mode; /* the values of its pointer mode */
   /* 1: its functions take the stream as an argument, oa_call.native_stream. A library of a GPU that has neither this
    * nor set_stream is waited for before and after each call. */
