@@ -137,10 +137,10 @@ class DoubleBench(Bench):
     """A library's double on one device; integer_bits: of a library that has such builds."""
 
     def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
-        super().__init__(library, device)
-        self.integer_bits, self.typed = integer_bits, typed
         loaded = testing.library(library.name, str(double))
         assert loaded.path == str(double), loaded
+        super().__init__(library, device)
+        self.integer_bits, self.typed = integer_bits, typed
         self.recorder = Recorder(library, double)
 
     def by_c(self, call: Call, pointers: dict[str, Any], on_device: bool) -> Any:

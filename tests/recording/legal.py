@@ -56,6 +56,11 @@ def services(library: str) -> dict[str, roles.Function]:
     return {one.name: one for one in libraries()[library].functions if one.is_service}
 
 
+def copies(library: str) -> dict[str, roles.Function]:
+    """Return the functions of a library that copy between arrays of the host and of the device, by name."""
+    return {one.name: one for one in libraries()[library].functions if one.of("host")}
+
+
 def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
     """Return the functions of a family; without `every`, one of those that differ in their types only."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}

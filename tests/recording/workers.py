@@ -54,6 +54,7 @@ class Worker:
             answer = ""
         if not answer:
             self._process = None
+            process.communicate()
             pytest.fail(f"the process of {check} of {family} ended with status {process.wait()}")
         failures = json.loads(answer)["failures"]
         if failures:
