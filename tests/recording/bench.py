@@ -142,13 +142,10 @@ class DoubleBench(Bench):
     """A library's double on one device; integer_bits: of a library that has such builds."""
 
     def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
+        loaded = testing.library(library.name, str(double))
+        assert loaded.path == str(double), loaded
         super().__init__(library, device)
         self.integer_bits, self.typed = integer_bits, typed
-        if self.runs_late or device.startswith(str(library.backend)):
-            loaded = offload_args.libraries.load(library.name)
-        else:  # a backend that this build lacks
-            loaded = testing.library(library.name, str(double))
-        assert loaded.path == str(double), loaded
         self.recorder = Recorder(library, double)
 
     def by_c(self, call: Call, pointers: dict[str, Any], on_device: bool) -> Any:

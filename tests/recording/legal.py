@@ -67,6 +67,11 @@ def services(library: str) -> dict[str, roles.Function]:
     return {one.name: one for one in libraries()[library].functions if one.is_service}
 
 
+def copies(library: str) -> dict[str, roles.Function]:
+    """Return the functions of a library that copy between arrays of the host and of the device, by name."""
+    return {one.name: one for one in libraries()[library].functions if one.of("host")}
+
+
 def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
     """Return the functions of a family; without `every`, one of those that differ in their types only."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}
@@ -294,6 +299,8 @@ def choices(function: roles.Function, one: EnumValue) -> list[int]:
 
 def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
     """Return the function with the dtypes that its arguments say."""
+    if not function.types:
+        return function
     said = {one.name: {number: dtype for _, number, dtype in one.enum.dtypes} for one in function.types}
     dtypes = {one.name: said[one.of][integers[one.of]] for one in function.parameters if one.of}
     for one in function.parameters:

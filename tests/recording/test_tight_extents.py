@@ -23,7 +23,7 @@ ON_DEVICES = [
 
 @pytest.mark.promise("T31")
 @every_family(*legal.libraries())
-@turned(short=6, long=300)
+@turned(short=6, long=60)
 def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
     workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:

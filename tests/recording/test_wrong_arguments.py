@@ -7,6 +7,6 @@ from recording.workers import Turns, Workers, every_family, turned
 
 
 @every_family(*legal.libraries())
-@turned(short=1, long=10)
+@turned(short=1, long=3)
 def test_a_wrong_argument_is_refused_by_name(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("wrong", family, turns)
