@@ -10,6 +10,7 @@ from typing import ClassVar
 from .declarations import entries
 
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
+NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # nor a type for checkers
 # The C type of a number on the host, and the members of oa_value that hold it. An index has 64 bits on the host.
 C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
@@ -67,7 +68,7 @@ class Enum:
 
 def device_pointer(one: Parameter) -> str:
     """Returns the Python type of a DevicePtr to an operand."""
-    return "DevicePtr[Any]" if one.of or one.dtype == "any" else f"DevicePtr[np.{NUMPY[one.dtype]}]"
+    return "DevicePtr[Any]" if one.of or one.dtype in NOT_NUMPYS else f"DevicePtr[np.{NUMPY[one.dtype]}]"
 
 
 def _listed(words: list[str]) -> str:
@@ -84,6 +85,7 @@ class Extent:
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
     pointers: ast.expr | None = None  # how many there are, each behind a pointer of its own
+    groups: str = ""  # the number of groups: of each, other values of the names that are lists
 
     @property
     def sizes(self) -> list[ast.expr]:
@@ -285,6 +287,41 @@ class PointerArray(Array):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostList(Parameter):
+    """A host array with a value for each group: of an enum, of sizes or leading dimensions, or of numbers."""
+
+    role: ClassVar[str] = "list"
+    label: str  # enum, size, ld or scalar
+    length: str  # the parameter that says how many
+    enum: Enum | None = None
+
+    @property
+    def kind(self) -> str:
+        return f"{'size' if self.label == 'ld' else self.label}*"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Returns whether its integers have 32 bits in a function that has no form with 64-bit sizes."""
+        return self.label in ("size", "ld") and self.c_type.removeprefix("const ").split(" ")[0].rstrip("[]*") in NARROW
+
+    def declaration(self, device: bool) -> str:
+        element = {"enum": "int", "scalar": C_NUMBER.get(self.dtype, "")}.get(self.label, "int64_t")
+        return f"const {element} *{self.name}"
+
+    def preparation(self) -> str:
+        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = &{self.name}_list}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"Sequence[{PYTHON[self.dtype] if self.dtype else 'int'}]"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Number(Parameter):
     """A number, or a few, on the host or the device."""
 
@@ -354,15 +391,16 @@ class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
     returned: bool = False
+    on_host: bool = False  # whatever the pointer mode is
     last: ClassVar[bool] = True
 
     @property
     def role(self) -> str:  # type: ignore[override]
-        return "returned" if self.returned else "result"
+        return "returned" if self.returned else "value" if self.on_host else "result"
 
     @property
     def kind(self) -> str:
-        return "result"
+        return "value" if self.on_host else "result"
 
     def shown(self) -> str:
         return "result=None"

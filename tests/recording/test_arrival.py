@@ -31,9 +31,16 @@ def test_every_argument_of_a_service_arrives(workers: Workers, variant: str, fam
     workers[variant].ask("services", family, Turns(3, every=True))
 
 
+@pytest.mark.parametrize(
+    ("variant", "family"), [(name, one.family) for name in legal.libraries() for one in legal.copies(name).values()]
+)
+def test_every_argument_of_a_copy_arrives(workers: Workers, variant: str, family: str) -> None:
+    workers[variant].ask("copies", family, Turns(3, every=True))
+
+
 @pytest.mark.parametrize("library", legal.libraries())
 def test_every_bound_function_is_called(library: str) -> None:
-    called = {*legal.functions(library), *legal.services(library)}
+    called = {*legal.functions(library), *legal.services(library), *legal.copies(library)}
     module = importlib.import_module(f"offload_args.{library}")
     assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))}
     assert library in VARIANTS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from recording import legal
-from recording.recorder import OPTIONS, build, run
+from recording.recorder import build
 
 HERE = Path(__file__).parent
-DOUBLES = HERE.parent / "doubles"
 
 # Each double, and whether its integers have 64 bits.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
@@ -36,33 +34,16 @@ class Worker:
         library, wide = VARIANTS[variant]
         self._library = library
         self._double = build(legal.libraries()[library], folder / f"{variant}.so", wide=wide)
-        backend = legal.libraries()[library].backend
-        in_build = backend in (None, "cuda")
-        environment = {f"OFFLOAD_ARGS_{library.upper()}": str(self._double)} if in_build else {}
-        if backend == "cuda":
-            run(
-                "gcc",
-                *OPTIONS,
-                f"-I{HERE.parents[1] / 'csrc' / 'include'}",
-                "-o",
-                folder / "libcuda.so.1",
-                DOUBLES / "cuda.c",
-            )
-            environment["LD_LIBRARY_PATH"] = str(folder)
-        device = "cuda:0" if backend == "cuda" else "sim:0"
-        settings = {"library": library, "device": device, "double": str(self._double)}
+        settings = {"library": library, "device": "sim:0", "double": str(self._double)}
         settings |= {"typed": str(folder / f"{variant}-typed.so"), "integer_bits": 64 if wide else 32}
         self._command = [sys.executable, "-W", "error", str(HERE / "worker.py"), json.dumps(settings)]
-        self._environment = os.environ | environment
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, check: str, family: str, turns: Turns) -> None:
         """Have the process check functions of a family; fail as it fails, or if it dies."""
         names = [one.name for one in legal.of_family(self._library, family, turns.every)]
         if self._process is None:
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            self._process = subprocess.Popen(self._command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process = self._process
         assert process.stdin and process.stdout
         try:
@@ -73,6 +54,7 @@ class Worker:
             answer = ""
         if not answer:
             self._process = None
+            process.communicate()
             pytest.fail(f"the process of {check} of {family} ended with status {process.wait()}")
         failures = json.loads(answer)["failures"]
         if failures:
