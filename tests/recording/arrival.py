@@ -239,7 +239,8 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         tried += 1
         for form in (Form(), Form(in_c=True)):
             with naming(call, form):
-                if not size.is_narrow or function.wide_symbol or bench.integer_bits == 64:
+                is_short = isinstance(size, Size) and size.is_short
+                if not is_short and (not size.is_narrow or function.wide_symbol or bench.integer_bits == 64):
                     check_call(bench, call, form)
                 else:
                     check_too_large(bench, call, size)

@@ -473,7 +473,8 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
     for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
-        integers = dict(zip(axes, values, strict=True)) | {name: large}
+        others = {one.name: 6 + at for at, one in enumerate(function.of("value"))}
+        integers = others | dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)
         except TooManyError:
