@@ -94,6 +94,83 @@ double plain_sgemm(const float *A, const float *B, float *C, long n, int count) 
   return now() - start;
 }
 
+static cublasStatus_t products(const float *A, const float *B, float *C, long n, int batch) {
+  const float one = 1, zero = 0;
+  return cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, B, n, n * n, A, n, n * n, &zero, C,
+                                   n, n * n, batch);
+}
+
+// C[i] = A[i] B[i] for a batch of them, in C order.
+double plain_batch(const float *A, const float *B, float *C, long n, int batch, int count) {
+  const double start = now();
+  for (int i = 0; i < count; i++) {
+    float *dA, *dB, *dC;
+    MUST(take(&dA, n * n * batch));
+    MUST(take(&dB, n * n * batch));
+    MUST(take(&dC, n * n * batch));
+    MUST(up(dA, A, n * n * batch));
+    MUST(up(dB, B, n * n * batch));
+    MUST(products(dA, dB, dC, n, batch));
+    MUST(down(C, dC, n * n * batch));
+    MUST(drop(dA));
+    MUST(drop(dB));
+    MUST(drop(dC));
+    MUST(cudaStreamSynchronize(stream));
+  }
+  return now() - start;
+}
+
+// The same of arrays that stay on the device: one call each time. The copies are not timed.
+double plain_resident_batch(const float *A, const float *B, float *C, long n, int batch, int count) {
+  float *dA, *dB, *dC;
+  MUST(take(&dA, n * n * batch));
+  MUST(take(&dB, n * n * batch));
+  MUST(take(&dC, n * n * batch));
+  MUST(up(dA, A, n * n * batch));
+  MUST(up(dB, B, n * n * batch));
+  MUST(products(dA, dB, dC, n, batch));
+  MUST(cudaStreamSynchronize(stream));
+  const double start = now();
+  for (int i = 0; i < count; i++) MUST(products(dA, dB, dC, n, batch));
+  MUST(cudaStreamSynchronize(stream));
+  const double took = now() - start;
+  MUST(down(C, dC, n * n * batch));
+  MUST(drop(dA));
+  MUST(drop(dB));
+  MUST(drop(dC));
+  MUST(cudaStreamSynchronize(stream));
+  return took;
+}
+
+static cublasStatus_t half_product(const void *A, const void *B, void *C, long n) {
+  const float one = 1, zero = 0;
+  return cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, B, CUDA_R_16F, n, A, CUDA_R_16F, n, &zero, C,
+                      CUDA_R_16F, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+// C = A B in half precision, in C order, of arrays that stay on the device. The copies are not timed.
+double plain_resident_half(const void *A, const void *B, void *C, long n, int count) {
+  const size_t bytes = 2 * (size_t)n * n;
+  void *dA, *dB, *dC;
+  MUST(cudaMallocAsync(&dA, bytes, stream));
+  MUST(cudaMallocAsync(&dB, bytes, stream));
+  MUST(cudaMallocAsync(&dC, bytes, stream));
+  MUST(cudaMemcpyAsync(dA, A, bytes, cudaMemcpyHostToDevice, stream));
+  MUST(cudaMemcpyAsync(dB, B, bytes, cudaMemcpyHostToDevice, stream));
+  MUST(half_product(dA, dB, dC, n));
+  MUST(cudaStreamSynchronize(stream));
+  const double start = now();
+  for (int i = 0; i < count; i++) MUST(half_product(dA, dB, dC, n));
+  MUST(cudaStreamSynchronize(stream));
+  const double took = now() - start;
+  MUST(cudaMemcpyAsync(C, dC, bytes, cudaMemcpyDeviceToHost, stream));
+  MUST(cudaFreeAsync(dA, stream));
+  MUST(cudaFreeAsync(dB, stream));
+  MUST(cudaFreeAsync(dC, stream));
+  MUST(cudaStreamSynchronize(stream));
+  return took;
+}
+
 // x = A x / |A x|, `steps` times from the same start; the result goes to y.
 double plain_power(const float *A, const float *x, float *y, long n, int steps, int count) {
   const float one = 1, zero = 0;

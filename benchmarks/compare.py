@@ -297,6 +297,12 @@ class Comparison:
             self.attempt(f"sgemv with transfers, n = {n}", self.sgemv, n)
         for n in (64, 256) if quick else (64, 1024, 4096, 8192) if gpu else (64, 1024):
             self.attempt(f"sgemm with transfers, n = {n}", self.sgemm, n)
+        pairs = 50 if quick else 1000
+        self.attempt(f"sgemm of {pairs:,} pairs, n = 32, with transfers", self.batch, pairs, 32)
+        self.attempt(f"sgemm of {pairs:,} pairs, n = 32, resident", self.resident_batch, pairs, 32)
+        if gpu:
+            n = 512 if quick else 8192
+            self.attempt(f"gemm in half precision, n = {n}, resident", self.resident_half, n)
         nbytes = GIB >> 5 if quick else GIB
         size = f"{nbytes >> 20} MiB"
         for way in ("up", "down"):
@@ -461,6 +467,69 @@ class Comparison:
                 alone = min(calls(product)(1) for _ in range(9)) * 1e6
             bus = self.bus(2 * A.nbytes, A.nbytes)
             row.note = f"the bus alone takes {bus:,.0f} us, the product {alone:,.0f}"
+
+    def batch(self, row: Row, pairs: int, n: int) -> None:
+        A, B = self.filled(pairs, n, n), self.filled(pairs, n, n)
+        loops, add = contenders(row, pairs, n, n)
+        device, sizes = self.device, (ctypes.c_long(n), ctypes.c_int(pairs))
+
+        def ours(C: Array) -> Loop:
+            def once() -> None:
+                with offload_args(A, B, C, device=device) as (dA, dB, dC):
+                    blas.gemm(1.0, dA, dB, 0.0, dC)
+
+            return calls(once)
+
+        add(OURS, ours)
+        add(CALL, lambda C: calls(lambda: offload_args.call(blas.gemm, 1.0, A, B, 0.0, C, device=device)))
+        if plain := self.plain:
+            add("plain C", lambda C: lambda count: plain("batch", A, B, C, *sizes, ctypes.c_int(count)))
+        if cupy := self.modules.get("CuPy"):
+            add("CuPy", lambda C: calls(lambda: cupy.matmul(cupy.asarray(A), cupy.asarray(B)).get(out=C)))
+        if torch := self.modules.get("PyTorch"):
+            cpu = torch.from_numpy
+            add("PyTorch", lambda C: calls(lambda: cpu(C).copy_(torch.bmm(cpu(A).to("cuda"), cpu(B).to("cuda")))))
+        add("NumPy", lambda C: calls(lambda: np.matmul(A, B, out=C)))
+        measure(row, self.checked(row, loops, A @ B), self.seconds)
+        row.goals = [Goal(f"at most 0.35 of {other}", row.over(other), 0.35) for other in ("CuPy", "PyTorch")]
+
+    def resident(self, A: Array, B: Array, C: Array) -> Loop:
+        """Products of arrays that stay on the device; the copies are not timed."""
+
+        def loop(count: int) -> float:
+            with offload_args(In(A), In(B), Out(C), device=self.device) as (dA, dB, dC):
+                blas.gemm(1.0, dA, dB, 0.0, dC)
+                self.device.synchronize()
+                start = time.perf_counter()
+                for _ in range(count):
+                    blas.gemm(1.0, dA, dB, 0.0, dC)
+                self.device.synchronize()
+                return time.perf_counter() - start
+
+        return loop
+
+    def resident_batch(self, row: Row, pairs: int, n: int) -> None:
+        A, B = self.filled(pairs, n, n), self.filled(pairs, n, n)
+        loops, add = contenders(row, pairs, n, n)
+        sizes = ctypes.c_long(n), ctypes.c_int(pairs)
+        add(OURS, lambda C: self.resident(A, B, C))
+        if plain := self.plain:
+            add("plain C", lambda C: lambda count: plain("resident_batch", A, B, C, *sizes, ctypes.c_int(count)))
+        add("NumPy", lambda C: calls(lambda: np.matmul(A, B, out=C)))
+        measure(row, self.checked(row, loops, A @ B), self.seconds)
+        row.goals = [Goal("at most 1.05 of plain C", row.over("plain C"), 1.05)]
+
+    def resident_half(self, row: Row, n: int) -> None:
+        A, B = (self.filled(n, n).astype(np.float16) for _ in range(2))
+        ours, by_hand = np.zeros((n, n), np.float16), np.zeros((n, n), np.float16)
+        loops = {OURS: (self.resident(A, B, ours), ours)}
+        if plain := self.plain:
+            size = ctypes.c_long(n)
+            loops["plain C"] = lambda count: plain("resident_half", A, B, by_hand, size, ctypes.c_int(count)), by_hand
+        expected = A.astype(np.float32) @ B.astype(np.float32)
+        measure(row, self.checked(row, loops, expected), self.seconds)
+        row.goals = [Goal("at most 1.01 of plain C", row.over("plain C"), 1.01)]
+        row.note = f"{2e-6 * n**3 / row.median.get(OURS, np.nan):,.0f} TFLOP/s"
 
     def copiers(self, a: Array, down: bool, pinned: Array | None) -> dict[str, Loop]:
         """One array of bytes, up or down, all of it there at the end."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from .parameters import Array, EnumValue, Extent, Number, Parameter, Size
+from .services import HostArray
 
 # Extents whose first argument is a test; their last may be another one.
 _TRIANGLES = ("triangle", "band_triangle", "packed")
@@ -115,6 +116,10 @@ def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
     names = Names(parameters, constants)
     arrays = {one.name: one for one in parameters if isinstance(one, Array)}
     found = []
+    for host in parameters:
+        if isinstance(host, HostArray):
+            found += [f"{host.name}: {fault}" for one in host.expressions for fault in names.unknown(one)]
+            found += [f"{host.name}: {fault}" for fault in names.extent(host.extent)]
     for one in arrays.values():
         found += [f"{one.name}: {fault}" for fault in names.array(one)]
         other = arrays.get(one.in_place)

@@ -65,7 +65,7 @@ class Enum:
 
 def device_pointer(one: Parameter) -> str:
     """Returns the Python type of a DevicePtr to an operand."""
-    return "DevicePtr[Any]" if one.of else f"DevicePtr[np.{NUMPY[one.dtype]}]"
+    return "DevicePtr[Any]" if one.of or one.dtype == "any" else f"DevicePtr[np.{NUMPY[one.dtype]}]"
 
 
 def _listed(words: list[str]) -> str:

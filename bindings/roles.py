@@ -58,7 +58,15 @@ Functions that have no array and no number make, set, ask, name or destroy; they
     streamId = "sets stream"                                     a stream of the caller's, for the object before it
     mode = "gives math_mode"                                     an output, which Python returns: an enum, "gives
                                                                  integer", "gives text", "gives stream"
+    memory = "keeps bytes(n)"                                    device memory that the object before it keeps alive;
+                                                                 "keeps elements(1)"; "gives kept" asks for it
     version = "returned integer"                                 the function's value; "returned text"
+
+A function with arrays may have objects and integers, too, and arrays of the host beside those of the device:
+
+    x = "host in vector(n, incx)"                                an array of the host that is read; "host out ..."
+    place = "struct"                                             a struct by value, which [raw] defines
+    elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
@@ -162,8 +170,7 @@ from .parameters import (
     Stream,
     name_fault,
 )
-from .services import DeviceNumber, Given, ObjectKind, ServiceParameter
-from .services import read as read_service
+from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -320,7 +327,9 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
+        self.folded = {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
         self.words: dict[str, str] = {}
+        self.on_device = False  # all pointers of the family that is read are to the device
         older = api.get("older")
         before = roles.get("older", {}).get("before", "")
         self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
@@ -440,6 +449,8 @@ class _Reader:
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _listed(c_type) if pointers else _pointee(c_type)
+        if pointers and of and not pointee:  # of one library void * means void **, too
+            pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
         if of:
             dtype = "any" if pointee == "void" else ""
@@ -476,9 +487,10 @@ class _Reader:
             dtype = "any" if pointee == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
         right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        takes_rounded = role == "scalar" and not by_value and count == 1 or role == "result" and self.on_device
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and (role != "scalar" or by_value or count > 1))):
+        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and not takes_rounded)):
             self.faults.append(f"{where}: labelled {label}, and there are no such numbers of {dtype} yet")
         if role in ("result", "returned"):
             name = "result"
@@ -487,7 +499,7 @@ class _Reader:
 
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
-        if label in ("size", "length", "ld", "inc", "stride", "value"):
+        if label in ("size", "length", "ld", "inc", "stride", "value", "itemsize"):
             if plain not in SIZE_TYPES:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
@@ -497,14 +509,13 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
-        service = read_service(
-            name,
-            c_type,
-            label,
+        labels = Labels(
+            library=self.name,
             kinds=self.object_kinds,
             enums={key: self.enum(key, letter) for key in self.enums},
             named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
         )
+        service = labels.read(name, c_type, label)
         if isinstance(service, str):
             self.faults.append(f"{where}: {service}")
         if service is not None:
@@ -515,9 +526,9 @@ class _Reader:
         if counted:
             return self.number(name, c_type, label, letter, where)
         if label == "stream":
-            if self.settings.get("stream") != "argument" or plain in SIZE_TYPES:
+            if self.settings.get("stream") not in ("argument", "handle") or plain in SIZE_TYPES:
                 self.faults.append(
-                    f'{where}: labelled stream, but [library] stream is not "argument", or it is a number'
+                    f'{where}: labelled stream, but [library] stream is not "argument" or "handle", or it is a number'
                 )
             return Stream(name=name, c_type=c_type)
         if label.split(" ")[0] in ("in", "out", "inout"):
@@ -533,6 +544,7 @@ class _Reader:
         name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
         family = self.roles["family"][key]
         self.own_types, self.form = family.get("types", {}), form
+        self.on_device = family.get("pointer_mode") == "device"
         entry = self.api["functions"][symbol]
         labels = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
         everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in labels}
@@ -572,7 +584,7 @@ class _Reader:
             elif folded not in used:
                 self.faults.append(f"{where}: the role {ours} names no parameter")
         plain = parameters
-        parameters, lacking = shared.in_form(form, plain)
+        parameters, lacking = shared.in_form(form, plain, self.on_device)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         types = {one.name for one in parameters if isinstance(one, DataType)}
         arrays = {one.name for one in parameters if isinstance(one, Array)}
@@ -591,7 +603,7 @@ class _Reader:
         status = self.settings.get("status")
         if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
             self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
-        device_only = family.get("pointer_mode") == "device" or sum(isinstance(one, Array) for one in parameters) > sum(
+        device_only = self.on_device or sum(isinstance(one, Array) for one in parameters) > sum(
             isinstance(one, Array) for one in plain
         )
         # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
@@ -640,16 +652,22 @@ class _Reader:
             # Without letters: one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
+                forms = []
                 for form, text in shared.FORMS.items() if "{form}" in template else [("", "")]:
                     words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
                     name, before = template.format(**words), older.format(**words)
-                    yield Binding(key, name, letter, form, summary + text, before, is_shared or form != "")
+                    forms.append(Binding(key, name, letter, form, summary + text, before, is_shared))
+                yield from [one for one in forms if self.symbol(one.name)[0]] or forms[:1]
 
     def symbol(self, name: str) -> tuple[str | None, list[str]]:
         """Returns the vendor's symbol for a name, or None, and the symbols that were looked for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
         candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
-        return next((one for one in candidates if one in self.api["functions"]), None), candidates
+        exact = next((one for one in candidates if one in self.api["functions"]), None)
+        if exact:
+            return exact, candidates
+        folded = (one.casefold() for one in candidates)
+        return next((self.folded[one] for one in folded if one in self.folded), None), candidates
 
     def functions(self) -> list[Function]:
         found: dict[str, Function] = {}

@@ -198,7 +198,7 @@ def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list
         found += [
             f"{name}.toml: [{where}] {c_type}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)} and letter"
             for c_type, dtype in types.items()
-            if dtype not in {*NUMPY, "letter"} or dtype == "any"
+            if dtype not in {*NUMPY, "letter"} or (dtype == "any" and c_type != "void")
         ]
     for key, enum in roles.get("enums", {}).items():
         found += [

@@ -6,11 +6,12 @@ parameters are of the classes here, enums and sizes.
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .parameters import Enum, Parameter
+from .parameters import EXTENTS, NUMPY, Enum, Extent, Parameter
 
 # Integers by their C types, as dtypes; a number of a service has the bits of its type.
 INTEGERS = {
@@ -178,11 +179,122 @@ class SetStream(ServiceParameter):
         return f"{self.name}: an object with __cuda_stream__; it lives as long as the handle that has it."
 
 
+# The characters of Python's struct module for the fields of a struct.
+FIELDS = {"char": "b", "int": "i", "unsigned": "I", "float": "f", "double": "d", "size_t": "N", "int64_t": "q"}
+FIELDS |= {"int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I"}
+FIELDS |= {"uint64_t": "Q", "long long": "q"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Struct(ServiceParameter):
+    """A struct by value, whose definition is under [raw]."""
+
+    role: ClassVar[str] = "struct"
+    format: str  # of its fields
+    definition: str
+    typedef: str  # its name in the C of this package
+
+    @property
+    def token(self) -> str:
+        return f"{self.kind}:{self.name}:{self.format}"
+
+    def declaration(self, device: bool) -> str:
+        return f"{self.typedef} {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = &{self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return self.typedef, f"*(const {self.typedef} *)values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"tuple[{', '.join('float' if one in 'fd' else 'int' for one in self.format)}] | np.void"
+
+    def described(self) -> str:
+        return f"{self.name}: a tuple of {len(self.format)} numbers, or an element of a structured array."
+
+
+def struct_format(definition: str) -> str:
+    """Returns the format of the fields of "struct { int x, y; }"; "" if it is another definition."""
+    found = re.fullmatch(r"struct \{(.*)\}", definition)
+    formats = ""
+    for field in filter(str.strip, found[1].split(";") if found else []):
+        c_type, _, names = field.strip().rpartition(" ") if "," not in field else _first(field.strip())
+        if c_type not in FIELDS or not re.fullmatch(r"\w+(\s*,\s*\w+)*", names):
+            return ""
+        formats += FIELDS[c_type] * (names.count(",") + 1)
+    return formats
+
+
+def _first(field: str) -> tuple[str, str, str]:
+    """Splits "unsigned int x, y" before its first name."""
+    before, comma, rest = field.partition(",")
+    c_type, space, name = before.rpartition(" ")
+    return c_type, space, f"{name}{comma}{rest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(ServiceParameter):
+    """Device memory that the library may use from now on: it lives as long as the object that has it."""
+
+    role: ClassVar[str] = "keeps"
+    size: ast.expr  # how many elements; of any dtype, how many bytes
+
+    def declaration(self, device: bool) -> str:
+        return f"oa_{self.dtype} *{self.name}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        pointer = "DevicePtr[Any]" if self.dtype == "any" else f"DevicePtr[np.{NUMPY[self.dtype]}]"
+        return f"{pointer} | None"
+
+    def described(self) -> str:
+        size = f"{ast.unparse(self.size)} {'bytes' if self.dtype == 'any' else 'elements'}"
+        return f"{self.name}: a DevicePtr of {size}, whose memory lives as long as the handle has it, or None."
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostArray(ServiceParameter):
+    """An array of the host."""
+
+    role: ClassVar[str] = "host"
+    extent: Extent
+    writes: bool
+
+    @property
+    def kind(self) -> str:
+        return "host_out" if self.writes else "host_in"
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns the expressions of its extent."""
+        return self.extent.expressions
+
+    def declaration(self, device: bool) -> str:
+        return f"{'' if self.writes else 'const '}void *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.host = {{{self.name}, NULL}}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].host.address"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "npt.NDArray[Any]"
+
+    def described(self) -> str:
+        words = ", ".join(ast.unparse(one) for one in self.extent.arguments)
+        does = "written" if self.writes else "read"
+        return f"{self.name}: a NumPy array, of which {self.extent.kind}({words}) is {does}."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Given(ServiceParameter):
     """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
-    what: str  # integer, enum, text, stream or new
+    what: str  # integer, enum, text, stream, kept or new
     in_python: ClassVar[bool] = False
     last: ClassVar[bool] = True
     enum: Enum | None = None
@@ -206,6 +318,8 @@ class Given(ServiceParameter):
             return "oa_object *"
         if self.what == "text":
             return "const char *"
+        if self.what == "kept":
+            return "const oa_any *"
         return "void *" if self.what == "stream" else f"{C_INTEGER[self.dtype]} "
 
     def declaration(self, device: bool) -> str:
@@ -223,7 +337,7 @@ class Given(ServiceParameter):
     def annotation(self, on_device: bool | None = None) -> str:
         if self.object_kind:
             return self.object_kind.name
-        return {"text": "str", "stream": "SupportsStream"}.get(self.what, "int")
+        return {"text": "str", "stream": "SupportsStream", "kept": "DevicePtr[Any] | None"}.get(self.what, "int")
 
     def in_words(self) -> str:
         """Returns what it is, for the docstring."""
@@ -231,57 +345,101 @@ class Given(ServiceParameter):
             return f"a new {self.object_kind.name}"
         if self.enum:
             return f"{self.name}: {self.enum.names}"
-        what = {"text": "a string", "stream": "an object with __cuda_stream__"}.get(self.what, "an integer")
+        words = {"text": "a string", "stream": "an object with __cuda_stream__", "kept": "the DevicePtr that was set"}
+        what = words.get(self.what, "an integer")
         return what if self.returned else f"{self.name}: {what}"
 
 
-def _integer(c_type: str, named: dict[str, str]) -> str:
-    """Returns the dtype of an integer's C type, which [raw] may define; "" of other types."""
-    plain = c_type.removeprefix("enum ")
-    return INTEGERS.get(named.get(plain, plain), "")
+@dataclass(frozen=True)
+class Labels:
+    """Reads the labels of services, for one library."""
 
+    library: str  # its name
+    kinds: dict[str, ObjectKind]  # the [object] tables by key
+    enums: dict[str, Enum]  # by key
+    named: dict[str, str]  # the C definitions of types, as [raw] has them; the header's enums are "int"
 
-def read(
-    name: str, c_type: str, label: str, *, kinds: dict[str, ObjectKind], enums: dict[str, Enum], named: dict[str, str]
-) -> Parameter | str | None:
-    """Returns the parameter of a label that only services have, a fault of it, or None for another label.
+    def read(self, name: str, c_type: str, label: str) -> Parameter | str | None:
+        """Returns the parameter of a label that only services have, a fault of it, or None for another label."""
+        for pattern, of in (
+            (r"(object|ended|new) (\w+)", self._object),
+            (r"(integer)", self._integer),
+            (r"(text)( or none)?", self._text),
+            (r"(struct)", self._struct),
+            (r"keeps (elements|bytes)\((.+)\)", self._kept),
+            (r"host (in|out) (.+)", self._host_array),
+            (r"(sets) stream", self._stream),
+            (r"(gives|returned) (\w+)", self._given),
+        ):
+            found = re.fullmatch(pattern, label)
+            if found:
+                word, more = found[1], found[found.re.groups] or ""
+                return of(name, c_type, word, more) or f"labelled {label}, but its type is {c_type}"
+        return None
 
-    kinds: the [object] tables by key. enums: the enums of the file by key. named: the C definitions of types, as [raw]
-    has them; the header's enums are "int" there.
-    """
-    wrong = f"labelled {label}, but its type is {c_type}"
-    found = re.fullmatch(r"(object|ended|new) (\w+)", label)
-    if found:
-        word, kind = found[1], kinds.get(found[2])
+    def _dtype(self, c_type: str) -> str:
+        """Returns the dtype of an integer's C type, which [raw] may define; "" of other types."""
+        plain = c_type.removeprefix("enum ")
+        return INTEGERS.get(self.named.get(plain, plain), "")
+
+    # Each returns the parameter, a fault, or None for a type that the label does not fit.
+
+    def _object(self, name: str, c_type: str, word: str, key: str) -> Parameter | str | None:
+        kind = self.kinds.get(key)
         if kind is None:
-            return f"labelled {label}, and there is no [object.{found[2]}]"
+            return f"labelled {word} {key}, and there is no [object.{key}]"
         if c_type.replace(" *", "*") != kind.type + ("*" if word == "new" else ""):
-            return wrong
+            return None
         if word == "new":
             return Given(name=name, c_type=c_type, what="new", object_kind=kind)
         return (Object if word == "object" else Ended)(name=name, c_type=c_type, object_kind=kind)
-    if label == "integer":
-        dtype = _integer(c_type, named)
-        return Integer(name=name, c_type=c_type, dtype=dtype) if dtype else wrong
-    if label in ("text", "text or none"):
-        return Text(name=name, c_type=c_type, may_be_none=label != "text") if c_type == "const char *" else wrong
-    if label == "sets stream":
+
+    def _integer(self, name: str, c_type: str, *_: str) -> Parameter | None:
+        dtype = self._dtype(c_type)
+        return Integer(name=name, c_type=c_type, dtype=dtype) if dtype else None
+
+    def _text(self, name: str, c_type: str, _: str, or_none: str) -> Parameter | None:
+        return Text(name=name, c_type=c_type, may_be_none=bool(or_none)) if c_type == "const char *" else None
+
+    def _struct(self, name: str, c_type: str, *_: str) -> Parameter | str:
+        definition = self.named.get(c_type, "")
+        fields = struct_format(definition)
+        if not fields:
+            return f"labelled struct, but its type is {c_type}, which [raw] has to define: struct {{ int x, y; }}"
+        typedef = f"oa_{self.library}_{c_type}"
+        return Struct(name=name, c_type=c_type, format=fields, definition=definition, typedef=typedef)
+
+    def _kept(self, name: str, c_type: str, unit: str, size: str) -> Parameter | None:
+        pointee = c_type.removesuffix("*").strip()
+        dtype = INTEGERS.get(pointee, "") if unit == "elements" else "any" if pointee == "void" else ""
+        if not dtype or not c_type.endswith("*"):
+            return None
+        return Kept(name=name, c_type=c_type, dtype=dtype, size=ast.parse(size, mode="eval").body)
+
+    def _host_array(self, name: str, c_type: str, direction: str, text: str) -> Parameter | str | None:
+        call = ast.parse(text, mode="eval").body
+        kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+        if not isinstance(call, ast.Call) or kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
+            return f"{text!r} is not an extent; there are {', '.join(EXTENTS)}"
+        if c_type != ("const void *" if direction == "in" else "void *"):
+            return None
+        extent = Extent(kind, tuple(call.args))
+        return HostArray(name=name, c_type=c_type, extent=extent, writes=direction == "out")
+
+    def _stream(self, name: str, c_type: str, *_: str) -> Parameter:
         return SetStream(name=name, c_type=c_type)
-    found = re.fullmatch(r"(gives|returned) (\w+)", label)
-    if not found:
-        return None
-    returned, what = found[1] == "returned", found[2]
-    pointee = c_type if returned else c_type.removesuffix("*").strip()
-    if not returned and not c_type.endswith("*"):
-        return wrong
-    if what == "text":
-        return Given(name=name, c_type=c_type, what=what, returned=returned) if pointee == "const char *" else wrong
-    if what == "stream":
-        return Given(name=name, c_type=c_type, what=what, returned=returned)
-    if what != "integer" and what not in enums:
-        return f"labelled {label}, and there is no such thing to give"
-    enum = enums.get(what)
-    dtype = _integer(pointee, named)
-    if not dtype or (enum and pointee != enum.type):
-        return wrong
-    return Given(name=name, c_type=c_type, what="integer", enum=enum, dtype=dtype, returned=returned)
+
+    def _given(self, name: str, c_type: str, word: str, what: str) -> Parameter | str | None:
+        returned = word == "returned"
+        pointee = c_type if returned else c_type.removesuffix("*").strip()
+        if not returned and not c_type.endswith("*"):
+            return None
+        if what in ("text", "stream", "kept"):
+            right = what != "text" or pointee == "const char *"
+            return Given(name=name, c_type=c_type, what=what, returned=returned) if right else None
+        if what != "integer" and what not in self.enums:
+            return f"labelled {word} {what}, and there is no such thing to give"
+        enum, dtype = self.enums.get(what), self._dtype(pointee)
+        if not dtype or (enum and pointee != enum.type):
+            return None
+        return Given(name=name, c_type=c_type, what="integer", enum=enum, dtype=dtype, returned=returned)

@@ -69,13 +69,15 @@ def plain_name(form: str, name: str) -> str:
     return name.removesuffix("array") if is_listed(form) else name
 
 
-def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], list[str]]:
+def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[list[Parameter], list[str]]:
     """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
 
-    A result becomes a device array, results, and so does a scalar that has a stride.
+    A result becomes a device array, results, and so does a scalar that has a stride. on_device: all pointers are to the
+    device, a result's too.
     """
     if not form:
-        return parameters, []
+        single = Extent("elements", (ast.Constant(1),))
+        return [_array(one, "out", single) if on_device and isinstance(one, Result) else one for one in parameters], []
     sizes = {_folded(one.name): one.name for one in parameters if isinstance(one, Size)}
     count = sizes.get("batchcount", "")
     changed: list[Parameter] = []
@@ -101,4 +103,4 @@ def in_form(form: str, parameters: list[Parameter]) -> tuple[list[Parameter], li
 
 
 def _array(one: Number, direction: str, extent: Extent) -> Array:
-    return Array(name=one.name, c_type=one.c_type, dtype=one.dtype, direction=direction, extent=extent)
+    return Array(name=one.name, c_type=one.c_type, dtype=one.dtype, of=one.of, direction=direction, extent=extent)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dtype_code", "explain", "handle_address", "misfit", "refuse_type"]
 
-_CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
+_CHECKED: Final = ("device", "native_stream", "struct")  # by functions that raise their own errors
 _RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
@@ -113,6 +113,11 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             _check_object(function, token, value, fail)
         elif token.kind == "text":
             _check_text(token, value, fail)
+        elif token.kind in ("host_in", "host_out"):
+            _check_array(value, fail)
+        elif token.kind == "keeps":
+            if value is not None:
+                _check_pointer(token, value, fail)
         elif token.kind in _CHECKED:
             continue
         elif token.kind.endswith("*"):
@@ -219,6 +224,16 @@ def _check_object(function: str, token: _Token, value: object, fail: _Failure) -
         fail(ArgumentTypeError, f"a {library}.{token.dtype}")
 
 
+def _check_array(value: object, fail: _Failure) -> None:
+    needed = "a NumPy array of the host"
+    if isinstance(value, DevicePtr):
+        fail(HostPointerError, needed, "it is on the device")
+    if not isinstance(value, np.ndarray):
+        fail(ArgumentTypeError, needed)
+    if code_of(value.dtype) < 0:
+        fail(DTypeError, f"{needed}, of a dtype that devices can hold")
+
+
 def _check_text(token: _Token, value: object, fail: _Failure) -> None:
     needed = f"a string{' or None' if token.dtype else ''}"
     if not isinstance(value, str) and (value is not None or not token.dtype):
@@ -249,18 +264,19 @@ def _check_pointers(function: str, token: _Token, value: object, fail: _Failure)
 
 
 def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
-    needed = f"a DevicePtr[{token.dtype_name}]{otherwise}"
+    is_any = token.dtype == "any"
+    needed = f"a DevicePtr{'' if is_any else f'[{token.dtype_name}]'}{otherwise}"
     if not isinstance(value, DevicePtr):
         remedy = "lend a NumPy array first"
         if isinstance(value, np.ndarray):
             remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
-            if value.dtype.name != token.dtype_name:
+            if not is_any and value.dtype.name != token.dtype_name:
                 converted = f"{token.name}.astype({spelled(token.dtype_name)})"
                 remedy = f"convert it and lend it first: {token.name} = {converted}"
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    given = DTYPE_NAMES[value._dtype_code]
+    given = token.dtype_name if is_any else DTYPE_NAMES[value._dtype_code]
     if given != token.dtype_name and token.of:
         remedy = f"pass {spelled(given)} as {token.of}, or lend an array of {spelled(token.dtype_name)}"
         fail(DTypeError, f"{needed}, as {token.of} says", remedy)

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, by_number, check_shape, gpu_backend
+from .display import shown
 from .dtypes import c_strides, code_of
 from .errors import (
     ArgumentError,
@@ -103,7 +104,7 @@ class Scratch:
         try:
             self.shape = tuple(operator.index(extent) for extent in extents)
         except TypeError:
-            raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shape!r}") from None
+            raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shown(shape)}") from None
         check_shape("Scratch", self.shape, self.dtype)
 
     def __repr__(self) -> str:

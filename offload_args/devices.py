@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 import numpy as np
 
 from . import _core
-from .display import html_table, plural, size_text
+from .display import html_table, plural, shown, size_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Device:
     _opened: ClassVar[dict[int, Device]] = {}
 
     def __new__(cls, name: str) -> Device:
+        if not isinstance(name, str):
+            raise ArgumentError(f'Device: name needs a string such as "cuda:0" or "host", got {shown(name)}')
         number = _core.device_open(name)
         known = cls._opened.get(number)
         if known is not None:
@@ -101,7 +103,7 @@ class Device:
 
         Raises DeviceUnavailableError if there is no such GPU.
         """
-        return cls(f"{gpu_backend()}:{index}")
+        return cls(f"{gpu_backend()}:{shown(index)}")
 
     @property
     def backend(self) -> str:
@@ -230,13 +232,14 @@ def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
 def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Raise ArgumentError or SizeOverflowError for a shape that no array can have; extents of 0 count as 1."""
     if any(extent < 0 for extent in shape):
-        raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shape}")
+        raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shown(shape)}")
     if len(shape) > _MAX_DIMENSIONS:
         raise ArgumentError(f"{function}: shape needs at most {_MAX_DIMENSIONS} extents, got {len(shape)}")
     nbytes = dtype.itemsize * math.prod(max(extent, 1) for extent in shape)
     if nbytes > _MAX_SIZE or max(shape, default=0) > _MAX_SIZE:
         raise SizeOverflowError(
-            f"{function}: shape {shape} of {dtype} needs {nbytes} bytes, which do not fit 64 bits; use less"
+            f"{function}: shape {shown(shape)} of {dtype} needs {shown(nbytes)} bytes, which do not fit 64 bits; "
+            "use less"
         )
 
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["html_table", "plural", "rate_text", "size_text", "text_table", "time_text"]
+__all__ = ["html_table", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
+
+
+def shown(value: object) -> str:
+    """Return the repr of any value; Python does not write the digits of just any int."""
+    try:
+        return repr(value)
+    except ValueError:
+        pass
+    if isinstance(value, int):
+        return f"an int of {value.bit_length()} bits"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(shown, value))})"
+    return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
 
 
 def plural(word: str, count: int) -> str:

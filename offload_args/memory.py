@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, as_device, check_shape, default_number
+from .display import shown
 from .errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ def empty(
         try:
             extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
         except TypeError:
-            raise ArgumentError(f"empty: shape needs whole numbers, got {shape!r}") from None
+            raise ArgumentError(f"empty: shape needs whole numbers, got {shown(shape)}") from None
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
     check_shape("empty", extents, kind)
     if order not in ("C", "F"):
-        raise ArgumentError(f'empty: order needs "C" or "F", got {order!r}')
+        raise ArgumentError(f'empty: order needs "C" or "F", got {shown(order)}')
     nbytes = kind.itemsize * math.prod(extents)
     if nbytes == 0:
         return np.empty(extents, kind, order)

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, by_number
-from .display import html_table, size_text
+from .display import html_table, shown, size_text
 from .dtypes import DTYPE_NAMES, c_strides, dtype_of
 from .errors import (
     ArgumentError,
@@ -192,7 +192,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                     index = int(item)
                     if not -extent <= index < extent:
                         raise IndexError(
-                            f"DevicePtr: index {index} is out of bounds for axis {axis} of {extent} elements"
+                            f"DevicePtr: index {shown(index)} is out of bounds for axis {axis} of {extent} elements"
                         )
                     offset += (index + extent if index < 0 else index) * stride
                 axis += 1
@@ -212,12 +212,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         try:
             n = operator.index(n)
         except TypeError:
-            raise ArgumentTypeError(f"DevicePtr.offset: n needs a whole number of elements, got {n!r}") from None
+            raise ArgumentTypeError(f"DevicePtr.offset: n needs a whole number of elements, got {shown(n)}") from None
         if any(stride < 0 for stride in self._strides):
             raise ArgumentError("DevicePtr.offset: a stride is negative; slice instead")
         count = _core.query(self).nbytes // itemsize
         if not 0 <= n <= count:
-            raise ExtentError(f"DevicePtr.offset: n needs 0 to {count}, the elements there are, got {n}")
+            raise ExtentError(f"DevicePtr.offset: n needs 0 to {count}, the elements there are, got {shown(n)}")
         return self._view(n * itemsize, (count - n,), (itemsize,))
 
     def reshape(self, *shape: int | Sequence[int]) -> DevicePtr[T_co]:
@@ -498,7 +498,7 @@ def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= values <= limits.max:  # type: ignore[operator]
-            raise SizeOverflowError(f"{what} needs {limits.min} to {limits.max} for {dtype.name}, got {values!r}")
+            raise SizeOverflowError(f"{what} needs {limits.min} to {limits.max} for {dtype.name}, got {shown(values)}")
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(values, dtype)
@@ -506,7 +506,7 @@ def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     except OverflowError:  # an int
         overflowed = True
     if overflowed:
-        raise SizeOverflowError(f"{what} needs a number that {dtype.name} can hold, got {values!r}")
+        raise SizeOverflowError(f"{what} needs a number that {dtype.name} can hold, got {shown(values)}")
     return array
 
 
@@ -517,14 +517,14 @@ def _extents(what: str, given: tuple[Any, ...], shape: tuple[int, ...]) -> tuple
     try:
         new = [operator.index(extent) for extent in given]
     except TypeError:
-        raise ArgumentTypeError(f"{what}: shape needs whole numbers, got {given!r}") from None
+        raise ArgumentTypeError(f"{what}: shape needs whole numbers, got {shown(given)}") from None
     size = math.prod(shape)
     if new.count(-1) == 1 and min(new) == -1:
         rest = -math.prod(new)
         if rest and size % rest == 0:
             new[new.index(-1)] = size // rest
     if any(extent < 0 for extent in new) or math.prod(new) != size:
-        raise ArgumentError(f"{what}: shape {shape} has {size} elements, which {tuple(given)} can't have")
+        raise ArgumentError(f"{what}: shape {shape} has {size} elements, which {shown(tuple(given))} can't have")
     return tuple(new)
 
 

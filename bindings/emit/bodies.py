@@ -31,6 +31,7 @@ from ..parameters import (
     Stream,
 )
 from ..roles import Function, Library
+from ..services import HostArray, Integer, Object, ServiceParameter
 from .c_text import to_c, to_name, wrapped
 
 # How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
@@ -95,7 +96,9 @@ class Body:
     def text(self, name: str) -> str:
         """Returns the body, called `name`."""
         self.lines = []
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        has_objects = bool(self.function.of("object"))
+        inner = f"{name}_with_objects" if has_objects else name
+        self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
         if not self.device_form:
             self.add("  (void)device;")
         self.locals()
@@ -108,6 +111,10 @@ class Body:
             self.begin()
             self.call()
         self.lines.append("}")
+        if has_objects:
+            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+            self.add(f"  return oa_with_objects(routine, values, device, {inner});")
+            self.lines.append("}")
         return "\n".join(self.lines)
 
     # -- before the call --
@@ -142,7 +149,8 @@ class Body:
 
     def leading_dimensions(self) -> None:
         """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
-        for extent in (extent for one in self.function.arrays for extent in one.extents):
+        extents = [extent for one in self.function.arrays for extent in one.extents]
+        for extent in [*extents, *(one.extent for one in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):
                 continue
             values, _ = self.as_stored(extent)
@@ -268,6 +276,7 @@ class Body:
         """Declares the operands and opens the call. Numbers are operands where they are on the device."""
         arrays = self.operands
         count = len(arrays) + len(self.numbers)
+        self.host_checks()
         self.add(f"  oa_operand operands[{count}];")
         for position, one in enumerate(arrays):
             again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
@@ -296,8 +305,12 @@ class Body:
             fields.append(".device_scalars = device")
         if self.is_late and self.has_status:
             fields.append(".blocking = 1")
+        elif self.is_late and self.function.of("object"):  # which may be destroyed afterwards
+            fields.append(".blocking = 1")
         elif self.is_late and self.function.result:
             fields.append(".blocking = !device")
+        if self.special:
+            fields.append(f".special = {' | '.join(self.special)}")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
         if any(isinstance(one, PointerArray) for one in arrays):
             self.add("  const int failed = oa_begin_lists(&call);")
@@ -308,6 +321,41 @@ class Body:
         begin = "oa_late_begin" if self.is_late else "oa_begin"
         self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
+
+    @property
+    def host_arrays(self) -> list[HostArray]:
+        return [one for one in self.function.parameters if isinstance(one, HostArray)]
+
+    @property
+    def special(self) -> list[str]:
+        """Returns how the function differs from one that has a handle."""
+        arguments = self.function.arguments
+        if not self.library.handle or any(isinstance(one, Handle) for one in arguments):
+            return ["OA_ON_HOST_MEMORY"] if self.host_arrays else []
+        has_stream = any(isinstance(one, Stream) for one in arguments)
+        also = "OA_ON_HOST_MEMORY" if has_stream else "OA_ON_DEFAULT_STREAM"
+        return ["OA_WITHOUT_HANDLE", *([also] if self.host_arrays or not has_stream else [])]
+
+    def host_checks(self) -> None:
+        """Checks the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
+        sizes = [one for one in self.function.sizes if one.label == "itemsize"]
+        if not (self.host_arrays or sizes):
+            return
+        if self.is_late or not self.function.arrays:
+            raise ValueError("arrays of the host, and itemsizes, stand beside an array of a GPU")
+        first = self.function.arrays[0]
+        there = f"values[{self.at[first.name]}].pointer"
+        self.add("  int wrong;")
+        for size in sizes:
+            for one in self.function.arrays:
+                pointer = f"values[{self.at[one.name]}].pointer"
+                called = f'oa_check_itemsize(routine, "{size.name}", {size.name}, "{one.name}", {pointer})'
+                self.add(f"  if ((wrong = {called})) return wrong;")
+        for host in self.host_arrays:
+            self.add(f"  const oa_extent extent_{host.name} = {self.extent(host.extent, False)};")
+            value = f"&values[{self.at[host.name]}], &extent_{host.name}"
+            called = f'oa_check_host(routine, "{host.name}", {value}, {there}, {int(host.writes)})'
+            self.add(f"  if ((wrong = {called})) return wrong;")
 
     def position(self, one: Parameter) -> int:
         """Returns an operand's place among the operands."""
@@ -366,6 +414,10 @@ class Body:
                 case Array():
                     types.append("const void *" if one.is_read_only else "void *")
                     values.append(f"operands[{self.position(one)}].address")
+                case ServiceParameter() if one.passed:
+                    c_type, value = one.vendor(self.at[one.name])
+                    types.append(c_type)
+                    values.append(value)
                 case Result(returned=True):
                     raise ValueError(f"{one.name}: a function of a GPU can't return its result")
                 case Number() if one.is_pointer:
@@ -457,6 +509,12 @@ class Body:
                     letters.append(("l" if one.is_narrow else "L", at))
                 case Array():
                     letters.append(("r" if one.is_read_only else "p", at))
+                case Object():
+                    letters.append(("r", at))
+                case Integer():
+                    letters.append(("i" if one.dtype in ("i32", "u32") else "L", at))
+                case ServiceParameter():
+                    raise ValueError(f"{one.name}: a function of the CPU can't have a parameter that is {one.role}")
                 case Result(returned=True):
                     pass
                 case Number() if not one.is_read_only:

@@ -92,7 +92,7 @@ def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
 def _dtype(one: Parameter) -> str:
     """Returns the name of an operand's dtype."""
     if not one.of:
-        return NUMPY.get(one.dtype, "")
+        return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")
     return f"{one.of}'s dtype" + (f", complex as {one.complex_as} is" if one.complex_as else "")
 
 
@@ -135,7 +135,10 @@ def _parameters(library: Library, function: Function) -> list[str]:
                 lines.append(f"{one.name}: {number}{',' if there else ''}{there}.")
             case ServiceParameter() if one.in_python:
                 lines.append(one.described())
-    sizes = [one.name for one in function.sizes]
+    for one in function.sizes:
+        if one.label == "itemsize":
+            lines.append(f"{one.name}: the bytes of an element.")
+    sizes = [one.name for one in function.sizes if one.label != "itemsize"]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
         if any(one.may_be_negative for one in function.sizes):

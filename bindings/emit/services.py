@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..parameters import EnumValue, Handle, Size
 from ..roles import Function, Library
-from ..services import Ended, Given, ServiceParameter
+from ..services import Ended, Given, Kept, ServiceParameter
 from .bodies import Body
+from .c_text import to_c
 
 
 def body_of(library: Library, function: Function) -> Body:
@@ -41,8 +42,20 @@ class ServiceBody(Body):
         self.add("  const int failed = oa_service_begin(&service, routine, values);")
         self.add("  if (failed) return failed;")
 
+    def keep(self) -> None:
+        """Has the object keep the memory that it gets."""
+        kept = [one for one in self.function.parameters if isinstance(one, Kept)]
+        if kept and (len(kept) > 1 or len(self.function.of("object")) != 1):
+            raise ValueError(f"{kept[0].name}: one object keeps one piece of memory")
+        for one in kept:
+            size = to_c(one.size, self.library.constants)
+            called = f'oa_service_keep(&service, values, {self.at[one.name]}, "{one.name}", {size})'
+            self.add(f"  const int kept = {called};")
+            self.add("  if (kept) return kept;")
+
     def call(self) -> None:
         """Calls the vendor's function, and ends the service."""
+        self.keep()
         given = next((one for one in self.function.parameters if isinstance(one, Given) and one.returned), None)
         called = self.vendor_call(False)
         if given:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..declarations import entries
 from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
 from .bodies import Bodies
-from .c_text import made_from, quoted, quoted_lines, wrapped
+from .c_text import made_from, quoted, quoted_lines, struct_types, wrapped
 from .docs import builtin_doc, record
 from .services import body_of
 
@@ -156,7 +156,7 @@ def library_file(library: Library) -> str:
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)
-    lines += bodies.lines()
+    lines += [*struct_types(library), *bodies.lines()]
     types = _Types(library)
     lines += types.lines
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..parameters import Number
 from ..roles import Function, Library
 from ..services import Given
-from .c_text import made_from, wrapped
+from .c_text import made_from, struct_types, wrapped
 
 
 def forms(library: Library, function: Function) -> list[bool]:
@@ -92,6 +92,7 @@ def header(library: Library) -> str:
     constants = [f"  OA_{library.name.upper()}_{name} = {value}," for name, value in library.constants.items()]
     if constants:
         lines += ["enum {", *constants, "};", ""]
+    lines += struct_types(library)
     for one in prototypes(library):
         lines += wrapped(one)
     lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]

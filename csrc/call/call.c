@@ -471,6 +471,11 @@ static int take_handle(oa_call *call, oa_stream *stream) {
   return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
+/* Whether the vendor's function can't be told of a stream: it is waited for before and after each call. */
+static inline bool has_no_stream(const oa_call *call) {
+  return call->library->state->waits || call->special & OA_ON_DEFAULT_STREAM;
+}
+
 /* After the checks: the vendor's handle on the right stream, in the right pointer mode. Without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used) {
   const oa_library *library = call->library;
@@ -478,7 +483,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
   call->saved_mode = -1;
   call->native_stream = stream->native;
-  if (library->create >= 0 || library->needs_handle) {
+  if ((library->create >= 0 || library->needs_handle) && !(call->special & OA_WITHOUT_HANDLE)) {
     if (used) {
       call->handle = used;
       status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
@@ -486,7 +491,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
       status = take_handle(call, stream);
     }
   }
-  if (!status && library->state->waits) status = device->backend->stream_synchronize(device, stream->native);
+  if (!status && has_no_stream(call)) status = device->backend->stream_synchronize(device, stream->native);
   if (status && device->backend->leave) {
     oa_saved_error saved;
     oa_error_save(&saved);
@@ -638,7 +643,7 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
   if (__builtin_expect((*stream)->number >= 0, 1)) return OA_OK;
   oa_device *device = region->device;
   if ((status = device->backend->stream_capturing(device, (*stream)->native, capturing))) return status;
-  if (!*capturing || !arriving) return OA_OK;
+  if (!*capturing || !(arriving || call->special & (OA_ON_DEFAULT_STREAM | OA_ON_HOST_MEMORY))) return OA_OK;
   return oa_fail(OA_ERROR_CAPTURE,
                  "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
                  "the capture begins",
@@ -749,7 +754,10 @@ static int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
-  if (__builtin_expect(call->library->state->waits, 0)) status = device->backend->synchronize(call->device);
+  if (__builtin_expect(has_no_stream(call), 0))
+    status = device->backend->synchronize(call->device);
+  else if (__builtin_expect(call->special & OA_ON_HOST_MEMORY, 0))
+    status = device->backend->stream_synchronize(call->device, call->native_stream);
   if (__builtin_expect(call->saved_mode >= 0, 0)) {
     const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
     if (!status) status = restored;

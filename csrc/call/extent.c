@@ -25,7 +25,10 @@ static void text_of_one(const oa_extent *e, char *text, size_t size) {
                (unsigned long long)e->below + (unsigned long long)e->above + 1, e->ld_name, ld);
       break;
     default:
-      snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns, e->ld_name, ld);
+      if (columns > 1) /* else ld says nothing, and may be what a routine made of it */
+        snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns, e->ld_name, ld);
+      else
+        snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns);
   }
 }
 

@@ -55,6 +55,28 @@ static int check_fatbin(const char *name, const unsigned char *image, size_t nby
                  (unsigned long long)rest + header_bytes);
 }
 
+static const char bundle_magic[] = "__CLANG_OFFLOAD_BUNDLE__";
+enum { BUNDLE_MAGIC = sizeof bundle_magic - 1, BUNDLE_ENTRY = 24, MOST_ENTRIES = 4096 };
+
+/* A bundle of HSACOs: the number of its entries, and for each its offset, its size, and the length of its name, which
+ * follows. */
+static int check_bundle(const char *name, const unsigned char *image, size_t nbytes) {
+  uint64_t count = 0, entry[3];
+  size_t at = BUNDLE_MAGIC + sizeof count;
+  if (nbytes >= at) memcpy(&count, image + BUNDLE_MAGIC, sizeof count);
+  bool whole = count > 0 && count <= MOST_ENTRIES;
+  for (uint64_t i = 0; i < count && whole; i++) {
+    whole = is_inside(at, BUNDLE_ENTRY, nbytes);
+    if (!whole) break;
+    memcpy(entry, image + at, sizeof entry);
+    at += BUNDLE_ENTRY;
+    whole = is_inside(entry[0], entry[1], nbytes) && is_inside(at, entry[2], nbytes);
+    at += whole ? entry[2] : 0;
+  }
+  if (whole) return OA_OK;
+  return oa_fail(OA_ERROR_MODULE, "%s: the bundle is damaged: a part of it lies beyond its %zu bytes", name, nbytes);
+}
+
 int oa_image_check(const char *name, const void *image, size_t nbytes, int shared) {
   uint32_t magic = 0;
   if (nbytes >= sizeof magic) memcpy(&magic, image, sizeof magic);
@@ -62,6 +84,8 @@ int oa_image_check(const char *name, const void *image, size_t nbytes, int share
   if (shared)
     return oa_fail(OA_ERROR_MODULE, "%s: kernels of this device come from a shared object, which this is not", name);
   if (magic == (uint32_t)FATBIN_MAGIC) return check_fatbin(name, image, nbytes);
+  if (nbytes >= BUNDLE_MAGIC && memcmp(image, bundle_magic, BUNDLE_MAGIC) == 0)
+    return check_bundle(name, image, nbytes);
   const void *end = nbytes ? memchr(image, 0, nbytes) : NULL;
   const size_t text = end ? (size_t)((const char *)end - (const char *)image) : nbytes;
   if (text && (text == nbytes || text == nbytes - 1)) return OA_OK;

@@ -240,6 +240,10 @@ int oa_begin_lists(oa_call *call) {
   if (status) return give_up(call, &given, lists, status);
   status = make_addresses(call, &given, lists, addresses);
   call->lists = lists;
+  if (!status && call->library && call->library->state->waits) {
+    const oa_device *device = call->device;
+    status = device->backend->stream_synchronize(call->device, ((const oa_stream *)call->stream)->native);
+  }
   if (!status) return OA_OK;
   oa_saved_error saved;
   oa_error_save(&saved);

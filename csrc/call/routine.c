@@ -134,15 +134,18 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
-/* Makes the call `times` times, and moves its arrays on after each. */
+/* Makes the call `times` times, and moves its arrays on. */
 static __attribute__((noinline)) int call_times(oa_late *late) {
   int status = 0;
   for (int64_t time = 0; time < late->times; time++) {
-    status = late->routine->call(late->symbol, late->values, late->ilp64);
     for (int i = 0; i < late->repeated; i++) {
       oa_value *value = &late->values[late->moves[i].place];
-      value->pointer = (const char *)value->pointer + late->moves[i].step;
+      if (late->moves[i].list)
+        value->pointer = late->moves[i].list[time];
+      else if (time)
+        value->pointer = (const char *)value->pointer + late->moves[i].step;
     }
+    status = late->routine->call(late->symbol, late->values, late->ilp64);
   }
   return status;
 }
@@ -160,7 +163,7 @@ static void run(void *data) {
   oa_value *own = late->returned ? &late->values[late->returned - 1] : NULL;
   void *result = own ? (void *)own->pointer : NULL;
   const int status =
-      __builtin_expect(late->times == 1, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
+      __builtin_expect(!late->repeated, 1) ? routine->call(late->symbol, late->values, late->ilp64) : call_times(late);
   if (late->has_status) *late->vendor_status = status;
   if (!own) return;
   const int dtype = routine->dtypes[late->returned - 1];
@@ -189,6 +192,7 @@ static oa_extent repeated(oa_extent one, int64_t times, int64_t stride) {
 
 int oa_repeat_begin(oa_call *call) {
   const oa_repeat *repeat = call->library->repeat;
+  bool lists = false;
   oa_token read;
   const char *next = repeat->routine->record;
   oa_operand *o = call->operands;
@@ -196,12 +200,18 @@ int oa_repeat_begin(oa_call *call) {
     if (!is_array(&read)) continue;
     const int64_t stride = repeat->strides[i];
     do {
-      o->extent = repeated(o->extent, repeat->times, stride < 0 && stride != INT64_MIN ? -stride : stride);
+      if (repeat->lists[i].at) {
+        o->extent = oa_listed(o->extent, repeat->times, "times");
+        o->pointer = &repeat->lists[i];
+        lists = true;
+      } else {
+        o->extent = repeated(o->extent, repeat->times, stride < 0 && stride != INT64_MIN ? -stride : stride);
+      }
       if (*repeat->names[i]) o->name = repeat->names[i];
     } while (++o < call->operands + call->count && (o->access & OA_RESHAPED));
     i++;
   }
-  return oa_begin(call);
+  return lists ? oa_begin_lists(call) : oa_begin(call);
 }
 
 /* Fills the call's moves from the strides. A pointer with a stride below 0 starts at the last of its arrays. */
@@ -210,19 +220,20 @@ static void repeat(oa_late *late, const oa_repeat *repeat) {
   const char *next = repeat->routine->record;
   late->routine = repeat->routine;
   late->times = repeat->times;
-  late->repeated = 0;
   for (int at = 0; (next = oa_token_read(next, &read)); at++) {
     if (!is_array(&read)) continue;
     const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
-    if (step < 0 && late->times > 0)
+    const bool listed = repeat->lists[late->repeated].at;
+    if (!listed && step < 0 && late->times > 0)
       late->values[at].pointer = (const char *)late->values[at].pointer - step * (late->times - 1);
     late->moves[late->repeated].place = at;
+    late->moves[late->repeated].list = listed ? late->values[at].pointer : NULL;
     late->moves[late->repeated++].step = step;
   }
 }
 
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
-                      const char *names) {
+                      const void *const *const *lists, const char *names) {
   oa_token read;
   int arrays = 0, others = 0;
   if (!routine || !values || !strides || !names)
@@ -242,6 +253,7 @@ int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, i
   if (times < 0) return oa_fail_negative(routine, "times", times);
   oa_repeat asked = {.routine = routine, .times = times, .strides = strides};
   for (int i = 0; i < arrays && *names; i++) asked.names[i][0] = *names++;
+  for (int i = 0; i < arrays && lists; i++) asked.lists[i] = (oa_pointer_list){.at = lists[i], .count = times};
   oa_library library = *routine->library;
   oa_routine repeated = *routine;
   library.repeat = &asked;

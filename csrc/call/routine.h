@@ -37,6 +37,14 @@ typedef struct oa_token {
 const char *oa_token_read(const char *text, oa_token *read);
 int oa_token_is(const oa_token *read, const char *kind);
 
+/* Checks a host array: its dtype is that of the device array `pointer`, it is writeable if the call writes it, and it
+ * has all elements of the extent. */
+int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
+                  const void *pointer, int writes);
+/* Checks that a size is that of an element of a device array. */
+int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
+                      const void *pointer);
+
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 
 /* Returns the leading dimension for the vendor. It has no meaning for one column, and may be less than its rows. */
@@ -97,11 +105,12 @@ typedef struct oa_late {
       loads; /* of numbers on the device: 1 + place, slot, count each. They are read from .pointer of the place first */
   int has_status;     /* the vendor's function returns one; the call is waited for */
   int *vendor_status; /* where it goes */
-  int64_t times;      /* that the call is made; */
-  int repeated;       /* so many of its arrays move on after each, if it is not once: */
+  int repeated;       /* 0, or so many arrays of a call that is made several times, which move on: */
+  int64_t times;
   struct {
-    int place;    /* of the value, */
-    int64_t step; /* and so many bytes */
+    int place;         /* of the value: */
+    int64_t step;      /* by so many bytes, */
+    void *const *list; /* or through a list of addresses; or NULL */
   } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
@@ -117,7 +126,7 @@ static inline void oa_late_start(oa_late *late, const oa_routine *routine, void 
   late->count = routine->count;
   late->loads = "";
   late->has_status = 0;
-  late->times = 1;
+  late->repeated = 0;
   memcpy(late->values, values, routine->count * sizeof *values);
 }
 
@@ -126,7 +135,8 @@ typedef struct oa_repeat {
   const oa_routine *routine; /* the row itself: the call may run later */
   int64_t times;
   const int64_t *strides;
-  char names[OA_MOST_REPEATED][2]; /* of the arrays; "" of those that keep theirs */
+  oa_pointer_list lists[OA_MOST_REPEATED]; /* of the arrays that are in lists; their `at` is NULL for others */
+  char names[OA_MOST_REPEATED][2];         /* of the arrays; "" of those that keep theirs */
 } oa_repeat;
 
 /* Begins the call with every array's extent `times` times. */

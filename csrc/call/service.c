@@ -64,6 +64,20 @@ static int note(oa_service *service, const oa_token *read, oa_value *values, int
   return OA_OK;
 }
 
+/* Puts the memory that the object keeps in the place of what the vendor gave, its address. */
+static void give_kept(const oa_service *service, oa_value *values) {
+  oa_token read;
+  const char *next = service->routine->record;
+  for (int at = 0; (next = oa_token_read(next, &read)); at++) {
+    if (!oa_token_is(&read, "gives") || read.more_length != 4 || memcmp(read.more, "kept", 4)) continue;
+    const oa_object_memory *memory = service->use_count ? service->uses[0].state->memory : NULL;
+    while (memory && (strlen(memory->name) != (size_t)read.name_length ||
+                      memcmp(memory->name, read.name, (size_t)read.name_length)))
+      memory = memory->next;
+    values[at].pointer = memory ? memory->pointer : NULL;
+  }
+}
+
 /* Puts the vendor's own objects in the places of the core's. */
 static void unwrap(const oa_service *service, oa_value *values) {
   oa_token read;
@@ -71,6 +85,21 @@ static void unwrap(const oa_service *service, oa_value *values) {
   const oa_object_use *use = service->uses;
   for (int at = 0; (next = oa_token_read(next, &read)); at++)
     if (oa_token_is(&read, "object")) values[at].pointer = (use++)->state->native;
+}
+
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+                    int (*body)(const oa_routine *, oa_value *, int)) {
+  oa_service service = {.routine = routine};
+  oa_token read;
+  const char *next = routine->record;
+  int status = oa_core_start();
+  for (int at = 0; !status && (next = oa_token_read(next, &read)); at++) status = note(&service, &read, values, at);
+  if (!status) status = oa_objects_take(routine->function, routine->library, service.uses, service.use_count);
+  if (status) return status;
+  unwrap(&service, values);
+  status = body(routine, values, device);
+  oa_objects_return(service.uses, service.use_count);
+  return status;
 }
 
 /* Takes a stream for a new handle. */
@@ -107,6 +136,100 @@ int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *v
   return status;
 }
 
+/* -- memory that objects keep -- */
+
+static void free_memory(oa_object_memory *memory) {
+  while (memory) {
+    oa_object_memory *next = memory->next;
+    if (memory->keep) {
+      oa_saved_error saved;
+      oa_error_save(&saved);
+      oa_export_release(memory->keep); /* waits for the device */
+      oa_error_restore(&saved);
+    }
+    free(memory);
+    memory = next;
+  }
+}
+
+/* Has the object keep the service's memory in the place of what it had by that name. Returns what is not used. */
+static oa_object_memory *change_memory(oa_service *service, bool succeeded) {
+  if (!service->forgets) return NULL;
+  if (!succeeded) return service->memory;
+  oa_object_memory **link = &service->uses[0].state->memory, *old;
+  while (*link && strcmp((*link)->name, service->forgets) != 0) link = &(*link)->next;
+  old = *link;
+  if (old) {
+    *link = old->next;
+    old->next = NULL;
+  }
+  if (service->memory) {
+    service->memory->next = service->uses[0].state->memory;
+    service->uses[0].state->memory = service->memory;
+  }
+  return old;
+}
+
+/* Checks that the pointer is of the device, writable, and has that many bytes without gaps. */
+static int check_memory(const oa_service *service, const char *name, const oa_any *pointer, int64_t size) {
+  const char *function = service->routine->function;
+  int status;
+  const oa_slot *slot = oa_slot_enter(function, name, pointer, &status);
+  if (!slot) return status;
+  const oa_device *device = slot->region->device;
+  const int64_t itemsize = service->dtype == OA_ANY ? 1 : oa_itemsize(service->dtype);
+  const int64_t has = slot->irregular || slot->inside.count > 1 ? slot->inside.width : slot->nbytes;
+  const bool writes = slot->writes;
+  const int dtype = slot->dtype;
+  oa_unlock();
+  if (device != service->device)
+    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %.*s is of %s", function, name, device->name,
+                   service->uses[0].name_length, service->uses[0].name, service->device->name);
+  if (service->dtype != OA_ANY && dtype != service->dtype)
+    return oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", function, name, oa_dtype_name(service->dtype),
+                   oa_dtype_name(dtype));
+  if (!writes)
+    return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writable; lend it as InOut or Scratch", function, name);
+  if (size > INT64_MAX / itemsize || has < size * itemsize)
+    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld bytes without gaps, has %lld", function, name,
+                   (long long)(size > INT64_MAX / itemsize ? INT64_MAX : size * itemsize), (long long)has);
+  return OA_OK;
+}
+
+/* Takes a share of the pointer's memory. */
+static int share_memory(oa_service *service, oa_value *value, const char *name, int64_t size) {
+  const oa_any *pointer = value->pointer;
+  uint64_t address;
+  int status = check_memory(service, name, pointer, size);
+  if (status) return status;
+  oa_object_memory *memory = malloc(sizeof *memory);
+  if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %s", service->routine->function, name);
+  *memory = (oa_object_memory){.name = name, .pointer = pointer};
+  if ((status = oa_export(pointer, &address, &memory->keep))) {
+    free_memory(memory);
+    return oa_fail_in(status, "%s: %s", service->routine->function, name);
+  }
+  service->memory = memory;
+  value->pointer = (const void *)(uintptr_t)address;
+  return OA_OK;
+}
+
+int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size) {
+  int status = OA_OK;
+  service->dtype = service->routine->dtypes[at];
+  if (values[at].pointer) {
+    status = share_memory(service, &values[at], name, size);
+  } else if (service->dtype == OA_ANY && size > 0) {
+    status = oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a DevicePtr of %lld bytes, got None", service->routine->function,
+                     name, (long long)size);
+  }
+  if (!status) service->forgets = name;
+  if (!status) return OA_OK;
+  leave(service->device, service->saved, status);
+  oa_objects_return(service->uses, service->use_count);
+  return status;
+}
+
 /* Makes the object of what the vendor's function made. */
 static int make(oa_service *service, oa_value *values) {
   const oa_object_state made = {.library = service->routine->library,
@@ -129,22 +252,16 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
     status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", service->routine->function, text);
   }
   if (!status && service->makes) status = make(service, values);
+  if (!status) give_kept(service, values);
+  oa_object_memory *unused = change_memory(service, !status);
   status = leave(service->device, service->saved, status);
   if (status) return_stream(service->stream);
   oa_objects_return(service->uses, service->use_count);
+  free_memory(unused);
   return status;
 }
 
 /* -- the end of objects -- */
-
-static void free_memory(oa_object_memory *memory) {
-  while (memory) {
-    oa_object_memory *next = memory->next;
-    oa_export_release(memory->keep);
-    free(memory);
-    memory = next;
-  }
-}
 
 /* Destroys an object that has no calls and is stale. */
 static int destroy(const char *function, oa_object_state *state) {

@@ -17,13 +17,22 @@ typedef struct oa_service {
   const oa_object_kind *makes;
   int makes_at; /* the place of the new object among the values */
   oa_stream *stream;
+  int dtype;                /* of the memory that the object will keep */
+  oa_object_memory *memory; /* that the object will keep; NULL: none */
+  const char *forgets;      /* what the object keeps by this name is no longer used; NULL: nothing */
 } oa_service;
 
 /* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets the
  * outputs to zeros. */
 int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values);
+/* Has the service's only object keep memory: the value at that place becomes an address. size: in elements, or of any
+ * dtype in bytes. A failure ends the service. */
+int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size);
 /* Ends that with the vendor's status, and makes the object of a new one. */
 int oa_service_end(oa_service *service, oa_value *values, int vendor_status);
+/* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's. */
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+                    int (*body)(const oa_routine *, oa_value *, int));
 /* Runs a routine that destroys its only value. */
 int oa_service_destroy(const oa_routine *routine, oa_value *values, int device);
 

@@ -611,13 +611,14 @@ static void routine_repeat(void) {
   const int64_t strides[2] = {1, 1};
   dot.record = "in:x:f32 in:y:f32 result:result:f32";
   dot.call = copy.call = never_called;
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(NULL, values, 0, 1, strides, ""));
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, NULL, 0, 1, strides, ""));
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, NULL, ""));
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, strides, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&of_gpu, values, 0, 1, strides, ""));
-  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&dot, values, 0, 1, strides, ""));
-  CHECK_FAILS(oa_routine_repeat(&copy, values, 0, -1, strides, ""), OA_ERROR_ARGUMENT, "times needs to be at least 0");
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(NULL, values, 0, 1, strides, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, NULL, 0, 1, strides, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, NULL, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&copy, values, 0, 1, strides, NULL, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&of_gpu, values, 0, 1, strides, NULL, ""));
+  REFUSES(OA_ERROR_ARGUMENT, oa_routine_repeat(&dot, values, 0, 1, strides, NULL, ""));
+  CHECK_FAILS(oa_routine_repeat(&copy, values, 0, -1, strides, NULL, ""), OA_ERROR_ARGUMENT,
+              "times needs to be at least 0");
 }
 
 /* -- the trace -- */

@@ -229,6 +229,8 @@ static int read_number(PyObject *object, int dtype, void *memory) {
   return 0;
 }
 
+int function_read_number(PyObject *object, int dtype, void *memory) { return read_number(object, dtype, memory); }
+
 /* Reads as many numbers as the parameter has elements, from any iterable. Returns as read_number. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
@@ -243,9 +245,14 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
-  if (__builtin_expect(pointer == NULL || pointer->dtype != parameter->dtype, 0)) return -1;
+  if (__builtin_expect(pointer == NULL, 0)) return -1;
+  if (__builtin_expect(pointer->dtype != parameter->dtype, 0) && parameter->dtype != OA_ANY) return -1;
   value->pointer = pointer->handle;
   return 0;
+}
+
+int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
+  return read_array(object, parameter, value);
 }
 
 /* Reads an array that may be None. Returns as above. */
@@ -348,13 +355,18 @@ static inline enum read read_on_host(const Function *function, const Arguments *
 static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
   const oa_routine *routine = function->routine;
   if (__builtin_expect(arguments->strides != NULL, 0))
-    return oa_routine_repeat(routine, values, on_device, arguments->times, arguments->strides, arguments->names);
+    return oa_routine_repeat(routine, values, on_device, arguments->times, arguments->strides, arguments->lists,
+                             arguments->names);
   if (__builtin_expect(arguments->own_handle == NULL, 1)) return routine->run(routine, values, on_device);
   int status = oa_use_handle(function->library, arguments->own_handle);
   if (status != OA_OK) return status;
   status = routine->run(routine, values, on_device);
   oa_use_handle(function->library, NULL);
   return status;
+}
+
+int function_run(const Function *function, const Arguments *arguments, oa_value *values) {
+  return run(function, arguments, values, 0);
 }
 
 /* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns a status,
@@ -504,6 +516,8 @@ static PyObject *number_from(const Parameter *parameter, const void *memory) {
   }
 }
 
+PyObject *function_number(const Parameter *parameter, const void *memory) { return number_from(parameter, memory); }
+
 static PyObject *numbers_from(const Parameter *parameter, const unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *tuple = PyTuple_New(parameter->elements);
@@ -607,13 +621,17 @@ static inline PyObject *call_with(const Function *function, Arguments *arguments
   return call_known(function, arguments);
 }
 
-/* Calls with a handle of the caller's own, on whose stream the call goes. */
-static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+int function_find_handle(const Function *function, Arguments *arguments) {
   PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
-  if (address == NULL) return NULL;
+  if (address == NULL) return -1;
   arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
-  return PyErr_Occurred() ? NULL : call_with(function, arguments);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Calls with a handle of the caller's own, on whose stream the call goes. */
+static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
+  return function_find_handle(function, arguments) < 0 ? NULL : call_with(function, arguments);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
@@ -661,18 +679,33 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},       {"size", SIZE},
-               {"in", ARRAY},        {"out", ARRAY},
-               {"inout", ARRAY},     {"in?", OPTIONAL},
-               {"out?", OPTIONAL},   {"in*", POINTERS},
-               {"out*", POINTERS},   {"inout*", POINTERS},
-               {"scalar", SCALAR},   {"result", RESULT},
-               {"update", UPDATE},   {"output", OUTPUT},
-               {"integer", INTEGER}, {"object", OBJECT},
-               {"ended", OBJECT},    {"text", TEXT},
-               {"new", NEW},         {"device", NEW_DEVICE},
-               {"gives", GIVEN},     {"native_stream", SET_STREAM},
-               {"type", TYPE}};
+  } kinds[] = {{"enum", ENUM},
+               {"size", SIZE},
+               {"in", ARRAY},
+               {"out", ARRAY},
+               {"inout", ARRAY},
+               {"in?", OPTIONAL},
+               {"out?", OPTIONAL},
+               {"in*", POINTERS},
+               {"out*", POINTERS},
+               {"inout*", POINTERS},
+               {"scalar", SCALAR},
+               {"result", RESULT},
+               {"update", UPDATE},
+               {"output", OUTPUT},
+               {"integer", INTEGER},
+               {"object", OBJECT},
+               {"ended", OBJECT},
+               {"text", TEXT},
+               {"new", NEW},
+               {"device", NEW_DEVICE},
+               {"gives", GIVEN},
+               {"native_stream", SET_STREAM},
+               {"type", TYPE},
+               {"keeps", KEPT},
+               {"struct", STRUCT},
+               {"host_in", HOST_ARRAY},
+               {"host_out", HOST_ARRAY}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
   return -1;
@@ -815,26 +848,52 @@ static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments
   return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
 }
 
-/* (function, times, strides, names, *arguments): oa_routine_repeat; the strides are a tuple of integers, one for each
- * array of the function, all of whose arguments are positional */
+/* Reads the step of one array of a repeated call: a stride, or a list of DevicePtrs, whose handles go into new memory.
+ * Returns 0, or -1 with an exception. */
+static int read_step(PyObject *object, int64_t times, int64_t *stride, const void *const **list) {
+  if (!PyList_Check(object)) return read_integer(object, stride);
+  if (PyList_Size(object) != times) {
+    PyErr_Format(PyExc_TypeError, "repeat: needs as many pointers as calls");
+    return -1;
+  }
+  const void **handles = PyMem_Calloc((size_t)times + 1, sizeof *handles);
+  if (handles == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  *list = handles;
+  for (int64_t i = 0; i < times; i++) {
+    const Pointer *pointer = as_pointer(PyList_GetItem(object, (Py_ssize_t)i));
+    if (pointer == NULL) return -1;
+    handles[i] = pointer->handle;
+  }
+  return 0;
+}
+
+/* (function, times, steps, names, *arguments): oa_routine_repeat; steps: a tuple with a stride for each array of the
+ * function, or a list of the DevicePtrs that it is in turn, which the caller keeps. All arguments are positional. */
 static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
-  PyObject *self = count < 4 || !PyCFunction_Check(values[0]) ? NULL : PyCFunction_GetSelf(values[0]);
+  PyObject *self = count < 4 || !PyCFunction_Check(values[0]) ? NULL : PyCFunction_GetSelf(values[0]), *done = NULL;
   if (self == NULL || !PyModule_Check(self) || PyModule_GetDef(self) != &carrier || !PyTuple_Check(values[2]) ||
       !PyUnicode_Check(values[3]))
-    return PyErr_Format(PyExc_TypeError, "repeat: needs a vendor's function, a count, a tuple of strides and names");
+    return PyErr_Format(PyExc_TypeError, "repeat: needs a vendor's function, a count, a tuple of steps and names");
   const Function *function = *(Function **)PyModule_GetState(self);
   int64_t strides[MOST_VALUES] = {0};
-  int arrays = 0;
+  const void *const *lists[MOST_VALUES] = {NULL};
+  int arrays = 0, wrong = 0;
   for (int i = 0; i < function->count; i++) arrays += function->parameters[i].kind == ARRAY;
   if (function->is_service || PyTuple_Size(values[2]) != arrays || count - 4 != function->positional)
     return PyErr_Format(PyExc_TypeError, "repeat: %s has %d arrays and %d arguments", function->routine->function,
                         arrays, function->positional);
-  for (int i = 0; i < arrays; i++)
-    if (read_integer(PyTuple_GetItem(values[2], i), &strides[i]) < 0) return NULL;
-  Arguments arguments = {.parameters = function->parameters, .positional = values + 4, .strides = strides};
+  Arguments arguments = {
+      .parameters = function->parameters, .positional = values + 4, .strides = strides, .lists = lists};
   arguments.names = PyUnicode_AsUTF8AndSize(values[3], NULL);
   if (arguments.names == NULL || read_integer(values[1], &arguments.times) < 0) return NULL;
-  return call_with(function, &arguments);
+  for (int i = 0; i < arrays && !wrong; i++)
+    wrong = read_step(PyTuple_GetItem(values[2], i), arguments.times, &strides[i], &lists[i]);
+  if (!wrong) done = call_with(function, &arguments);
+  for (int i = 0; i < arrays; i++) PyMem_Free((void *)lists[i]);
+  return done;
 }
 
 static PyMethodDef functions[] = {

@@ -28,8 +28,11 @@ enum kind {
   TEXT,       /* more: "none" if None will do */
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
-  GIVEN, /* an output: an integer, or of more: "text" or "stream" */
-  NEW    /* an object that the function makes */
+  HOST_ARRAY,
+  STRUCT, /* by value; more: the format of its fields, as Python's struct module has them */
+  KEPT,   /* device memory that an object keeps, or None */
+  GIVEN,  /* an output: an integer, or of more: "text" or "stream" */
+  NEW     /* an object that the function makes */
 };
 
 typedef struct {
@@ -60,6 +63,7 @@ typedef struct {
   PyObject *result, *handle; /* NULL where not given, or None */
   void *own_handle;          /* what handle stands for: an address or an oa_object; NULL: the region's handle */
   const int64_t *strides;    /* of the arrays of a call that is repeated; NULL of others */
+  const void *const **lists; /* the pointers of those that are in lists, NULL of others */
   int64_t times;             /* that it is repeated */
   const char *names;         /* of those arrays, one letter each; or "" */
   PyObject *room[MOST_VALUES];
@@ -77,6 +81,21 @@ PyObject *function_explain(const Function *function, const Arguments *arguments)
 /* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 int function_read_integer(PyObject *object, int64_t *number);
 
+/* Reads a device array. Returns 0, or -1 without an exception. */
+int function_read_array(PyObject *object, const Parameter *parameter, oa_value *value);
+
+/* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
+int function_read_number(PyObject *object, int dtype, void *memory);
+
+/* Returns a number of the parameter's dtype as Python has it. */
+PyObject *function_number(const Parameter *parameter, const void *memory);
+
+/* Finds what the caller's own handle stands for. Returns 0, or -1 with an exception. */
+int function_find_handle(const Function *function, Arguments *arguments);
+
+/* Has the routine run, with the caller's own handle if there is one. Returns a status. Without the GIL. */
+int function_run(const Function *function, const Arguments *arguments, oa_value *values);
+
 /* -- service.c ----------------------------------------------------------------------------------------------------- */
 /* The METH_FASTCALL | METH_KEYWORDS function of services. self: a module whose state is the Function. */
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
@@ -86,6 +105,7 @@ PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count
 typedef struct {
   PyObject_HEAD oa_object *handle; /* NULL until it is made */
   PyObject *stream;                /* the caller's own stream that it has; NULL: none */
+  PyObject *kept;                  /* a dict of the DevicePtrs that it keeps, by the parameter's name; NULL: none */
   const char *library, *kind;      /* "cublas", "Handle" */
 } Object;
 

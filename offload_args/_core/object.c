@@ -26,11 +26,13 @@ Object *object_new(const char *library, const char *kind) {
 static int object_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(((Object *)object)->stream);
+  Py_VISIT(((Object *)object)->kept);
   return 0;
 }
 
 static int object_clear(PyObject *object) {
   Py_CLEAR(((Object *)object)->stream);
+  Py_CLEAR(((Object *)object)->kept);
   return 0;
 }
 
@@ -43,6 +45,7 @@ static void object_dealloc(PyObject *object) {
     Py_END_ALLOW_THREADS
   }
   Py_CLEAR(self->stream);
+  Py_CLEAR(self->kept);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }

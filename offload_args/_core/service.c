@@ -32,6 +32,41 @@ static int read_text(const Parameter *parameter, PyObject *object, oa_value *val
   return text != NULL && strlen(text) == (size_t)length ? 0 : -1;
 }
 
+/* The memory and references that one call holds until its end. */
+typedef struct {
+  Item items[MOST_VALUES];
+  oa_array arrays[MOST_VALUES];
+  int count;
+} Room;
+
+/* Reads an array of the host. An ndarray can be neither freed nor resized meanwhile: its interface refers to it. */
+static int read_host(PyObject *object, oa_value *value, Room *room) {
+  Item *item = &room->items[room->count];
+  oa_array *array = &room->arrays[room->count];
+  int flags;
+  if (!PyObject_TypeCheck(object, (PyTypeObject *)python.ndarray)) return -1;
+  *item = (Item){.source = Py_NewRef(object)};
+  *array = (oa_array){.data = NULL};
+  room->count++;
+  const int read = read_ndarray(item, array, &flags);
+  if (read <= 0) return -1;
+  array->flags = flags & ARRAY_WRITEABLE ? 0 : OA_READ_ONLY;
+  value->host.address = array->data;
+  value->host.array = array;
+  return 0;
+}
+
+/* Reads a struct into bytes of the room. */
+static int read_struct(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value,
+                       Room *room) {
+  PyObject *packed = object_ask(
+      "packed", Py_BuildValue("(sOsO)", function->routine->function, parameter->name, parameter->more, object));
+  if (packed == NULL) return -2;
+  room->items[room->count++] = (Item){.source = packed};
+  value->pointer = PyBytes_AsString(packed);
+  return value->pointer == NULL ? -2 : 0;
+}
+
 static int read_number_of(const char *asked, const Function *function, const Parameter *parameter, PyObject *object,
                           unsigned long long *number) {
   PyObject *found = object_ask(asked, Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
@@ -41,13 +76,25 @@ static int read_number_of(const char *asked, const Function *function, const Par
 }
 
 /* Returns 0; -1 with or without an exception for a wrong argument; -2 with an exception that says all. */
-static int read_one(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value) {
+static int read_one(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value,
+                    Room *room) {
   unsigned long long number;
   switch (parameter->kind) {
     case SIZE:
       return function_read_integer(object, &value->integer);
     case ENUM:
       return read_sized(object, OA_I32, value);
+    case ARRAY:
+      return function_read_array(object, parameter, value);
+    case HOST_ARRAY:
+      return read_host(object, value, room);
+    case SCALAR:
+      return parameter->elements > 1 ? -1 : function_read_number(object, parameter->dtype, value->bytes);
+    case STRUCT:
+      return read_struct(function, parameter, object, value, room);
+    case KEPT:
+      value->pointer = NULL;
+      return object == Py_None ? 0 : function_read_array(object, parameter, value);
     case INTEGER:
       return read_sized(object, parameter->dtype, value);
     case OBJECT:
@@ -75,6 +122,11 @@ static PyObject *given_one(const Parameter *parameter, const oa_value *value, Py
   }
   if (strcmp(parameter->more, "stream") == 0)
     return object_ask("stream_of", Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
+  if (strcmp(parameter->more, "kept") == 0) {
+    const Object *object = object_from(first);
+    PyObject *kept = object == NULL || object->kept == NULL ? NULL : PyDict_GetItem(object->kept, parameter->name);
+    return Py_NewRef(value->pointer != NULL && kept != NULL ? kept : Py_None);
+  }
   switch (parameter->dtype) { /* a pointer of the vendor's wrote as many bytes; or it was returned */
     case OA_I32:
       return PyLong_FromLong(*(const int32_t *)value->bytes);
@@ -94,7 +146,9 @@ static PyObject *given_from(const Function *function, const Arguments *arguments
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
-    PyObject *one = parameter->kind == NEW ? Py_NewRef((PyObject *)made) : given_one(parameter, &values[i], first);
+    PyObject *one = parameter->kind == NEW      ? Py_NewRef((PyObject *)made)
+                    : parameter->kind == RESULT ? function_number(parameter, values[i].bytes)
+                                                : given_one(parameter, &values[i], first);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -125,35 +179,50 @@ static void note(const Function *function, const Arguments *arguments, const oa_
       PyObject *old = object == NULL ? NULL : object->stream;
       if (object != NULL) object->stream = Py_NewRef(arguments->positional[i]);
       Py_XDECREF(old);
+    } else if (parameter->kind == KEPT) {
+      Object *object = object_from(arguments->positional[0]);
+      if (object != NULL && object->kept == NULL) object->kept = PyDict_New();
+      if (object == NULL || object->kept == NULL ||
+          PyDict_SetItem(object->kept, parameter->name, arguments->positional[i]) < 0)
+        PyErr_Clear(); /* it can't be asked for */
     }
   }
 }
 
-static PyObject *call_with(const Function *function, const Arguments *arguments) {
-  oa_value values[MOST_VALUES] = {{0}};
+/* Makes the call once its arguments are read. */
+static PyObject *run(const Function *function, const Arguments *arguments, oa_value *values) {
   Object *made = NULL;
   int status;
-  for (int i = 0; i < function->positional; i++) {
-    status = read_one(function, &function->parameters[i], arguments->positional[i], &values[i]);
-    if (status < 0) return status == -1 ? function_explain(function, arguments) : NULL;
-  }
   for (int i = function->positional; i < function->count; i++)
     if (function->parameters[i].kind == NEW && made == NULL) {
       made = object_new(function->library, function->parameters[i].more);
       if (made == NULL) return NULL;
     }
-  Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
+  Py_BEGIN_ALLOW_THREADS status = function_run(function, arguments, values);
   Py_END_ALLOW_THREADS if (status == OA_OK) note(function, arguments, values, made);
   PyObject *given = status == OA_OK ? given_from(function, arguments, values, made) : fail(status);
   Py_XDECREF((PyObject *)made);
   return given;
 }
 
+static PyObject *call_with(const Function *function, const Arguments *arguments) {
+  oa_value values[MOST_VALUES] = {{0}};
+  Room room;
+  int wrong = 0;
+  room.count = 0;
+  for (int i = 0; i < function->positional && !wrong; i++)
+    wrong = read_one(function, &function->parameters[i], arguments->positional[i], &values[i], &room);
+  PyObject *given = wrong == -1 ? function_explain(function, arguments)
+                    : wrong     ? NULL
+                                : run(function, arguments, values);
+  for (int i = 0; i < room.count; i++) release_item(&room.items[i]);
+  return given;
+}
+
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
-  Arguments arguments;
-  arguments.parameters = function->parameters;
-  arguments.result = arguments.handle = NULL;
-  arguments.own_handle = NULL;
-  return function_bind(function, &arguments, values, count, names) < 0 ? NULL : call_with(function, &arguments);
+  Arguments arguments = {.parameters = function->parameters};
+  if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
+  if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
+  return call_with(function, &arguments);
 }

@@ -25,6 +25,7 @@ Source: the reference BLAS, https://netlib.org/blas/.
 
 from __future__ import annotations
 
+from .batched import gemm_batched, trsm_batched
 from .extensions import dgmm, geam
 from .gemm import gemm, gemm_strided_batched
 from .level1 import asum, axpy, copy, dot, dotc, dotu, iamax, iamin, nrm2, rot, rotg, rotm, rotmg, scal, swap
@@ -43,6 +44,7 @@ __all__ = [
     "gbmv",
     "geam",
     "gemm",
+    "gemm_batched",
     "gemm_strided_batched",
     "gemv",
     "ger",
@@ -83,5 +85,6 @@ __all__ = [
     "trmm",
     "trmv",
     "trsm",
+    "trsm_batched",
     "trsv",
 ]

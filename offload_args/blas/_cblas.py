@@ -13,7 +13,7 @@ from ..pointers import DevicePtr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["dgmm", "geam", "gemm_strided_batched"]
+__all__ = ["dgmm", "geam", "gemm_batched", "gemm_strided_batched", "trsm_batched"]
 
 
 def gemm_strided_batched(cblas: Any, letter: str) -> Callable[..., None]:
@@ -23,6 +23,28 @@ def gemm_strided_batched(cblas: Any, letter: str) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         *before, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, batch = arguments
         repeat(gemm, batch, (stride_a, stride_b, stride_c), "", order, *before, A, lda, B, ldb, beta, C, ldc)
+
+    return call
+
+
+def gemm_batched(cblas: Any, letter: str) -> Callable[..., None]:
+    """Make cuBLAS's gemm_batched of gemm; operands are lists of pointers."""
+    gemm, order = getattr(cblas, f"{letter}gemm"), cblas.ColMajor
+
+    def call(*arguments: Any) -> None:
+        *before, A, lda, B, ldb, beta, C, ldc, batch = arguments
+        repeat(gemm, batch, (A, B, C), "", order, *before, A[0], lda, B[0], ldb, beta, C[0], ldc)
+
+    return call
+
+
+def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
+    """Make cuBLAS's trsm_batched of trsm; operands are lists of pointers."""
+    trsm, order = getattr(cblas, f"{letter}trsm"), cblas.ColMajor
+
+    def call(*arguments: Any) -> None:
+        *before, A, lda, B, ldb, batch = arguments
+        repeat(trsm, batch, (A, B), "", order, *before, A[0], lda, B[0], ldb)
 
     return call
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._core import layout
+from ..display import shown
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, DTypeError, HostPointerError
 from ..pointers import DevicePtr
@@ -52,13 +53,13 @@ def is_complex(code: int) -> bool:
 class Routine:
     """One routine: how it takes its operands, and the vendor's function for each device and dtype.
 
-    functions: those of float32, float64, complex64 and complex128; "-" where there is none. operands: their names, each
-    with its number of dimensions, 0 for one element: "A2 x1 y1". options: their names.
+    functions: those of float32, float64, complex64 and complex128, "-" where there is none; or by oa_dtype. operands:
+    their names, each with its number of dimensions, 0 for one element: "A2 x1 y1". options: their names.
     """
 
-    def __init__(self, name: str, functions: str, operands: str, options: str = "") -> None:
+    def __init__(self, name: str, functions: str | dict[int, str], operands: str, options: str = "") -> None:
         self.name = name
-        self.functions = dict(zip(DTYPES, functions.split(), strict=True))
+        self.functions = dict(zip(DTYPES, functions.split(), strict=True)) if isinstance(functions, str) else functions
         self.operands = [one[:-1] for one in operands.split()]
         self.dimensions = "".join(one[-1] for one in operands.split())
         self.options = {option: _OPTIONS[option] for option in options.split()}
@@ -94,7 +95,7 @@ class Routine:
         for (option, known), value in zip(self.options.items(), options, strict=True):
             if value not in known:
                 allowed = " or ".join(f'"{one}"' for one in known)
-                raise ArgumentError(f"{name}: {option} must be {allowed}, got {value!r}") from None
+                raise ArgumentError(f"{name}: {option} must be {allowed}, got {shown(value)}") from None
         for operand, ndim, pointer in zip(self.operands, self.dimensions, operands, strict=True):
             if not isinstance(pointer, DevicePtr):
                 got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
@@ -111,7 +112,7 @@ class Routine:
 
     def _dtype_fault(self, operand: str, pointer: Pointer, first: Pointer) -> str:
         if self.functions.get(pointer._dtype_code, "-") == "-":
-            takes = " or ".join(DTYPES[code] for code, function in self.functions.items() if function != "-")
+            takes = " or ".join(DTYPE_NAMES[code] for code, function in self.functions.items() if function != "-")
             other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
             return f"{operand} needs {takes}, got {pointer.dtype}{f'; {other} complex operands' if other else ''}"
         if pointer._dtype_code != first._dtype_code:

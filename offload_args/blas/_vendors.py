@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core
-from ..errors import LibraryError
+from ..errors import DTypeError, LibraryError
 from . import _cblas
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class _CBLAS(_Vendor):
     diag = ("NonUnit", "Unit")
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        if " " in name:
+            raise _no_narrow(routine, "CBLAS", name)
         if name[1:] in _cblas.__all__:
             made = getattr(_cblas, name[1:])(self.functions, name[0])
             return Entry(made, None, self.enums(conjugates=conjugates))
@@ -104,8 +106,26 @@ class _CuBLAS(_Vendor):
     diag = ("DIAG_NON_UNIT", "DIAG_UNIT")
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        name, *types = name.split()
         found, _, enums = super().entry(routine, name, conjugates=conjugates)
+        if types:
+            found = self._of_types(found, *types)
         return Entry(_in_place(found) if routine == "trmm" else found, None, enums)
+
+    def _of_types(self, gemm_ex: Callable[..., None], a: str, c: str, sums: str) -> Callable[..., None]:
+        """Give gemm_ex, or its strided form, the arguments of gemm: the dtypes of A and B, and of C, are set."""
+        types = {"float16": "16F", "bfloat16": "16BF", "float32": "32F", "int8": "8I", "int32": "32I"}
+        type_a, type_c = (getattr(self.functions, f"CUDA_R_{types[one]}") for one in (a, c))
+        last = getattr(self.functions, f"COMPUTE_{sums}"), self.functions.GEMM_DEFAULT
+
+        def call(*arguments: Any) -> None:
+            given = list(arguments)
+            B, C = (9, 13) if len(given) > 13 else (8, 11)  # their places, with strides or without
+            for place, one in ((C, type_c), (B, type_a), (6, type_a)):
+                given.insert(place + 1, one)
+            gemm_ex(*given, *last)
+
+        return call
 
 
 class _RocBLAS(_CuBLAS):
@@ -118,9 +138,23 @@ class _RocBLAS(_CuBLAS):
     side = ("side_left", "side_right")
     diag = ("diagonal_non_unit", "diagonal_unit")
 
+    def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
+        if " " in name:
+            raise _no_narrow(routine, "rocBLAS here", name)
+        return super().entry(routine, name, conjugates=conjugates)
+
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 _made: dict[type[_Vendor], _Vendor] = {}
+
+
+def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
+    """The error for a product of dtypes, of which `name` has the names, that a library lacks."""
+    narrow = name.split()[1]
+    return DTypeError(
+        f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
+        f"them on the host: A.astype(numpy.float32)"
+    )
 
 
 def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ._refusals import check_shape, inexpressible
 from ._routine import Routine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ._routine import Pointer, Scalar
+    from ._vendors import Entry
 
 __all__ = ["HEMM", "HER2K", "HERK", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM"]
-__all__ += ["hemm", "her2k", "herk", "symm", "syr2k", "syrk", "trmm", "trsm"]
+__all__ += ["hemm", "her2k", "herk", "symm", "syr2k", "syrk", "triangular", "trmm", "trsm"]
 
 SYMM = Routine("symm", "ssymm dsymm csymm zsymm", "A2 B2 C2", "side uplo")
 HEMM = Routine("hemm", "ssymm dsymm chemm zhemm", "A2 B2 C2", "side uplo")
@@ -137,23 +140,29 @@ def her2k(
     _rank_k(HER2K, alpha, (A, B), beta, C, uplo, trans)
 
 
-def _triangular_matrix(
-    routine: Routine, alpha: Scalar, A: Pointer, B: Pointer, side: str, uplo: str, trans: str, diag: str
-) -> None:
-    entry, (rows, columns, *a), (m, n, *b) = routine.read((A, B), side, uplo, trans, diag)
-    call, _, enums = entry
+def triangular(
+    entry: Entry, routine: Routine, A: Pointer, a: Sequence[int], B: Pointer, b: Sequence[int], *options: str
+) -> tuple[list[Any], int, int, int, int]:
+    """Return the arguments of trmm and trsm: side, triangle, operation and diagonal; m, n, ld of A, ld of B."""
+    side, uplo, trans, diag = options
+    (rows, columns, *leads_a), (m, n, *leads_b), enums = a, b, entry.enums
     order = m if side == "L" else n
     if not rows == columns == order:
         check_shape(routine.name, "A", A, (order, order), f'for B of shape ({m}, {n}) and side="{side}"')
     for t in (0, 1):
-        at, ldb = t if a[t] else 1 - t, b[t]
+        at, ldb = t if leads_a[t] else 1 - t, leads_b[t]
         op = enums.op[at != t][trans]
-        if a[at] and ldb and op is not None:
+        if leads_a[at] and ldb and op is not None:
             if t:
                 m, n = n, m
-            call(enums.side[t][side], enums.uplo[at][uplo], op, enums.diag[diag], m, n, alpha, A, a[at], B, ldb)
-            return
+            return [enums.side[t][side], enums.uplo[at][uplo], op, enums.diag[diag]], m, n, leads_a[at], ldb
     raise inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', A=A, B=B)
+
+
+def _triangular_matrix(routine: Routine, alpha: Scalar, A: Pointer, B: Pointer, *options: str) -> None:
+    entry, a, b = routine.read((A, B), *options)
+    chosen, m, n, lda, ldb = triangular(entry, routine, A, a, B, b, *options)
+    entry.call(*chosen, m, n, alpha, A, lda, B, ldb)
 
 
 def trmm(

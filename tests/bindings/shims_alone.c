@@ -48,6 +48,22 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   (void)values;
   return vendor_status;
 }
+int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size) {
+  (void)service;
+  (void)values;
+  return size > at ? OA_OK : oa_fail_null("keep", name);
+}
+int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
+                  const void *pointer, int writes) {
+  (void)value;
+  (void)extent;
+  return pointer || writes ? OA_OK : oa_fail_null(routine->function, name);
+}
+int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
+                      const void *pointer) {
+  (void)array;
+  return pointer || itemsize ? OA_OK : oa_fail_null(routine->function, name);
+}
 int oa_service_destroy(const oa_routine *routine, oa_value *values, int device) {
   (void)values;
   return oa_fail_null(routine->function, device ? "device" : "handle");

@@ -182,7 +182,7 @@ def test_check_refuses_what_cannot_be_written_and_names_its_line(
     lines[number] = f'{parameter} = "{label}"'
     path.write_text("\n".join(lines))
     found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2:" in one]
-    assert len(found) == 1 and fault in found[0] and found[0].endswith(f"(line {number + 1} of blas.toml)"), found
+    assert len(found) == 1 and fault in found[0] and found[0].endswith(f" {number + 1} of blas.toml)"), found
 
 
 def shared_and_own(folder: Path, own: str, *functions: str) -> Any:

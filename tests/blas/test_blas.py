@@ -531,6 +531,64 @@ def gemm_strided_batched(r: Routine) -> None:
             operand.check(what)
 
 
+def listed(r: Routine, operands: list[list[Operand]], call: Callable[..., None]) -> None:
+    """Make a call with lists of pointers to operands, lent for it."""
+    flat = [operand for one in operands for operand in one]
+    with offload_args(*[operand.lent for operand in flat], device=r.vendor.device) as pointers:
+        passed = iter([operand.of(p) for operand, p in zip(flat, pointers, strict=True)])
+        call(*[[next(passed) for _ in one] for one in operands])
+
+
+@CASES.of("gemm_batched", letters="-")
+def gemm_batched(r: Routine) -> None:
+    shapes = [(3, 4, 3, 5), (2, 1, 5, 3), (1, 9, 7, 8), (3, 0, 3, 4), (3, 3, 4, 0)]
+    axes = ("NTC", "NTC", shapes, (True, False), MATRICES, MATRICES, MATRICES)
+    for (trans_a, trans_b, (count, m, n, k), alone, a, b, c), t in zip(r.some(200, *axes), r.turns(200), strict=False):
+        what = f"{a=} {b=} {c=} {alone=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
+        A = [matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), a) for _ in range(1 if alone else count)]
+        B = [matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), b) for _ in range(count)]
+        C = [matrix(r.output(t.beta, m, n), c) for _ in range(count)]
+
+        def call(A: Any, B: Any, C: Any, t: Turn = t, options: Any = (trans_a, trans_b)) -> None:
+            r.function(t.alpha, A, B, t.beta, C, trans_a=options[0], trans_b=options[1])
+
+        try:
+            listed(r, [A, B, C], call)
+        except ArgumentError as error:
+            conjugates = (trans_a == "C" and mixed(a, c)) or (trans_b == "C" and mixed(b, c))
+            assert r.complex and conjugates, f"{what}: {error}"
+            continue
+        for i, product_of in enumerate(zip(A * count if alone else A, B, C, strict=True)):
+            close_gemm(r, t, *product_of, trans_a, trans_b, f"{what} {i=}")
+
+
+@CASES.of("trsm_batched", letters="-")
+def trsm_batched(r: Routine) -> None:
+    shapes = [(3, 4, 3), (2, 1, 5), (4, 5, 1), (1, 13, 11), (3, 0, 3)]
+    axes = ("LR", "UL", "NTC", "NU", shapes, (True, False), MATRICES, MATRICES)
+    for (side, uplo, trans, diag, (count, m, n), alone, a, b), t in zip(r.some(200, *axes), r.turns(200), strict=False):
+        what = f"{a=} {b=} {alone=} {side=} {uplo=} {trans=} {diag=} {count=} {m=} {n=} {t}"
+        A = [matrix(r.triangular(m if side == "L" else n, uplo, diag), a) for _ in range(1 if alone else count)]
+        B = [matrix(r.values(m, n), b) for _ in range(count)]
+        chosen = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
+
+        def call(A: Any, B: Any, t: Turn = t, chosen: Any = chosen) -> None:
+            r.function(t.alpha, A, B, **chosen)
+
+        try:
+            listed(r, [A, B], call)
+        except ArgumentError as error:
+            assert r.complex and trans == "C" and mixed(a, b), f"{what}: {error}"
+            continue
+        for one, solved in zip(A * count if alone else A, B, strict=True):
+            T, X = ref.triangle(one.wide, uplo, diag), ref.wide(solved.now())
+            expected = t.alpha * solved.wide
+            magnitude = ref.trmm(1, abs(T), abs(X), side, trans) + abs(expected)
+            ref.assert_close(ref.trmm(1, T, X, side, trans), expected, len(T), magnitude, r.dtype, what)
+            solved.check(what, True)
+            one.check(what)
+
+
 @CASES.of("geam", letters="-")
 def geam(r: Routine) -> None:
     shapes = [(4, 3), (1, 5), (5, 1), (19, 17), (0, 3), (3, 0)]
@@ -917,6 +975,8 @@ def square(name: str) -> tuple[Call, int]:
         "hemv": (lambda A, x, y: blas.hemv(1, A, x, 0, y), 3),
         "gemm": (lambda A, B, C: blas.gemm(1, A, B, 0, C), 3),
         "gemm_strided_batched": (lambda A, B, C: blas.gemm_strided_batched(1, A, B, 0, C), 3),
+        "gemm_batched": (lambda A, B, C: blas.gemm_batched(1, [A], [B], 0, [C]), 3),
+        "trsm_batched": (lambda A, B: blas.trsm_batched(1, [A], [B]), 2),
         "geam": (lambda A, B, C: blas.geam(1, A, 1, B, C), 3),
         "dgmm": (blas.dgmm, 3),
         "symm": (lambda A, B, C: blas.symm(1, A, B, 0, C), 3),
@@ -953,7 +1013,7 @@ MATRICES_OF = {
     "rotg": "000",
     "rotmg": "0000.",
 }
-LEVEL_3 = "gemm geam symm hemm syrk herk syr2k her2k trmm trsm".split()
+LEVEL_3 = "gemm gemm_batched trsm_batched geam symm hemm syrk herk syr2k her2k trmm trsm".split()
 
 
 @pytest.mark.parametrize("size", [2, 0])
@@ -975,7 +1035,8 @@ def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str,
             refusing(DTypeError, rf"^blas\.{name}: \w+ (needs|is) .*{np.dtype(dtype).name}"),
         ):
             call(*pointers)
-        if dtype != np.float32:
+        takes_half = device.startswith("cuda") and name in ("gemm", "gemm_strided_batched")
+        if dtype != np.float32 and not (takes_half and dtype == np.float16):
             arrays = [array.astype(dtype) for array in right]
             with offload_args(*arrays, device=device) as pointers, refusing(DTypeError, rf"^blas\.{name}: \w+ needs"):
                 call(*pointers)
@@ -1064,7 +1125,7 @@ def test_orders_that_no_call_can_express(device: str) -> None:
     x = np.zeros(3, np.complex128)
     F = np.asfortranarray(A)
     with offload_args(A, F, x, x + 1, device=device) as (dA, dF, dx, dy):
-        if device.startswith("cuda"):  # CBLAS has row-major order
+        if device.startswith(("cuda", "hip")):  # CBLAS has row-major order
             text = r"^blas\.gemv: x has a stride of -1 elements, needs a positive one .*order=\"F\"$"
             with refusing(ArgumentError, text):
                 blas.gemv(1, dA, dx[::-1], 0, dy, trans="C")

@@ -26,6 +26,7 @@ ENUMS = {
 
 PRELUDE = """
 #include <complex.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,6 +40,9 @@ typedef struct handle {
   int magic;
   void *context; /* that was current when it was made; NULL: none was */
   void *stream;
+  void *workspace;
+  size_t workspace_bytes;
+  int *bit_count;
   int mode, math, atomics, sm_count, strategy, special, control, max_bits, offset;
 } *cublasHandle_t;
 
@@ -96,7 +100,11 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
   return SUCCESS;
 }
-cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) { handle->stream = stream; return SUCCESS; }
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, void *stream) {
+  handle->stream = stream;
+  handle->workspace = NULL;
+  return SUCCESS;
+}
 cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, void **stream) { *stream = handle->stream; return SUCCESS; }
 cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, int mode) { handle->mode = mode; return SUCCESS; }
 cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, int *mode) { *mode = handle->mode; return SUCCESS; }
@@ -119,6 +127,29 @@ cublasStatus_t cublasLoggerConfigure(int on, int out, int err, const char *name)
   if (file) fputs("the log of the double\\n", file), fclose(file);
   return (unsigned)on > 1 || (unsigned)out > 1 || (unsigned)err > 1 ? INVALID_VALUE : SUCCESS;
 }
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *memory, size_t nbytes) {
+  if (!is_good(handle)) return NOT_INITIALIZED;
+  if (memory && (kind_of(memory) != 2 || (uintptr_t)memory % 256)) return INVALID_VALUE;
+  handle->workspace = memory;
+  handle->workspace_bytes = nbytes;
+  return SUCCESS;
+}
+cublasStatus_t cublasSetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int *count) {
+  if (!is_good(handle)) return NOT_INITIALIZED;
+  if (count && kind_of(count) == 0) return INVALID_VALUE;
+  handle->bit_count = count;
+  return SUCCESS;
+}
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int **count) {
+  return *count = handle->bit_count, SUCCESS;
+}
+/* Uses the memory that the handle has, as any routine may: it has to be alive. */
+static int uses_memory(const struct handle *handle) {
+  if (!handle || (handle->workspace && kind_of(handle->workspace) != 2)) return 0;
+  if (handle->workspace) memset(handle->workspace, 0x5a, handle->workspace_bytes);
+  if (handle->bit_count) *handle->bit_count = 40;
+  return 1;
+}
 #define SETTING(name, field, right)                                     \\
   cublasStatus_t cublasSet##name(cublasHandle_t handle, int value) {    \\
     if (!handle || handle->magic != MAGIC) return NOT_INITIALIZED;      \\
@@ -139,6 +170,44 @@ SETTING(EmulationSpecialValuesSupport, special, 1)
 SETTING(FixedPointEmulationMantissaControl, control, 1)
 SETTING(FixedPointEmulationMaxMantissaBitCount, max_bits, 1)
 SETTING(FixedPointEmulationMantissaBitOffset, offset, 1)
+
+/* -- copies between arrays of the host and of the device -- */
+static cublasStatus_t copy(int64_t rows, int64_t cols, int64_t size, const char *from, int64_t from_ld, char *to,
+                           int64_t to_ld, int up) {
+  if (rows < 0 || cols < 0 || size < 1 || from_ld < rows || to_ld < rows || from_ld < 1 || to_ld < 1)
+    return INVALID_VALUE;
+  for (int64_t j = 0; j < cols && rows; j++) {
+    if (kind_of(up ? to : from) != 2 || kind_of(up ? from : to) == 2) return 11; /* mapping error */
+    memcpy(to + j * to_ld * size, from + j * from_ld * size, (size_t)(rows * size));
+  }
+  return SUCCESS;
+}
+#define VECTOR(T) (T n, T size, const void *x, T incx, void *y, T incy)
+#define VECTOR_ASYNC(T) (T n, T size, const void *x, T incx, void *y, T incy, void *stream)
+#define MATRIX(T) (T rows, T cols, T size, const void *A, T lda, void *B, T ldb)
+#define MATRIX_ASYNC(T) (T rows, T cols, T size, const void *A, T lda, void *B, T ldb, void *stream)
+int cuStreamSynchronize(void *stream); /* fails for the stream of another context */
+#define LINES 1, n, size, x, incx, y, incy
+#define ALL rows, cols, size, A, lda, B, ldb
+#define BOTH(name, T)                                                                                            \\
+  cublasStatus_t cublasSetVector##name VECTOR(T) { return copy(LINES, 1); }                                      \\
+  cublasStatus_t cublasGetVector##name VECTOR(T) { return copy(LINES, 0); }                                      \\
+  cublasStatus_t cublasSetMatrix##name MATRIX(T) { return copy(ALL, 1); }                                        \\
+  cublasStatus_t cublasGetMatrix##name MATRIX(T) { return copy(ALL, 0); }                                        \\
+  cublasStatus_t cublasSetVectorAsync##name VECTOR_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(LINES, 1);                                         \\
+  }                                                                                                              \\
+  cublasStatus_t cublasGetVectorAsync##name VECTOR_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(LINES, 0);                                         \\
+  }                                                                                                              \\
+  cublasStatus_t cublasSetMatrixAsync##name MATRIX_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(ALL, 1);                                           \\
+  }                                                                                                              \\
+  cublasStatus_t cublasGetMatrixAsync##name MATRIX_ASYNC(T) {                                                    \\
+    return cuStreamSynchronize(stream) ? INVALID_VALUE : copy(ALL, 0);                                           \\
+  }
+BOTH(, int)
+BOTH(_64, int64_t)
 """
 
 SCALARS = {"alpha", "beta", "c", "s", "a", "b", "result", "param", "d1", "d2", "x1", "y1"}
@@ -214,7 +283,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     return (
         f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 
@@ -349,7 +418,7 @@ def own(name: str, function: dict) -> str | None:
     return (
         f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;"
+        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
         f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 

@@ -5,7 +5,7 @@
  * the right one, and a copy outside the memory that was allocated is an error, as is freeing it twice. The prototypes
  * are those of csrc/backends/cuda.def, so that a wrong one does not compile. */
 #define _GNU_SOURCE
-#include "offload_args/kernel.h"
+#include "../../csrc/include/offload_args/kernel.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,5 +1,5 @@
-/* A double of libamdhip64 for machines with no AMD GPU: the devices of the double of CUDA, by HIP's names and with HIP's
- * codes. HIP_DOUBLE_VERSION says whose: 5, 6 (the default) or 7. HIP_DOUBLE_NO_POOLS=1: devices without pools.
+/* A double of libamdhip64 for machines with no AMD GPU: the devices of the double of CUDA, by HIP's names and with its
+ * codes. HIP_DOUBLE_VERSION says which release's: 5, 6 (the default) or 7. HIP_DOUBLE_NO_POOLS=1: without pools.
  *
  * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
 #ifdef REAL_HEADERS

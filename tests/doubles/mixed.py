@@ -101,6 +101,109 @@ static int64_t size_of(int type) {
 }
 """
 
+GEMV = """
+  const int64_t rows = trans ? n : m, columns = trans ? m : n;
+  for (int64_t b = 0; b < batchCount; b++)
+    for (int64_t i = 0; i < rows; i++) {
+      const int64_t at = b * stridey + PLACE(i, rows, incy);
+      wide sum = 0;
+      for (int64_t j = 0; j < columns; j++)
+        sum += get_op(A + b * strideA, xType, trans, i, j, lda) * get(x + b * stridex, xType, PLACE(j, columns, incx));
+      put(y, yType, at, *alpha * sum + (*beta == 0 ? 0 : *beta * get(y, yType, at)));
+    }
+"""
+LISTED_GEMV = GEMV.replace("A + b * strideA", "Aarray[b]").replace("x + b * stridex", "xarray[b]")
+LISTED_GEMV = LISTED_GEMV.replace("b * stridey + ", "").replace("(y, yType", "(yarray[b], yType")
+
+# One triangle; a Hermitian one has a real diagonal.
+SYRK = """
+  if (Atype != C_32F || Ctype != C_32F) return NOT_SUPPORTED;
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++) {
+      wide sum = 0, old = get(C, Ctype, i + j * ldc);
+      if (!IN(i, j)) continue;
+      for (int64_t l = 0; l < k; l++) {
+        const wide left = trans ? get(A, Atype, l + i * lda) : get(A, Atype, i + l * lda);
+        const wide right = trans ? get(A, Atype, l + j * lda) : get(A, Atype, j + l * lda);
+        sum += hermitian ? (trans ? conj(left) * right : left * conj(right)) : left * right;
+      }
+      sum = *alpha * sum + (*beta == 0 ? 0 : *beta * old);
+      put(C, Ctype, i + j * ldc, hermitian && i == j ? creal(sum) : sum);
+    }
+"""
+
+# Level 1: x, and y where there is one, are of one dtype.
+LARGEST = """
+  double found = -1;
+  *result = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const wide value = get(x, xType, PLACE(i, n, incx));
+    const double size = fabs(creal(value)) + fabs(cimag(value));
+    if (found < 0 || SIGN * size > SIGN * found) *result = i + 1, found = size;
+  }
+"""
+SUM = """
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const wide value = get(x, xType, PLACE(i, n, incx));
+    sum += ADDED;
+  }
+  put(result, resultType, 0, TOTAL);
+"""
+DOT = """
+  wide sum = 0;
+  if (xType != yType || xType != resultType) return NOT_SUPPORTED;
+  for (int64_t i = 0; i < n; i++)
+    sum += OF_X(get(x, xType, PLACE(i, n, incx))) * get(y, yType, PLACE(i, n, incy));
+  put(result, resultType, 0, sum);
+"""
+AXPY = """
+  if (xType != yType) return NOT_SUPPORTED;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t at = PLACE(i, n, incy);
+    put(y, yType, at, get(alpha, alphaType, 0) * get(x, xType, PLACE(i, n, incx)) + get(y, yType, at));
+  }
+"""
+SCAL = """
+  for (int64_t i = 0; i < n; i++)
+    put(x, xType, PLACE(i, n, incx), get(alpha, alphaType, 0) * get(x, xType, PLACE(i, n, incx)));
+"""
+PAIRS = """
+  if (xType != yType) return NOT_SUPPORTED;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t at = PLACE(i, n, incx), to = PLACE(i, n, incy);
+    const wide a = get(x, xType, at), b = get(y, yType, to);
+    CHANGE
+  }
+"""
+COPY = PAIRS.replace("CHANGE", "(void)b, put(y, yType, to, a);")
+SWAP = PAIRS.replace("CHANGE", "put(x, xType, at, b), put(y, yType, to, a);")
+ROT = """
+  const wide cosine = get(c, csType, 0), sine = get(s, csType, 0);
+""" + PAIRS.replace(
+    "CHANGE",
+    "put(x, xType, at, cosine * a + sine * b), put(y, yType, to, cosine * b - conj(sine) * a);",
+)
+ROTM = """
+  const int flag = (int)creal(get(param, paramType, 0));
+  wide h[4];
+  for (int i = 0; i < 4; i++) h[i] = get(param, paramType, i + 1);
+  if (flag == -2) h[0] = h[3] = 1, h[1] = h[2] = 0;
+  if (flag == 0) h[0] = h[3] = 1;
+  if (flag == 1) h[1] = -1, h[2] = 1;
+""" + PAIRS.replace("CHANGE", "put(x, xType, at, h[0] * a + h[2] * b), put(y, yType, to, h[1] * a + h[3] * b);")
+# Those that make rotations are the functions of the same name for one dtype.
+ROTG = """
+  if (abType == R_32F && csType == R_32F) return cublasSrotg_v2(handle, a, b, c, s);
+  if (abType == R_64F && csType == R_64F) return cublasDrotg_v2(handle, a, b, c, s);
+  return NOT_SUPPORTED;
+"""
+ROTMG = """
+  if (d1Type == R_32F) return cublasSrotmg_v2(handle, d1, d2, x1, y1, param);
+  if (d1Type == R_64F) return cublasDrotmg_v2(handle, d1, d2, x1, y1, param);
+  return NOT_SUPPORTED;
+"""
+
 # By name: the body, and what it uses that is not a parameter.
 ALONE = {"batchCount": "1", "strideA": "0", "strideB": "0", "strideC": "0"}
 COMPUTED = {"scaleType": "scale_of(computeType, Atype, Btype, Ctype)"}
@@ -115,6 +218,33 @@ BODIES: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+_SINGLE = {"SgemmEx": "R_32F", "CgemmEx": "C_32F", "Cgemm3mEx": "C_32F"}
+BODIES |= {one: (GEMM, ALONE | {"scaleType": scale}) for one, scale in _SINGLE.items()}
+for one in ("syrk", "herk"):
+    of = {"hermitian": str(int(one == "herk"))}
+    BODIES |= {f"C{one}Ex": (SYRK, of), f"C{one}3mEx": (SYRK, of)}
+_LETTERS = {"H": "R_16F", "T": "R_16BF", "S": "R_32F"}
+for kinds in ("HSH", "HSS", "TST", "TSS"):
+    of = {"xType": _LETTERS[kinds[0]], "yType": _LETTERS[kinds[2]]}
+    BODIES |= {f"{kinds}gemvStridedBatched": (GEMV, of), f"{kinds}gemvBatched": (LISTED_GEMV, of)}
+BODIES |= {
+    "IamaxEx": (LARGEST.replace("SIGN *", ""), {}),
+    "IaminEx": (LARGEST.replace("SIGN *", "-"), {}),
+    "AsumEx": (SUM.replace("ADDED", "fabs(creal(value)) + fabs(cimag(value))").replace("TOTAL", "sum"), {}),
+    "Nrm2Ex": (SUM.replace("ADDED", "creal(value * conj(value))").replace("TOTAL", "sqrt(sum)"), {}),
+    "DotEx": (DOT.replace("OF_X", ""), {}),
+    "DotcEx": (DOT.replace("OF_X", "conj"), {}),
+    "AxpyEx": (AXPY, {}),
+    "ScalEx": (SCAL, {}),
+    "CopyEx": (COPY, {}),
+    "SwapEx": (SWAP, {}),
+    "RotEx": (ROT, {}),
+    "RotmEx": (ROTM, {}),
+    "RotgEx": (ROTG, {}),
+    "RotmgEx": (ROTMG, {}),
+}
+
+
 def body(name: str, parameters: list[list[str]]) -> str | None:
     """Return the loops of a function; None if it has none here."""
     base = re.sub(r"(_64|_v2)$", "", name.removeprefix("cublas"))
@@ -123,5 +253,6 @@ def body(name: str, parameters: list[list[str]]) -> str | None:
     text, others = BODIES[base]
     given = {label for label, _ in parameters}
     lines = [f"  const int64_t {one} = {value};\n" for one, value in others.items() if one not in given]
-    refused = "  if (scaleType < 0) return NOT_SUPPORTED;\n" if "scaleType" in others else ""
+    may_refuse = others.get("scaleType", "").startswith("scale_of")
+    refused = "  if (scaleType < 0) return NOT_SUPPORTED;\n" if may_refuse else ""
     return "".join(["\n", *lines, refused, text.lstrip("\n")])

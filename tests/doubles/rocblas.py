@@ -2,8 +2,8 @@
 
     python tests/doubles/rocblas.py > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all other parameters are the same.
-Functions without a counterpart are left out.
+The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all else is the same. Functions
+without a counterpart are left out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
     arguments = []
     for (label, kind), (_, other) in zip(function["parameters"], wanted, strict=True):
         enum, expression = ENUMS.get(kind, ("", "{0}"))
-        if enum != (other if other.startswith("cublas") and "Handle" not in other else ""):
+        if enum != (other if other.startswith(("cublas", "cudaDataType")) and "Handle" not in other else ""):
             return None
         arguments.append(expression.format(label))
     parameters = cublas.declared(function)

@@ -27,6 +27,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -36,8 +37,9 @@ from offload_args import _core, cblas, cublas, libraries, offload_args, rocblas
 
 Array = NDArray[Any]
 
-DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128, "h": np.float16}
-REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64, "h": np.float16}
+DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+DTYPES |= {"h": np.float16, "t": ml_dtypes.bfloat16}
+REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64, "h": np.float16, "t": ml_dtypes.bfloat16}
 CANARY = 77.25
 
 
@@ -436,15 +438,15 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds, without services: those have no array and no number."""
+    """Names of the functions that a library's module binds, and that compute: no services, no copies."""
     library = module.__name__.rpartition(".")[2]
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
-    return [
-        name
-        for name in module.__all__
-        if inspect.isroutine(getattr(module, name))
-        and computing & {word.partition(":")[0] for word in _core.record(library, name).split()}
-    ]
+
+    def computes(name: str) -> bool:
+        kinds = {word.partition(":")[0].rstrip("*") for word in _core.record(library, name).split()}
+        return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
+
+    return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]
 
 
 # A part of a routine's combinations, or all.

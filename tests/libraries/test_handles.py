@@ -17,10 +17,14 @@ import pytest
 
 from helpers.devices import open_or_skip
 from helpers.vendor import bound
-from offload_args import Device, cublas, libraries, offload_args
+from offload_args import Device, In, Scratch, cublas, libraries, offload_args
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DirectionError,
+    DTypeError,
+    ExtentError,
+    HostPointerError,
     LibraryError,
     SizeOverflowError,
     StalePointerError,
@@ -259,6 +263,86 @@ def test_classes_of_objects_are_names_of_the_module() -> None:
         cublas.get_math_mode()  # type: ignore[call-arg]
 
 
+def test_a_workspace_lives_as_long_as_the_handle_has_it(cuda: str) -> None:
+    x, nbytes = np.ones(64, np.float32), 1 << 20
+    before = Device(cuda).counters.memory_used
+    with cublas.create(cuda) as handle:
+        with offload_args(Scratch(nbytes, np.uint8), device=cuda) as (work,):
+            cublas.set_workspace(handle, work, nbytes)
+        assert not work.live
+        assert Device(cuda).counters.memory_used - before >= nbytes
+        with offload_args(x, device=cuda) as (dx,):  # cuBLAS may use the memory, which no region lends any more
+            cublas.sscal(64, 2.0, dx, 1, handle=handle)
+        with offload_args(Scratch(4096, np.uint8), device=cuda) as (other,):
+            cublas.set_workspace(handle, other[:2048], 2048)
+        assert Device(cuda).counters.memory_used - before < nbytes
+        cublas.set_workspace(handle, None, 0)
+        assert Device(cuda).counters.memory_used == before
+        with offload_args(Scratch(nbytes, np.uint8), device=cuda) as (work,):
+            cublas.set_workspace(handle, work, nbytes)
+    assert Device(cuda).counters.memory_used == before
+    np.testing.assert_array_equal(x, np.full(64, 2.0))
+
+
+def test_a_workspace_that_will_not_do_is_refused(cuda: str) -> None:
+    with (
+        cublas.create(cuda) as handle,
+        offload_args(Scratch((64, 64), np.uint8), In(np.ones(99)), device=cuda) as (w, r),
+    ):
+        with pytest.raises(
+            ExtentError, match="cublas.set_workspace: workspace needs 4097 bytes without gaps, has 4096"
+        ):
+            cublas.set_workspace(handle, w, 4097)
+        with pytest.raises(ExtentError, match="workspace needs 256 bytes without gaps, has 32"):
+            cublas.set_workspace(handle, w[:, :32], 256)
+        with pytest.raises(DirectionError, match="workspace needs to be writable; lend it as InOut or Scratch"):
+            cublas.set_workspace(handle, r, 99)
+        with pytest.raises(ArgumentError, match="workspace needs a DevicePtr of 10 bytes, got None"):
+            cublas.set_workspace(handle, None, 10)
+        with pytest.raises(ArgumentError, match="workspaceSizeInBytes needs to be at least 0, got -1"):
+            cublas.set_workspace(handle, w, -1)
+        wrong: Any
+        for wrong in (1 << 20, np.ones(99), "memory"):
+            with pytest.raises(HostPointerError, match="cublas.set_workspace: workspace needs a DevicePtr, got"):
+                cublas.set_workspace(handle, wrong, 10)
+        with pytest.raises(
+            LibraryError, match="cublas.set_workspace: the library returned CUBLAS_STATUS_INVALID_VALUE"
+        ):
+            cublas.set_workspace(handle, w[1:], 64)  # not aligned
+        dead = w
+    with cublas.create(cuda) as handle:
+        with pytest.raises(StalePointerError, match="workspace belongs to a region that has ended"):
+            cublas.set_workspace(handle, dead, 64)
+
+
+def test_a_workspace_is_on_the_device_of_its_handle(cuda: str) -> None:
+    second = open_or_skip("cuda:1")
+    with cublas.create(second) as handle, offload_args(Scratch(4096, np.uint8), device=cuda) as (work,):
+        with pytest.raises(WrongDeviceError, match=f"workspace is on {cuda}, and handle is of {second}"):
+            cublas.set_workspace(handle, work, 4096)
+
+
+def test_emulation_writes_its_bits_to_memory_of_the_callers(cuda: str) -> None:
+    bits = np.zeros(1, np.int32)
+    with cublas.create(cuda) as handle:
+        try:
+            before = cublas.get_fixed_point_emulation_mantissa_bit_count_pointer(handle)
+        except LibraryError as error:  # before cuBLAS 13.1
+            assert "a newer version of the library is needed" in str(error)
+            return
+        assert before is None
+        with offload_args(bits, np.zeros(1), device=cuda) as (db, dx):
+            cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, db)
+            assert cublas.get_fixed_point_emulation_mantissa_bit_count_pointer(handle) is db
+            with pytest.raises(
+                DTypeError, match=r"mantissaBitCount needs a DevicePtr\[int32\], got a DevicePtr.float64"
+            ):
+                cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, dx)
+            cublas.dscal(1, 2.0, dx, 1, handle=handle)
+        cublas.set_fixed_point_emulation_mantissa_bit_count_pointer(handle, None)
+        assert cublas.get_fixed_point_emulation_mantissa_bit_count_pointer(handle) is None
+
+
 def test_raw_functions_take_a_handle(cuda: str) -> None:
     raw = cublas.raw
     x = np.ones(4)
@@ -278,5 +362,7 @@ def test_raw_functions_take_a_handle(cuda: str) -> None:
 def test_every_service_has_a_test() -> None:
     services = {name for name in cublas.__all__ if isroutine(getattr(cublas, name))} - {*bound(cublas)}
     assert len(services) > 25
-    tested = set(re.findall(r"\w+", Path(__file__).read_text()))
-    assert {name for name in services if not {name, re.sub(r"^[gs]et_", "", name)} & tested} == set()
+    beside = Path(__file__).with_name("test_host_arrays.py")
+    tested = set(re.findall(r"\w+", Path(__file__).read_text() + beside.read_text()))
+    stems = {name: {name, re.sub(r"^[gs]et_", "", name), name.removesuffix("_async")} for name in services}
+    assert {name for name, stem in stems.items() if not stem & tested} == set()

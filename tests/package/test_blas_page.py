@@ -1,14 +1,12 @@
-"""The examples of docs/blas.md run as they stand there, and its table has every function of blas once."""
+"""The examples of docs/blas.md run as they stand there; tests/blas/test_layout_table.py checks its table."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-from offload_args import blas
 from package.test_guide import code_of, promised
 
 PAGE = (Path(__file__).parents[2] / "docs" / "blas.md").read_text()
@@ -27,9 +25,3 @@ def test_the_pages_examples_print_what_they_say() -> None:
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == promised(code)
-
-
-def test_the_table_has_every_function_once() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(named) == sorted(blas.__all__)

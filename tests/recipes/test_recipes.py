@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from offload_args import libraries
@@ -41,20 +45,36 @@ class Copy:
         sources = [path for path in self.folder.glob("csrc/*/*.c") if path.parent.name != "backends"]
         return sources + [self.folder / f"csrc/backends/{name}.c" for name in listed]
 
-    def program(self, source: Path, others: list[Path]) -> Path:
-        """Return the program that a C file and others make, with the core's headers and the generated ones."""
+    def objects(self, sources: list[Path], *options: str) -> list[Path]:
+        """Return the objects that C files make, with the core's headers and the generated ones."""
         include = [f"-I{self.folder / name}" for name in ("csrc", "csrc/include", "generated/include")]
 
         def compiled(path: Path) -> Path:
             out = self.folder / f"{path.parent.name}-{path.stem}.o"
-            run("gcc", "-std=gnu11", "-O0", "-pthread", *WARNINGS, *include, "-c", "-o", out, path)
+            run("gcc", "-std=gnu11", "-O0", "-fPIC", "-pthread", *WARNINGS, *include, *options, "-c", "-o", out, path)
             return out
 
         with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(compiled, [*others, source]))
+            return list(pool.map(compiled, sources))
+
+    def program(self, source: Path, others: list[Path]) -> Path:
+        """Return the program that a C file and others make."""
         program = self.folder / source.stem
-        run("gcc", "-pthread", "-o", program, *objects, "-ldl", "-lm")
+        run("gcc", "-pthread", "-o", program, *self.objects([*others, source]), "-ldl", "-lm")
         return program
+
+    def package(self, objects: list[Path]) -> Path:
+        """Return the folder of the Python package that the objects of the core and its libraries make."""
+        package = self.folder / "package/offload_args"
+        shutil.copytree(ROOT / "offload_args", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        for path in self.folder.glob("generated/*.py"):
+            shutil.copy(path, package)
+        run("gcc", "-shared", "-pthread", "-o", package / "liboffload_args.so", *objects, "-ldl", "-lm")
+        python = f"-I{sysconfig.get_path('include')}"
+        extension = self.objects(sorted(package.glob("_core/*.c")), python, "-Wno-unused-parameter")
+        links = [f"-L{package}", "-loffload_args", "-Wl,-rpath,$ORIGIN"]
+        run("gcc", "-shared", "-pthread", "-o", package / "_core.abi3.so", *extension, *links)
+        return package.parent
 
 
 @pytest.fixture
@@ -87,3 +107,43 @@ def test_a_function_is_one_entry_of_the_roles_file(copy: Copy) -> None:
     program = copy.program(HERE / "use_daxpby.c", [*copy.core(), *generated])
     assert run(program, libraries.load("cblas").path) == "7 14 21\n"
     assert "daxpby" in (copy.folder / "generated/cblas.pyi").read_text()
+
+
+DESK = {
+    "desk_create_shape": [["shape", "desk_shape_t *"]],
+    "desk_destroy_shape": [["shape", "desk_shape_t"]],
+    "desk_set_shape": [["shape", "desk_shape_t"], ["rows", "int"], ["columns", "int"]],
+    "desk_get_shape": [["shape", "desk_shape_t"], ["rows", "int *"], ["columns", "int *"]],
+    "desk_elements": [["shape", "desk_shape_t"]],
+    "desk_motto": [["line", "int"]],
+    "desk_live": [],
+    "desk_mark_matrix": [["shape", "desk_shape_t"], ["mark", "desk_mark"], ["by", "float"], ["A", "float *"]]
+    + [["size", "size_t"], ["stream", "void *"]],
+}
+RETURNS = {"desk_elements": "size_t", "desk_motto": "const char *", "desk_live": "int"}
+
+
+def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
+    for path in [*copy.folder.glob("bindings/roles/*.toml"), *copy.folder.glob("bindings/api/*.json")]:
+        path.unlink()  # so that there is less to compile
+    functions = {name: {"returns": RETURNS.get(name, "desk_status"), "parameters": DESK[name]} for name in DESK}
+    enums = {"desk_status": {"DESK_FINE": 0, "DESK_BAD_SHAPE": 1, "DESK_NO_STREAM": 2, "DESK_OUTSIDE": 3}}
+    api = {"header": "desk.h", "version": "1", "functions": functions, "enums": enums}
+    (copy.folder / "bindings/api/desk.json").write_text(json.dumps(api))
+    shutil.copy(HERE / "desk.toml", copy.folder / "bindings/roles/desk.toml")
+    copy.workshop("report")
+    copy.workshop("--check")
+    copy.workshop("emit", "--out", "generated")
+
+    library = copy.folder / "libdesk.so"
+    run("gcc", "-std=gnu11", "-shared", "-fPIC", *WARNINGS, "-o", library, HERE / "desk.c")
+    objects = copy.objects([*copy.core(), *sorted(copy.folder.glob("generated/*/*.c"))])
+    program = copy.folder / "use_desk"
+    run("gcc", "-pthread", "-o", program, *copy.objects([HERE / "use_desk.c"]), *objects, "-ldl", "-lm")
+    assert run(program, library) == "2 8 0.5\n"
+
+    paths = f"{copy.package(objects)}:{Path(np.__file__).parents[1]}"
+    environment = {**os.environ, "PYTHONPATH": paths, "OFFLOAD_ARGS_DESK": str(library)}
+    command = [sys.executable, "-S", "-P", str(HERE / "use_desk.py")]  # -S: not the installed offload_args
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.stdout, done.stderr) == ("fine\n", "")

@@ -122,7 +122,7 @@ class Bench:
         """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
         given = {**call.integers, **call.numbers, **pointers, **changed}
         positional = [given.get(one.name) for one in call.function.parameters if not isinstance(one, Result)]
-        keywords = {"result": given["result"]} if "result" in given else {}
+        keywords = {"result": given["result"]} if call.function.result and "result" in given else {}
         if self.handle:
             keywords["handle"] = self.handle
         return getattr(self.module, call.function.name)(*positional, **keywords)

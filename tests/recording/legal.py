@@ -47,8 +47,8 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(library: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name, without services: those have no array and no number."""
-    return {one.name: one for one in libraries()[library].functions if not one.is_service}
+    """Return the bound functions of a library by name: those that compute, which services and copies do not."""
+    return {one.name: one for one in libraries()[library].functions if not one.is_service and not one.of("host")}
 
 
 def services(library: str) -> dict[str, roles.Function]:
@@ -454,6 +454,7 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
             named = "handle"
         if named not in ours:
             named = others.get(named, label).casefold()
+        named = named if named in ours else named.removesuffix("array")
         if named not in ours:
             named = named.removesuffix("array")
         if named not in ours:

@@ -5,15 +5,31 @@ A combination is named by the letters of its dtypes, such as "hhs": half, half, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from helpers import reference as ref
-from helpers.vendor import FORMS, Array, Cases, Many, Operand, Routine, batch, ld, many, matrix, number
+from helpers.vendor import (
+    FORMS,
+    INCREMENTS,
+    Array,
+    Case,
+    Cases,
+    Many,
+    Operand,
+    Routine,
+    batch,
+    ld,
+    many,
+    many_vectors,
+    matrix,
+    number,
+)
 from offload_args import cublas
+from vendor import level1, level3
 
 CASES = Cases()
 Batch = Operand | Many
@@ -176,3 +192,139 @@ def gemm_batched_ex(r: Routine) -> None:
             given = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
             r(*given, getattr(cublas, compute), cublas.GEMM_DEFAULT)
             close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
+
+
+# -- functions that do with one dtype what another one does: they have its case ----------------------------------------
+class Typed(Routine):
+    """A routine that is called with the arguments of another one, which lacks the dtypes."""
+
+    def __init__(self, r: Routine, letter: str, plain: str, insert: Insert) -> None:
+        super().__init__(r.vendor, r.name, letter, r.share)
+        self.name, self.insert = plain, insert
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        real = {"c": "s", "z": "d"}.get(self.letter, self.letter)
+        sums = "s" if self.letter in "ht" else self.letter
+        return super().__call__(*self.insert(list(arguments), code(self.letter), code(real), code(sums)), **keywords)
+
+
+# The arguments, with constants for the dtype, the real one and that of the sums put in.
+Insert = Callable[[list[Any], int, int, int], list[Any]]
+
+
+def single(number_at: Any) -> Any:
+    """A scalar on the device, as the single precision that cuBLAS wants beside halves."""
+    if isinstance(number_at, Operand) and number_at.values.dtype.itemsize == 2:
+        return number(number_at.values, np.float32)
+    return number_at
+
+
+def vectors(a: list[Any], t: int) -> list[Any]:
+    n, x, incx, y, incy, *rest = a
+    return [n, x, t, incx, y, t, incy, *rest]
+
+
+def product_of(a: list[Any], t: int) -> list[Any]:
+    *first, A, lda, B, ldb, beta, C, ldc = a
+    return [*first, A, t, lda, B, t, ldb, beta, C, t, ldc]
+
+
+def update_of(a: list[Any], t: int) -> list[Any]:
+    *first, A, lda, beta, C, ldc = a
+    return [*first, A, t, lda, beta, C, t, ldc]
+
+
+def axpy_of(a: list[Any], t: int, sums: int) -> list[Any]:
+    n, alpha, *rest = a
+    return [n, single(alpha), sums, *vectors([n, *rest], t)[1:], sums]
+
+
+# By name: the case, the names for one dtype, and what is put in.
+LIKE: dict[str, tuple[Case, list[str], Insert]] = {
+    "iamax_ex": (level1.iamax, ["isamax", "idamax", "icamax", "izamax"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
+    "iamin_ex": (level1.iamax, ["isamin", "idamin", "icamin", "izamin"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
+    "asum_ex": (level1.norms, ["sasum", "dasum", "scasum", "dzasum"], lambda a, t, r, s: [*a[:2], t, a[2], r, r]),
+    "nrm2_ex": (level1.norms, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], lambda a, t, r, s: [*a[:2], t, a[2], r, r]),
+    "dot_ex": (
+        level1.dot,
+        ["sdot", "ddot", "cdotu", "zdotu", "hdot", "tdot"],
+        lambda a, t, r, s: [*vectors(a, t), t, s],
+    ),
+    "dotc_ex": (level1.dot, ["sdot", "ddot", "cdotc", "zdotc"], lambda a, t, r, s: [*vectors(a, t), t, s]),
+    "axpy_ex": (
+        level1.axpy,
+        ["saxpy", "daxpy", "caxpy", "zaxpy", "haxpy", "taxpy"],
+        lambda a, t, r, s: axpy_of(a, t, s),
+    ),
+    "scal_ex": (
+        level1.scal,
+        ["sscal", "dscal", "cscal", "zscal", "hscal", "tscal"],
+        lambda a, t, r, s: [a[0], single(a[1]), s, a[2], t, a[3], s],
+    ),
+    "copy_ex": (level1.copy, ["scopy", "dcopy", "ccopy", "zcopy"], lambda a, t, r, s: vectors(a, t)),
+    "swap_ex": (level1.swap, ["sswap", "dswap", "cswap", "zswap"], lambda a, t, r, s: vectors(a, t)),
+    "rot_ex": (level1.rot, ["srot", "drot", "csrot", "zdrot"], lambda a, t, r, s: [*vectors(a, t), r, s]),
+    "rotm_ex": (level1.rotm, ["srotm", "drotm"], lambda a, t, r, s: [*vectors(a, t), t, s]),
+    "rotg_ex": (level1.rotg, ["srotg", "drotg"], lambda a, t, r, s: [*a[:2], t, *a[2:], t, s]),
+    "rotmg_ex": (
+        level1.rotmg,
+        ["srotmg", "drotmg"],
+        lambda a, t, r, s: [a[0], t, a[1], t, a[2], t, a[3], t, a[4], t, s],
+    ),
+    "sgemm_ex": (level3.gemm, ["sgemm"], lambda a, t, r, s: product_of(a, t)),
+    "cgemm_ex": (level3.gemm, ["cgemm"], lambda a, t, r, s: product_of(a, t)),
+    "cgemm3m_ex": (level3.gemm, ["cgemm3m"], lambda a, t, r, s: product_of(a, t)),
+    "csyrk_ex": (level3.syrk, ["csyrk"], lambda a, t, r, s: update_of(a, t)),
+    "csyrk3m_ex": (level3.syrk, ["csyrk"], lambda a, t, r, s: update_of(a, t)),
+    "cherk_ex": (level3.syrk, ["cherk"], lambda a, t, r, s: update_of(a, t)),
+    "cherk3m_ex": (level3.syrk, ["cherk"], lambda a, t, r, s: update_of(a, t)),
+}
+
+
+def letter_of(plain: str) -> str:
+    """The letter of the dtype in a name such as idamax, dzasum or haxpy."""
+    name = plain.removeprefix("i")
+    return name[1] if name[:2] in ("sc", "dz") and name[2:] in ("asum", "nrm2") else name[0]
+
+
+@CASES.of(*LIKE, letters="s")
+def like_another(r: Routine) -> None:
+    case, plain_names, insert = LIKE[r.name]
+    for plain in plain_names:
+        case(Typed(r, letter_of(plain), plain, insert))
+
+
+SHORT = ("hshgemv", "hssgemv", "tstgemv", "tssgemv")
+
+
+@CASES.of(*(f"{one}_batched" for one in SHORT), *(f"{one}_strided_batched" for one in SHORT), letters="s")
+def short_gemv(r: Routine) -> None:
+    a, c, strided = r.name[0], r.name[2], r.name.endswith("_strided_batched")
+    for trans, (count, m, n) in r.each("NTC", [(3, 4, 3), (2, 3, 6), (4, 1, 5), (3, 5, 1), (2, 21, 18)]):
+        read, written = (n, m) if trans == "N" else (m, n)
+        for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars("s")):
+            what = f"{trans=} {count=} {m=} {n=} {alpha=} {beta=}"
+            incx, incy = INCREMENTS[turn % 5]
+            made = [values(r, a, count, m, n), values(r, a, count, read), output(r, c, beta, count, written)]
+            first = (r.vendor.op[trans], m, n, given_alpha)
+            A: Batch
+            x: Batch
+            y: Batch
+            if strided:
+                A, lda, stride_a = batch(made[0], "F", turn % 3)
+                x, _, stride_x = batch(made[1][..., None], "F", 0, incx)
+                y, _, stride_y = batch(made[2][..., None], "F", 1, incy)
+                r(*first, A, lda, stride_a, x, incx, stride_x, given_beta, y, incy, stride_y, count)
+            else:
+                A, x = many(made[0], FORMS[turn % 3], turn % 3), many_vectors(made[1], FORMS[turn % 3], incx)
+                y = many_vectors(made[2], FORMS[(turn + 1) % 3], incy)
+                r(*first, A, ld(A), x, incx, given_beta, y, incy, count)
+            expected, magnitude = y.wide, abs(y.wide)
+            for i in range(count):
+                b, d = x.wide[i].ravel(), y.wide[i].ravel()
+                expected[i] = ref.gemv(alpha, A.wide[i], b, beta, d, trans).reshape(expected[i].shape)
+                sizes = abs(A.wide[i]), abs(b), abs(beta), abs(d)
+                magnitude[i] = ref.gemv(abs(alpha), *sizes, trans).reshape(expected[i].shape)
+            close(y, expected, read, magnitude, "s", what)
+            A.check(what)
+            x.check(what)

@@ -48,10 +48,10 @@ def an_argument(kind: str, name: str) -> Any:
 
 @pytest.mark.parametrize("name", LACKING)
 def test_a_function_that_the_library_lacks_is_refused_by_name(name: str) -> None:
-    tokens = [token.split(":") for token in _core.record("cblas", name).split() if "result" not in token]
+    tokens = [token.split(":") for token in _core.record("cblas", name).split()]
     arrays = [Scratch((1,), DTYPES[token[2]]) for token in tokens if token[0] in ("in", "out", "inout")]
     with offload_args(*arrays, device="host") as lent:
         pointers = iter(lent)
         given = [next(pointers) if token[0] in ("in", "out", "inout") else an_argument(*token[:2]) for token in tokens]
-        with pytest.raises(LibraryError, match=rf" has no \w*cblas_{name}\w*: "):
+        with pytest.raises(LibraryError, match=rf"cblas_{name}\w*: its version is .*; version \S+ has it"):
             getattr(cblas, name)(*given)

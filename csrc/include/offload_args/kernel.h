@@ -110,23 +110,30 @@ class Here {
   }
 #else
   const unsigned *grid, *block; /* of the call */
-  unsigned block_[3], thread_[3];
+  unsigned block_[3];
+  long long index_[3]; /* of the thread in the grid: what the compiler sees a loop run over */
   OA_FUNCTION unsigned block_index(int axis = 0) const { return block_[axis]; }
-  OA_FUNCTION unsigned thread_index(int axis = 0) const { return thread_[axis]; }
+  OA_FUNCTION unsigned thread_index(int axis = 0) const { return static_cast<unsigned>(index_[axis] - first(axis)); }
   OA_FUNCTION unsigned blocks(int axis = 0) const { return grid[axis]; }
   OA_FUNCTION unsigned threads(int axis = 0) const { return block[axis]; }
+  OA_FUNCTION long long first(int axis) const { return static_cast<long long>(block_[axis]) * block[axis]; }
   template <class F>
   OA_FUNCTION void phase(F f) const {
-    Here here = *this;
-    for (here.thread_[2] = 0; here.thread_[2] < block[2]; here.thread_[2]++)
-      for (here.thread_[1] = 0; here.thread_[1] < block[1]; here.thread_[1]++)
-        for (here.thread_[0] = 0; here.thread_[0] < block[0]; here.thread_[0]++) f(here);
+    const long long ends[] = {first(0) + block[0], first(1) + block[1], first(2) + block[2]};
+    for (long long z = first(2); z < ends[2]; z++)
+      for (long long y = first(1); y < ends[1]; y++)
+        for (long long x = first(0); x < ends[0]; x++)
+          f(Here{grid, block, {block_[0], block_[1], block_[2]}, {x, y, z}});
   }
 #endif
   /* The thread's number in the grid along an axis, and how many there are. */
-  OA_FUNCTION long long index(int axis = 0) const {
+#if OA_ON_GPU
+  __device__ __forceinline__ long long index(int axis = 0) const {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
+#else
+  OA_FUNCTION long long index(int axis = 0) const { return index_[axis]; }
+#endif
   OA_FUNCTION long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
   /* The thread's number in its block, along x, then y, then z. */
   OA_FUNCTION int thread() const {

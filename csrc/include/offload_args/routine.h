@@ -19,6 +19,10 @@ typedef union oa_value {
   double parts[2];       /* c128 */
   uint16_t half;         /* f16 and bf16 */
   int32_t index;         /* i32; of smaller integers, the first bytes */
+  struct {
+    const void *address;
+    const oa_array *array; /* NULL: trusted to have what the call needs */
+  } host;                  /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
 
@@ -71,11 +75,12 @@ int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, i
 const oa_routine *oa_routine_find(const char *library, const char *name);
 /* Makes the call of a routine of a library that runs on the CPU `times` times, as one call: it is checked, moved and
  * ordered at once, with the arrays of all. strides: for each array, in the record's order, the elements from that of
- * one time to that of the next; 0 repeats it, and below 0 the pointer is to the last. The sizes and numbers are the
- * same each time. names: a letter for each array, which messages call it by; or "". For routines whose record has no
- * result, update or output. */
+ * one time to that of the next; 0 repeats it, and below 0 the pointer is to the last. lists, unless NULL: for each
+ * array the `times` pointers that it is in turn, instead of one pointer and a stride; or NULL. The sizes and numbers
+ * are the same each time. names: a letter for each array, which messages call it by; or "". For routines whose record
+ * has no result, update, output or list. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
-                      const char *names);
+                      const void *const *const *lists, const char *names);
 
 /* Fills the dtype of each value: count of them. Only the enums among the values are read. Returns an oa_status. */
 int oa_routine_dtypes(const oa_routine *routine, const oa_value *values, unsigned char *dtypes);

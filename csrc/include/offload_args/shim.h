@@ -116,6 +116,13 @@ typedef struct oa_pointer_list {
 
 typedef struct oa_library oa_library;
 
+/* How the vendor's function of a call differs from one that has a handle. */
+enum oa_call_special {
+  OA_WITHOUT_HANDLE = 1,
+  OA_ON_DEFAULT_STREAM = 2, /* it knows no stream: the call's stream is waited for before it, and the device after it */
+  OA_ON_HOST_MEMORY = 4     /* it reads or writes memory of the host: it is waited for */
+};
+
 typedef struct oa_call {
   const char *function; /* "cublas.sgemv" */
   const oa_library *library;
@@ -123,6 +130,7 @@ typedef struct oa_call {
   int count;
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
+  int special;        /* a sum of oa_call_special */
   /* Of calls without a library: */
   int has_own_stream; /* 1: the call goes to own_stream, else to the region's */
   void *own_stream;   /* a stream of the caller's */

@@ -1,0 +1,112 @@
+"""Batches whose matrices are in lists of pointers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core import layout
+from ..errors import ArgumentError, ArgumentTypeError
+from ._routine import WRONG, Routine
+from .gemm import arranged
+from .level3 import triangular
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._routine import Pointer, Scalar
+
+__all__ = ["gemm_batched", "trsm_batched"]
+
+_GEMM = Routine("gemm_batched", " ".join(f"{t}gemm_batched" for t in "sdcz"), "A2 B2 C2", "trans_a trans_b")
+_TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A2 B2", "side uplo trans diag")
+
+
+def _read(routine: Routine, given: tuple[Sequence[Pointer], ...], *options: str) -> tuple[Any, ...]:
+    """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
+
+    The last operand is written, and says how many there are; another list of one pointer serves for all.
+    """
+    batch = len(given[-1]) if isinstance(given[-1], (list, tuple)) else 0
+    for operand, pointers in zip(routine.operands, given, strict=True):
+        if not isinstance(pointers, (list, tuple)):
+            raise ArgumentTypeError(
+                f"blas.{routine.name}: {operand} needs a list of DevicePtrs, got {type(pointers).__name__}; a pointer "
+                f"of three dimensions is for gemm"
+            )
+        if len(pointers) != batch and (len(pointers) != 1 or pointers is given[-1]):
+            needed = f"needs {batch} pointers, as {routine.operands[-1]} has, or one for all"
+            raise ArgumentError(f"blas.{routine.name}: {operand} has {len(pointers)} pointers, {needed}")
+    lists = [list(pointers) * batch if len(pointers) == 1 else list(pointers) for pointers in given]
+    if not batch:
+        return lists, None
+    entry, *geometries = routine.read(tuple(pointers[0] for pointers in lists), *options)
+    for operand, pointers, geometry in zip(routine.operands, lists, geometries, strict=True):
+        first = pointers[0]
+        for i, pointer in enumerate(pointers):
+            if pointer is not first and _geometry(routine, first, pointer) != geometry:
+                routine.explain((pointer,) * len(lists), *options)
+                raise ArgumentError(
+                    f"blas.{routine.name}: {operand}[{i}] is {pointer!r}, needs the dtype, shape, order and leading "
+                    f"dimension of {operand}[0], {first!r}"
+                )
+    return lists, entry, *geometries
+
+
+def _geometry(routine: Routine, first: Pointer, pointer: Pointer) -> Any:
+    """Return the geometry of a matrix of first's dtype; None of anything else."""
+    try:
+        return layout("22", routine, first, pointer)[2]
+    except WRONG:
+        return None
+
+
+def gemm_batched(
+    alpha: Scalar,
+    A: Sequence[Pointer],
+    B: Sequence[Pointer],
+    beta: Scalar,
+    C: Sequence[Pointer],
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+) -> None:
+    """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
+
+    A, B and C are lists of pointers, C of as many as there are products, A and B too or of one for all. Each C[i] has
+    shape (m, n), each op(A[i]) (m, k) and each op(B[i]) (k, n), and those of one list have one order and leading
+    dimension; the lists' orders may differ, except that a complex operand with "C" needs the order of C. It is one
+    call of the library.
+    """
+    lists, entry, *geometries = _read(_GEMM, (A, B, C), trans_a, trans_b)
+    if entry is None:
+        return
+    operands = zip((A[0], B[0], C[0]), geometries, strict=True)
+    transposed, m, n, k, op_a, lda, op_b, ldb, ldc = arranged("gemm_batched", entry.enums, trans_a, trans_b, *operands)
+    first, second = (op_a, lists[0], lda), (op_b, lists[1], ldb)
+    if transposed:
+        m, n, first, second = n, m, second, first
+    entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], beta, lists[2], ldc, len(C))
+
+
+def trsm_batched(
+    alpha: Scalar,
+    A: Sequence[Pointer],
+    B: Sequence[Pointer],
+    *,
+    side: str = "L",
+    uplo: str = "U",
+    trans: str = "N",
+    diag: str = "N",
+) -> None:
+    """Solve op(A[i]) X = alpha B[i] (side "L") or X op(A[i]) = alpha B[i] ("R") for every i and set B[i] to X.
+
+    A and B are lists of pointers, B of as many as there are systems, A too or of one for all. Shapes and options are
+    trsm's, and those of one list have one shape, order and leading dimension. It is one call of the library. Nothing
+    checks that the matrices can be inverted.
+    """
+    options = side, uplo, trans, diag
+    (of_A, of_B), entry, *geometries = _read(_TRSM, (A, B), *options)
+    if entry is None:
+        return
+    chosen, m, n, lda, ldb = triangular(entry, _TRSM, A[0], geometries[0], B[0], geometries[1], *options)
+    entry.call(*chosen, m, n, alpha, of_A, lda, of_B, ldb, len(B))
