@@ -217,11 +217,12 @@ def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[
     """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
     key = (id(function), name)
     if key not in _extents_with:
-        _extents_with[key] = _find_extents(function, name, label)
-    return _extents_with[key]
+        _extents_with[key] = function, _find_extents(function, name, label)
+    return _extents_with[key][1]
 
 
-_extents_with: dict[tuple[int, str], list[tuple[Array, Extent]]] = {}  # functions live as long as the process
+# The function is kept, so that no other one gets its id.
+_extents_with: dict[tuple[int, str], tuple[roles.Function, list[tuple[Array, Extent]]]] = {}
 
 
 def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:

@@ -132,7 +132,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
         [1.0],
         own,
         own.ctypes.data,
-        memoryview(own),
+        memoryview(own.view(np.uint8)),
     ):
         yield Wrong(value, (HostPointerError,))
     for dtype, pointer in foreign.here.items():
