@@ -10,7 +10,7 @@ from typing import ClassVar
 from .declarations import entries
 
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
-OF_NUMPY = {name for _, name, _, kind, _ in entries("dtypes") if kind != "0"}
+NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # nor a type for checkers
 # The C type of a number on the host, and the members of oa_value that hold it. An index has 64 bits on the host.
 C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
@@ -66,7 +66,7 @@ class Enum:
 
 def device_pointer(one: Parameter) -> str:
     """Returns the Python type of a DevicePtr to an operand."""
-    return "DevicePtr[Any]" if one.of or one.dtype not in OF_NUMPY else f"DevicePtr[np.{NUMPY[one.dtype]}]"
+    return "DevicePtr[Any]" if one.of or one.dtype in NOT_NUMPYS else f"DevicePtr[np.{NUMPY[one.dtype]}]"
 
 
 def _listed(words: list[str]) -> str:
