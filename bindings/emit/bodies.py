@@ -44,6 +44,7 @@ LETTERS = {
     "a": ("const void *", "&values[{at}]"),  # a number that stays in its slots
     "f": ("float", "values[{at}].single"),
     "d": ("double", "values[{at}].real"),
+    "h": ("uint16_t", "values[{at}].half"),
 }
 # How a caller stores the return value, by its letter: the C type, and the expression for {value}.
 RETURNS = {
@@ -53,7 +54,7 @@ RETURNS = {
     "d": ("double", "values[{at}].real = {value}"),
     "z": ("size_t", "values[{at}].integer = (int64_t){value}"),
 }
-BY_VALUE = {"f32": "f", "f64": "d", "i32": "z"}
+BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
 
 def bare_sizes(function: Function) -> set[str]:
