@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from .parameters import Array, EnumValue, Extent, Number, Parameter, Size
+from .parameters import Array, EnumValue, Extent, HostList, Number, Parameter, Size
 from .services import HostArray
 
 # Extents whose first argument is a test; their last may be another one.
@@ -23,12 +23,17 @@ def names_in(expression: ast.expr) -> set[str]:
 class Names:
     """The names that the expressions of one function may have."""
 
-    def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str]) -> None:
-        self.sizes = {one.name: one for one in parameters if isinstance(one, Size)}
+    def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
+        """of_groups: the names of lists stand for a group's own values."""
+        lists = [one for one in parameters if isinstance(one, HostList)] if of_groups else []
+        self.sizes: dict[str, Size | HostList] = {one.name: one for one in parameters if isinstance(one, Size)}
+        self.sizes |= {one.name: one for one in lists if one.label in ("size", "ld")}
         self.numbers = {
             one.name for one in parameters if isinstance(one, Number) and one.is_read_only and one.count == 1
         }
+        self.numbers |= {one.name for one in lists if one.label == "scalar"}
         self.tested = {one.name for one in parameters if isinstance(one, (EnumValue, Size))} | set(constants)
+        self.tested |= {one.name for one in lists if one.label != "scalar"}
         self.known = {one.name for one in parameters} | set(constants)
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
@@ -96,7 +101,7 @@ class Names:
             ld = arguments.pop()
             if not isinstance(ld, ast.Name) or ld.id not in self.sizes or self.sizes[ld.id].label != "ld":
                 yield f"{ast.unparse(ld)!r} is not a leading dimension: a {extent.kind} ends in one that is labelled ld"
-        for one in [*arguments, *(extent.batch or ())]:
+        for one in [*arguments, *(extent.batch or ()), *([extent.pointers] if extent.pointers else [])]:
             yield from self.size(one)
 
     def array(self, one: Array) -> Iterator[str]:
@@ -113,15 +118,15 @@ class Names:
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
     """Returns what is wrong with the labels of a function's arrays, with the name of the parameter in front."""
-    names = Names(parameters, constants)
+    names = {of_groups: Names(parameters, constants, of_groups) for of_groups in (False, True)}
     arrays = {one.name: one for one in parameters if isinstance(one, Array)}
     found = []
     for host in parameters:
         if isinstance(host, HostArray):
-            found += [f"{host.name}: {fault}" for one in host.expressions for fault in names.unknown(one)]
-            found += [f"{host.name}: {fault}" for fault in names.extent(host.extent)]
+            found += [f"{host.name}: {fault}" for one in host.expressions for fault in names[False].unknown(one)]
+            found += [f"{host.name}: {fault}" for fault in names[False].extent(host.extent)]
     for one in arrays.values():
-        found += [f"{one.name}: {fault}" for fault in names.array(one)]
+        found += [f"{one.name}: {fault}" for fault in names[bool(one.extent.groups)].array(one)]
         other = arrays.get(one.in_place)
         if one.in_place and (other is None or other is one):
             found.append(f"{one.name}: may be {one.in_place}, which is not another array")

@@ -83,6 +83,7 @@ class Extent:
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
     pointers: ast.expr | None = None  # how many there are, each behind a pointer of its own
+    groups: str = ""  # the number of groups: of each, other values of the names that are lists
 
     @property
     def sizes(self) -> list[ast.expr]:
@@ -279,6 +280,41 @@ class PointerArray(Array):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostList(Parameter):
+    """A host array with a value for each group: of an enum, of sizes or leading dimensions, or of numbers."""
+
+    role: ClassVar[str] = "list"
+    label: str  # enum, size, ld or scalar
+    length: str  # the parameter that says how many
+    enum: Enum | None = None
+
+    @property
+    def kind(self) -> str:
+        return f"{'size' if self.label == 'ld' else self.label}*"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Returns whether its integers have 32 bits in a function that has no form with 64-bit sizes."""
+        return self.label in ("size", "ld") and self.c_type.removeprefix("const ").split(" ")[0].rstrip("[]*") in NARROW
+
+    def declaration(self, device: bool) -> str:
+        element = {"enum": "int", "scalar": C_NUMBER.get(self.dtype, "")}.get(self.label, "int64_t")
+        return f"const {element} *{self.name}"
+
+    def preparation(self) -> str:
+        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = &{self.name}_list}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"Sequence[{PYTHON[self.dtype] if self.dtype else 'int'}]"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Number(Parameter):
     """A number, or a few, on the host or the device."""
 
@@ -348,15 +384,16 @@ class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
     returned: bool = False
+    on_host: bool = False  # whatever the pointer mode is
     last: ClassVar[bool] = True
 
     @property
     def role(self) -> str:  # type: ignore[override]
-        return "returned" if self.returned else "result"
+        return "returned" if self.returned else "value" if self.on_host else "result"
 
     @property
     def kind(self) -> str:
-        return "result"
+        return "value" if self.on_host else "result"
 
     def shown(self) -> str:
         return "result=None"

@@ -13,6 +13,9 @@ The roles file says, for families of functions, what a header can't:
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
     C = "out matrix(m, n, ldc); may be B"                        in place: the same memory as B is fine
     result = "result"                                            the function's value ("returned": C's return value)
+    info = "host result"                                         likewise, on the host whatever the pointer mode is
+    m_array = "size list(groups)"                                a host array of so many; "ld list", "scalar list", or
+                                                                 "operation list" of an enum
     a = "update"                                                 a scalar that is read and written; "output": written
 
     Btype = "data_type"                                          an enum that stands for dtypes; then, of a void *:
@@ -44,6 +47,8 @@ into those stored.
     packed(upper, n[, unit])                                     one triangle without gaps
     strided(matrix(...), stride, count)                          count of any of these, the starts stride apart
     pointers(matrix(...), count)                                 count of any of these, behind an array of pointers
+    grouped(matrix(...), groups, size)                           an array of pointers to groups of these, each group
+                                                                 with its own values of the names that are lists
 
 Of an array of pointers Python takes a list of DevicePtrs or one whose first axis counts the arrays, and C an array
 of handles. The addresses go to the device as an array.
@@ -162,6 +167,7 @@ from .parameters import (
     EnumValue,
     Extent,
     Handle,
+    HostList,
     Number,
     Parameter,
     PointerArray,
@@ -250,6 +256,10 @@ class Function:
         return [one for one in self.parameters if isinstance(one, Size)]
 
     @property
+    def lists(self) -> list[HostList]:
+        return [one for one in self.parameters if isinstance(one, HostList)]
+
+    @property
     def numbers(self) -> list[Number]:
         return [one for one in self.parameters if isinstance(one, Number)]
 
@@ -303,7 +313,7 @@ class Library:
 
     def has_device_form(self, function: Function) -> bool:
         """Returns whether the numbers of a function may be on the device."""
-        return bool(function.numbers) and self.scalars != "host"
+        return any(one.role != "value" for one in function.numbers) and self.scalars != "host"
 
 
 def _pointee(c_type: str) -> tuple[str, bool]:
@@ -409,9 +419,12 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords):
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
-        batch, pointers = None, None
+        batch, pointers, groups = None, None, ""
         if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
             pointers = call.args[1]
+            call = call.args[0]
+        elif call.func.id == "grouped" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+            groups, pointers = ast.unparse(call.args[1]), call.args[2]
             call = call.args[0]
         elif shared.is_listed(self.form):
             pointers = ast.Name("batch count")  # in_form says which
@@ -422,7 +435,7 @@ class _Reader:
         if kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
             self.faults.append(f"{where}: {text!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        return Extent(kind, tuple(call.args), batch, pointers)
+        return Extent(kind, tuple(call.args), batch, pointers, groups)
 
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
@@ -509,6 +522,15 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
+        listed = re.fullmatch(r"(\w+) list\((\w+)\)", label)
+        if listed:
+            return self.host_list(name, c_type, listed[1], listed[2], letter, where)
+        if label == "host result":
+            pointee, const = _pointee(c_type)
+            dtype = self.dtype(pointee, letter)
+            if const or dtype not in C_NUMBER:
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
         labels = Labels(
             library=self.name,
             kinds=self.object_kinds,
@@ -535,6 +557,22 @@ class _Reader:
             return self.array(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
+
+    def host_list(self, name: str, c_type: str, label: str, length: str, letter: str, where: str) -> HostList:
+        found = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", c_type)
+        element = found[1] if found else ""
+        dtype, enum = "", None
+        if label in self.enums:
+            label, enum = "enum", self.enum(label, letter)
+            right = element.removeprefix("enum ") == enum.type
+        elif label == "scalar":
+            dtype = self.dtype(element, letter)
+            right = dtype in C_NUMBER and dtype != "i32"
+        else:
+            right = label in ("size", "ld") and element in SIZE_TYPES
+        if not right:
+            self.faults.append(f"{where}: labelled {label} list, but its type is {c_type}")
+        return HostList(name=name, c_type=c_type, dtype=dtype, label=label, length=length, enum=enum)
 
     def integer(self, c_type: str) -> str:
         """Returns a type with C's own name of an integer for the header's."""
@@ -589,6 +627,8 @@ class _Reader:
         types = {one.name for one in parameters if isinstance(one, DataType)}
         arrays = {one.name for one in parameters if isinstance(one, Array)}
         for one in parameters:
+            if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
+                self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
             if one.of and one.of not in types:
                 self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
             if one.complex_as and one.complex_as not in arrays:

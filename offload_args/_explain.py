@@ -109,6 +109,8 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             continue  # the dtypes are known
         if token.kind in ("enum", "size", "integer"):
             _check_integer(token, value, fail)
+        elif token.kind in ("enum*", "size*", "scalar*"):
+            _check_list(function, token, value, fail)
         elif token.kind in ("object", "ended"):
             _check_object(function, token, value, fail)
         elif token.kind == "text":
@@ -261,6 +263,20 @@ def _check_pointers(function: str, token: _Token, value: object, fail: _Failure)
         fail(HostPointerError, needed, f"lend it first: with offload_args({token.name}) as (d{token.name},)")
     else:
         fail(ArgumentTypeError, needed)
+
+
+def _check_list(function: str, token: _Token, value: Any, fail: _Failure) -> None:
+    if isinstance(value, DevicePtr):
+        fail(HostPointerError, "a sequence of values on the host, one a group", "it is on the device")
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        fail(ArgumentTypeError, "a sequence of values, one a group")
+    single = _Token(token.kind[:-1], token.name, token.dtype, 1)
+    for index, one in enumerate(value):
+        fail_one = _Failure(f"{function}: {token.name}[{index}] needs", one)
+        if single.kind == "scalar":
+            _check_number(single, one, fail_one, "a number" if token.dtype.startswith("c") else "a real number")
+        else:
+            _check_integer(single, one, fail_one)
 
 
 def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:

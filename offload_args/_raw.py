@@ -49,9 +49,17 @@ def _numbers(dtype: int, count: int, value: Any) -> Any:
     return tuple(_numbers_at(value, dtype, count).tolist()) if isinstance(value, CDATA) else value
 
 
+def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
+    """Return the elements of a cffi array: of integers, or of numbers of an oa_dtype."""
+    if kind != "scalar*":
+        return [int(one) for one in value]
+    numbers: list[Any] = _numbers_at(value, dtype, FFI.sizeof(value) // dtype_of(dtype).itemsize).tolist()
+    return numbers
+
+
 def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
     """Write a host result where the vendor's function would have written it."""
-    if kind == "result" and dtype == _core.OA_I32:
+    if kind in ("result", "value") and dtype == _core.OA_I32:
         place[0] = value  # an index, of as many bits as the caller's pointer says
     else:
         numbers = value if isinstance(value, tuple) else (value,)
@@ -144,12 +152,15 @@ class _Function:
             count = int(rest[1]) if len(rest) > 1 else 1
             if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
                 passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
-            elif kind == "result":
+            elif kind in ("enum*", "size*", "scalar*"):
+                is_array = isinstance(value, CDATA) and FFI.typeof(value).kind == "array"
+                passed.append(_all_of(kind, dtype, value) if is_array else value)
+            elif kind in ("result", "value"):
                 if isinstance(value, DevicePtr):
                     keywords["result"] = value
             else:
                 passed.append(None if kind == "output" and isinstance(value, CDATA) else value)
-            if kind in ("result", "update", "output") and isinstance(value, CDATA):
+            if kind in ("result", "value", "update", "output") and isinstance(value, CDATA):
                 outputs.append((value, kind, dtype))
         answer = function(*passed, **keywords)
         if outputs:

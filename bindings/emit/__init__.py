@@ -1,7 +1,7 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
-tables (descriptors and rows) and bodies: what calls the vendors. wrappers: the typed C functions and their headers.
-python_modules, stubs, raw and docs: the Python side. report: what is bound.
+tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers: the typed C functions and
+their headers. python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Body:
         self.at = {one.name: position for position, one in enumerate(function.parameters)}
         self.device_form = library.has_device_form(function)
         self.is_late = library.backend is None
-        self.numbers = function.numbers if self.device_form else []
+        self.numbers = [one for one in function.numbers if one.role != "value"] if self.device_form else []
         # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
         self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
         self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
@@ -124,6 +124,8 @@ class Body:
             if isinstance(one, (EnumValue, Size)):
                 const = "const " if isinstance(one, EnumValue) else ""
                 self.add(f"  {const}int64_t {one.name} = values[{self.at[one.name]}].integer;")
+            elif isinstance(one, Result) and one.on_host:
+                self.add(f"  values[{self.at[one.name]}] = (oa_value){{0}};")
 
     def checks(self) -> None:
         if self.is_typed and self.is_late:
@@ -164,9 +166,13 @@ class Body:
                     rows, columns = f"oa_plus({values[2]}, 1)", values[1]
             self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
 
+    def wide_test(self) -> str:
+        """Writes whether a size does not fit 32 bits."""
+        return " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+
     def symbol(self) -> None:
         """Finds the vendor's function: the form with 64-bit sizes when one needs it."""
-        wide = " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+        wide = self.wide_test()
         failure = "oa_fail_symbol(routine, values, {wide}, device)"
         if not self.sizes:
             self.add("  void *symbol = oa_routine_symbol(routine, 0);")
@@ -246,7 +252,8 @@ class Body:
             # With an empty dimension nothing may be written, whatever beta is.
             tests = [self.overwrites(one.overwrites)] if one.overwrites else []
             dimensions = bare_sizes(self.function)
-            tests += [f"{size.name} > 0" for size in self.function.of("size") if size.name in dimensions]
+            sizes = [*self.function.of("size"), *(size for size in self.function.lists if size.label == "size")]
+            tests += [f"{size.name} > 0" for size in sizes if size.name in dimensions]
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
@@ -378,6 +385,10 @@ class Body:
             self.add(
                 f"  {const}void *{one.name} = {cast}({chosen});" if cast else f"  {const}void *{one.name} = {chosen};"
             )
+        self.vendor_calls()
+
+    def vendor_calls(self) -> None:
+        """Calls the vendor's function, and ends the call."""
         if self.wide_symbol:
             self.add("  int status;")
             self.add("  if (wide)")
@@ -389,44 +400,40 @@ class Body:
         result = self.function.result
         if result and result.dtype == "i32":
             narrow = " && !wide" if self.wide_symbol else ""
-            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at['result']}]);")
+            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
         self.add("  return oa_end(&call, status);")
 
     def vendor_call(self, wide: bool) -> str:
         """Returns the C expression that calls the vendor's function."""
-        types: list[str] = []
-        values: list[str] = []
-        for one in self.function.arguments:
-            match one:
-                case Handle():
-                    types.append("void *")
-                    values.append("call.handle")
-                case Stream():
-                    types.append("void *")
-                    values.append("call.native_stream")
-                case EnumValue():
-                    types.append("int")
-                    values.append(f"(int){one.name}")
-                case Size():
-                    is_narrow = one.is_narrow and not wide
-                    types.append("int" if is_narrow else "int64_t")
-                    values.append(f"(int){one.name}" if is_narrow else one.name)
-                case Array():
-                    types.append("const void *" if one.is_read_only else "void *")
-                    values.append(f"operands[{self.position(one)}].address")
-                case ServiceParameter() if one.passed:
-                    c_type, value = one.vendor(self.at[one.name])
-                    types.append(c_type)
-                    values.append(value)
-                case Result(returned=True):
-                    raise ValueError(f"{one.name}: a function of a GPU can't return its result")
-                case Number() if one.is_pointer:
-                    types.append("const void *" if one.is_read_only else "void *")
-                    values.append(one.name)
-                case Number():
-                    types.append(C_NUMBER[one.dtype])
-                    values.append(f"values[{self.at[one.name]}].{MEMBER[one.dtype]}")
-        return f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
+        passed = [self.passed(one, wide) for one in self.function.arguments]
+        types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
+        return f"((int (*)({types}))symbol)({values})"
+
+    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+        """Returns the C type and value of an argument of the vendor's function."""
+        match one:
+            case Handle():
+                return "void *", "call.handle"
+            case Stream():
+                return "void *", "call.native_stream"
+            case EnumValue():
+                return "int", f"(int){one.name}"
+            case Size() if one.is_narrow and not wide:
+                return "int", f"(int){one.name}"
+            case Size():
+                return "int64_t", one.name
+            case Array():
+                return "const void *" if one.is_read_only else "void *", f"operands[{self.position(one)}].address"
+            case ServiceParameter() if one.passed:
+                c_type, value = one.vendor(self.at[one.name])
+                return c_type, value
+            case Result(returned=True):
+                raise ValueError(f"{one.name}: a function of a GPU can't return its result")
+            case Number() if one.is_pointer:
+                return "const void *" if one.is_read_only else "void *", one.name
+            case Number():
+                return C_NUMBER[one.dtype], f"values[{self.at[one.name]}].{MEMBER[one.dtype]}"
+        raise ValueError(f"{one.name}: no body passes a {type(one).__name__}")
 
     # -- on the CPU: called later, in stream order
 

@@ -12,6 +12,7 @@ from ..parameters import (
     EnumValue,
     Extent,
     Handle,
+    HostList,
     Output,
     Parameter,
     PointerArray,
@@ -49,7 +50,7 @@ def takes_handle(function: Function) -> bool:
 
 def keywords(library: Library, function: Function) -> list[str]:
     """Returns its keyword-only parameters, with their defaults."""
-    result = [function.result.shown()] if function.result else []
+    result = [function.result.shown()] if function.result and not function.result.on_host else []
     return [*result, *(["handle=None"] if takes_handle(function) else [])]
 
 
@@ -106,6 +107,7 @@ def _array(one: Array, library: Library, function: Function) -> str:
         does += f", may be {one.in_place}"
     if isinstance(one, PointerArray) and one.extent.pointers:
         count = ast.unparse(one.extent.pointers)
+        count = f"sum({count})" if one.extent.groups else count
         many = f"a list of {count} DevicePtrs of {_dtype(one)}, or one DevicePtr with as many along its first axis"
         return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
     if one.optional:
@@ -125,6 +127,9 @@ def _parameters(library: Library, function: Function) -> list[str]:
                     lines.append(f"{', '.join(alike)}: {one.enum.names}, or such a dtype of NumPy's.")
             case EnumValue():
                 lines.append(f"{one.name}: {one.enum.names}.")
+            case HostList():
+                values = one.enum.names if one.enum else "numbers" if one.label == "scalar" else "integers"
+                lines.append(f"{one.name}: a sequence of {one.length} values, one a group: {values}.")
             case Array():
                 lines.append(_array(one, library, function))
             case Scalar():
@@ -155,7 +160,8 @@ def docstring(library: Library, function: Function) -> str:
     if function.result:
         dtype = _dtype(function.result)
         there = f"; with result, a DevicePtr of one {dtype}, writes it there and returns None" if either else ""
-        lines.append(f"Returns a number{there}.")
+        named = f"{function.result.name}, " if function.result.on_host else ""
+        lines.append(f"Returns {named}a number{there}.")
     elif function.of("update", "output"):
         changed = ", ".join(one.name for one in function.of("update", "output"))
         there = "; with DevicePtrs for all of them writes there and returns None" if either else ""

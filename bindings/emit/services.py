@@ -7,11 +7,13 @@ from ..roles import Function, Library
 from ..services import Ended, Given, Kept, ServiceParameter
 from .bodies import Body
 from .c_text import to_c
+from .grouped import GroupedBody
 
 
 def body_of(library: Library, function: Function) -> Body:
     """Returns the writer of a function's body."""
-    return ServiceBody(library, function) if function.is_service else Body(library, function)
+    kind = ServiceBody if function.is_service else GroupedBody if function.lists else Body
+    return kind(library, function)
 
 
 class ServiceBody(Body):

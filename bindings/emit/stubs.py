@@ -33,7 +33,7 @@ def python_stub(library: Library) -> str:
         handle = ["handle: object = None"] if takes_handle(function) else []
         result = function.result
         positional = [one for one in function.parameters if one is not result]
-        if result:
+        if result and not result.on_host:
             shown = [f"{one.name}: {one.annotation()}" for one in positional]
             on_host = ", ".join([*shown, *(["*", "result: None = None", *handle])])
             pointer = result.annotation(True)
@@ -54,5 +54,6 @@ def python_stub(library: Library) -> str:
         else:
             shown = [f"{one.name}: {one.annotation()}" for one in positional]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
-            lines.append(f"def {function.name}({signature}) -> None: ...")
+            returns = result.python if result else "None"
+            lines.append(f"def {function.name}({signature}) -> {returns}: ...")
     return "\n".join(lines) + "\n"

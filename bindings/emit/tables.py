@@ -152,7 +152,7 @@ def library_file(library: Library) -> str:
     """Returns <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library, body_of)
-    lines = [f"/* {made_from(library)} */", '#include "call/service.h"', ""]
+    lines = [f"/* {made_from(library)} */", '#include "call/groups.h"', '#include "call/service.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

@@ -24,6 +24,15 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
                  (long long)value);
 }
 
+/* Returns the place of the first of a list of sizes that does not fit 32 bits, and sets *value to it; -1: all do. */
+static int64_t first_wide(const oa_number_list *list, int64_t *value) {
+  for (int64_t g = 0; list->itemsize == sizeof *value && g < list->count; g++) {
+    memcpy(value, (const char *)list->at + (size_t)g * sizeof *value, sizeof *value);
+    if (oa_is_wide(*value)) return g;
+  }
+  return -1;
+}
+
 /* Fails for an enum that stands for no dtype. code: of the enum, if the vendor's header has it. */
 static __attribute__((cold)) int fail_type(const oa_routine *routine, int place, int64_t value,
                                            const oa_code_dtype *codes, const oa_code_dtype *code) {
@@ -72,6 +81,13 @@ static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   oa_token read;
   const char *next = routine->record;
   for (int i = 0; (next = oa_token_read(next, &read)); i++) {
+    int64_t one;
+    const int64_t place = oa_token_is(&read, "size*") ? first_wide(values[i].pointer, &one) : -1;
+    if (place >= 0) {
+      snprintf(name, sizeof name, "%.*s[%lld]", read.name_length, read.name, (long long)place);
+      value = one;
+      break;
+    }
     if (!oa_token_is(&read, "size") || !oa_is_wide(values[i].integer)) continue;
     snprintf(name, sizeof name, "%.*s", read.name_length, read.name);
     value = values[i].integer;

@@ -103,7 +103,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   for (*index = 0; *index < function->positional; ++*index)
     if (PyUnicode_Compare(function->parameters[*index].name, name) == 0) return &arguments->room[*index];
   *index = -1;
-  if (function->has_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
+  const int takes_result = function->has_result && function->parameters[function->positional].kind == RESULT;
+  if (takes_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
   if (function->has_handle && PyUnicode_CompareWithASCIIString(name, "handle") == 0) return &arguments->handle;
   return NULL;
 }
@@ -242,6 +243,25 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
   return status;
 }
 
+/* As read_list needs them. */
+static int read_one_enum(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_enum(object, memory); }
+static int read_one_size(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_integer(object, memory); }
+
+/* Reads a parameter that is a list, of pointers or of numbers. Returns as read_number. */
+static __attribute__((noinline)) int read_any_list(PyObject *object, const Parameter *parameter, List **lists,
+                                                   oa_value *value) {
+  switch (parameter->kind) {
+    case ENUMS:
+      return read_list(object, sizeof(int64_t), read_one_enum, OA_ANY, lists, value);
+    case SIZES:
+      return read_list(object, sizeof(int64_t), read_one_size, OA_ANY, lists, value);
+    case SCALARS:
+      return read_list(object, (size_t)oa_itemsize(parameter->dtype), read_number, parameter->dtype, lists, value);
+    default:
+      return read_pointers(object, parameter->dtype, lists, value);
+  }
+}
+
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
@@ -324,8 +344,11 @@ static inline enum read read_on_host(const Function *function, const Arguments *
       case OPTIONAL:
         wrong = read_optional(object, parameter, &values[i]);
         break;
+      case ENUMS:
+      case SIZES:
+      case SCALARS:
       case POINTERS:
-        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
         break;
       case SCALAR:
       case UPDATE:
@@ -410,8 +433,11 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
       case OPTIONAL:
         wrong = read_optional(object, parameter, &values[i]);
         break;
+      case ENUMS:
+      case SIZES:
+      case SCALARS:
       case POINTERS:
-        wrong = read_pointers(object, parameter->dtype, &room->lists, &values[i]);
+        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
         break;
       default:
         if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
@@ -679,7 +705,11 @@ static int kind_named(const char *name, size_t length) {
   static const struct {
     const char *name;
     enum kind kind;
-  } kinds[] = {{"enum", ENUM},
+  } kinds[] = {{"enum*", ENUMS},
+               {"size*", SIZES},
+               {"scalar*", SCALARS},
+               {"value", VALUE},
+               {"enum", ENUM},
                {"size", SIZE},
                {"in", ARRAY},
                {"out", ARRAY},
@@ -750,11 +780,12 @@ static int read_record(Function *function) {
       parameter->dtype = OA_ANY;
     }
     function->count++;
-    function->has_result = parameter->kind == RESULT;
+    function->has_result = parameter->kind == RESULT || parameter->kind == VALUE;
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
     const int64_t itemsize = parameter->dtype == OA_ANY ? (int64_t)sizeof(oa_value) : oa_itemsize(parameter->dtype);
     function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
-    function->positional += parameter->kind != RESULT && parameter->kind != GIVEN && parameter->kind != NEW;
+    function->positional +=
+        parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN && parameter->kind != NEW;
     if (parameter->elements > 1) room += (itemsize * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');
   }

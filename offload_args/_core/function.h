@@ -15,11 +15,15 @@ enum kind {
   ENUM,
   TYPE,
   SIZE,
+  ENUMS, /* and the two that follow: lists of numbers */
+  SIZES,
+  SCALARS,
   POINTERS,
   OPTIONAL,
   ARRAY,
   SCALAR,
   RESULT,
+  VALUE, /* a result that is always on the host */
   UPDATE,
   OUTPUT,
   FIRST_OF_SERVICES,

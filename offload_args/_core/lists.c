@@ -1,11 +1,11 @@
-/* Arguments that are lists of device pointers. */
+/* Arguments that are lists, of device pointers or of numbers. */
 #include "module.h"
 
-/* Returns a new list with room for as many pointers, the first of *lists; NULL with an exception. */
-static List *add_list(List **lists, Py_ssize_t count, oa_value *value) {
-  List *list = PyMem_Malloc(sizeof *list + (size_t)count * sizeof *list->at);
+/* Returns a new list with room for as many bytes, the first of *lists; NULL with an exception. */
+static List *add_list(List **lists, size_t bytes, oa_value *value) {
+  List *list = PyMem_Malloc(sizeof *list + bytes);
   if (list == NULL) return (List *)PyErr_NoMemory();
-  *list = (List){.next = *lists, .pointers = {.at = list->at, .count = count}};
+  *list = (List){.next = *lists};
   value->pointer = &list->pointers;
   return *lists = list;
 }
@@ -32,18 +32,33 @@ int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value) {
   if (!PyList_Check(object) && !PyTuple_Check(object)) return -1;
   PyObject *objects = PySequence_Tuple(object); /* the caller's own may change meanwhile */
   const Py_ssize_t count = objects == NULL ? 0 : PyTuple_Size(objects);
-  List *list = objects == NULL ? NULL : add_list(lists, count, value);
+  List *list = objects == NULL ? NULL : add_list(lists, (size_t)count * sizeof *list->at, value);
   if (list == NULL) {
     Py_XDECREF(objects);
     return -1;
   }
   list->objects = objects;
+  list->pointers = (oa_pointer_list){.at = list->at, .count = count};
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject *one = PyTuple_GetItem(objects, i);
     if (!PyObject_TypeCheck(one, pointer_type) || ((const Pointer *)one)->dtype != dtype) return -1;
     list->at[i] = ((const Pointer *)one)->handle;
   }
   return 0;
+}
+
+int read_list(PyObject *object, size_t itemsize, int (*read_one)(PyObject *object, int dtype, void *memory), int dtype,
+              List **lists, oa_value *value) {
+  if (PyObject_TypeCheck(object, pointer_type) || PyUnicode_Check(object) || PyBytes_Check(object)) return -1;
+  PyObject *objects = PySequence_Tuple(object);
+  const Py_ssize_t count = objects == NULL ? 0 : PyTuple_Size(objects);
+  List *list = objects == NULL ? NULL : add_list(lists, (size_t)count * itemsize, value);
+  int status = list == NULL ? -1 : 0;
+  if (list != NULL) list->numbers = (oa_number_list){.at = list->at, .count = count, .itemsize = itemsize};
+  for (Py_ssize_t i = 0; status == 0 && i < count; i++)
+    status = read_one(PyTuple_GetItem(objects, i), dtype, (char *)list->at + (size_t)i * itemsize);
+  Py_XDECREF(objects);
+  return status;
 }
 
 void release_lists(List *lists) {

@@ -95,14 +95,21 @@ int add_pointer(PyObject *module);
 /* The pointers that one argument of a call was read into, until the call ends. */
 typedef struct List {
   struct List *next;
-  PyObject *objects;        /* a tuple of the pointers, which keeps them alive; NULL: the caller's argument does */
-  oa_pointer_list pointers; /* what the routine gets */
-  const void *at[];
+  PyObject *objects; /* a tuple of the pointers, which keeps them alive; NULL: the caller's argument does */
+  union {            /* the value that the routine gets */
+    oa_pointer_list pointers;
+    oa_number_list numbers;
+  };
+  const void *at[]; /* the pointers or numbers */
 } List;
 
 /* Reads the device pointers of one argument: a list or tuple of DevicePtrs, or one DevicePtr with an axis more. Adds
  * to *lists. Returns 0, or -1 with or without an exception. */
 int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value);
+/* Reads integers, or numbers of a dtype other than OA_ANY, from a list, a tuple or any other sequence. read_one reads
+ * one of them into so many bytes of memory. Returns as above. */
+int read_list(PyObject *object, size_t itemsize, int (*read_one)(PyObject *object, int dtype, void *memory), int dtype,
+              List **lists, oa_value *value);
 void release_lists(List *lists);
 
 /* -- arguments.c --------------------------------------------------------------------------------------------------- */

@@ -68,11 +68,15 @@ static int is_list(const void *pointer, int64_t count) {
   return right;
 }
 
+#define sum_of(sizes, count) ({ int64_t sum = 0; for (int64_t g = 0; g < (count); g++) sum += (sizes)[g]; sum; })
+
 /* Of vectors with any increment, triangles, and operands as an operation has them; beta = 0 reads nothing. */
 #define PLACE(i, n, inc) ((inc) >= 0 ? (i) * (int64_t)(inc) : ((i) - ((n) - 1)) * (int64_t)(inc))
 #define IN(i, j) (uplo ? (i) <= (j) : (i) >= (j))
 #define OP(A, op, i, j, ld) \\
   ((op) == 0 ? (A)[(i) + (j) * (ld)] : (op) == 1 ? (A)[(j) + (i) * (ld)] : CONJ((A)[(j) + (i) * (ld)]))
+/* The size of a number as LAPACK compares them. */
+#define SIZE_OF(value) (fabs(creal(value)) + fabs(cimag(value)))
 #define TIMES(factor, value) ((factor) == 0 ? 0 : (factor) * (value))
 
 static int live; /* handles */
@@ -228,13 +232,19 @@ def partner(name: str, cblas: dict) -> str | None:
     return next((one for one in (base + "_sub", base) if one in cblas), None)
 
 
-def checks(function: dict) -> list[str]:
+def checks(name: str, function: dict) -> list[str]:
     """Return the C conditions that the pointers of a function must fulfil."""
+    is_on_host = any(one in name for one in ("getrs", "geqrf", "gels"))
     found = []
-    count = next((label for label, _ in function["parameters"] if label in ("batchCount", "batchSize")), "")
+    counts = {"batchCount": "batchCount", "batchSize": "batchSize", "group_size": "sum_of(group_size, group_count)"}
+    count = next((counts[label] for label, _ in function["parameters"] if label in counts), "")
     for label, kind in function["parameters"]:
         if kind.endswith("*const[]"):
             found.append(f"is_list({label}, {count})")
+        elif kind.endswith("[]"):
+            found.append(f"(!group_count || kind_of({label}) == 0)")
+        elif label == "info" and is_on_host:
+            found.append("(info && kind_of(info) == 0)")
         elif kind.endswith("*"):
             found.append(f"is_scalar(handle, {label})" if label in SCALARS else f"is_array({label})")
     return found
@@ -242,8 +252,9 @@ def checks(function: dict) -> list[str]:
 
 def declared(function: dict) -> str:
     """Return the C text of a function's parameters."""
-    spelled = [(label, kind.removesuffix("[]")) for label, kind in function["parameters"]]
-    return ", ".join(f"{kind} {label}{'[]' * kind.endswith('*const')}" for label, kind in spelled)
+    return ", ".join(
+        f"{kind.removesuffix('[]')} {label}{'[]' * kind.endswith('[]')}" for label, kind in function["parameters"]
+    )
 
 
 def double(name: str, function: dict, partner: str, there: dict) -> str:
@@ -283,7 +294,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     return (
         f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 
@@ -310,6 +321,19 @@ OWN = {
         sum += OP(A + b * strideA, trans, i, j, lda) * x[b * stridex + PLACE(j, columns, incx)];
       *at = *alpha * sum + TIMES(*beta, *at);
     }
+""",
+    "gemmGroupedBatched": """
+  int64_t at = 0;
+  for (int64_t g = 0; g < group_count; g++)
+    for (int64_t b = 0; b < group_size[g]; b++, at++)
+      for (int64_t j = 0; j < n_array[g]; j++)
+        for (int64_t i = 0; i < m_array[g]; i++) {
+          T sum = 0, *to = Carray[at] + i + j * ldc_array[g];
+          for (int64_t l = 0; l < k_array[g]; l++)
+            sum += OP(Aarray[at], transa_array[g], i, l, lda_array[g]) *
+                   OP(Barray[at], transb_array[g], l, j, ldb_array[g]);
+          *to = alpha_array[g] * sum + TIMES(beta_array[g], *to);
+        }
 """,
     "trsmBatched": """
   const int upper = uplo != (trans != 0), forward = upper == side; /* of op(A) */
@@ -393,6 +417,153 @@ OWN = {
       if (IN(i, j)) *AP++ = A[i + j * lda];
 """,
 }
+# Bodies of several statements, in functions of one matrix: (declarations, body of the batched function).
+FACTOR = """
+static int NAME_factor(int n, T *A, int lda, int *P) { /* returns the place of the first zero of U, from 1 */
+  int zero = 0;
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; P && i < n; i++)
+      if (SIZE_OF(A[i + k * lda]) > SIZE_OF(A[pivot + k * lda])) pivot = i;
+    if (P) P[k] = pivot + 1;
+    for (int j = 0; j < n && pivot != k; j++) {
+      const T old = A[k + j * lda];
+      A[k + j * lda] = A[pivot + j * lda];
+      A[pivot + j * lda] = old;
+    }
+    if (A[k + k * lda] == 0) zero = zero ? zero : k + 1;
+    for (int i = k + 1; i < n && A[k + k * lda] != 0; i++) {
+      A[i + k * lda] /= A[k + k * lda];
+      for (int j = k + 1; j < n; j++) A[i + j * lda] -= A[i + k * lda] * A[k + j * lda];
+    }
+  }
+  return zero;
+}
+static void NAME_swap(int n, const int *P, T *b, int back) {
+  for (int s = 0; P && s < n; s++) {
+    const int k = back ? n - 1 - s : s;
+    const T old = b[k];
+    b[k] = b[P[k] - 1];
+    b[P[k] - 1] = old;
+  }
+}
+static void NAME_solve(int trans, int n, const T *A, int lda, const int *P, T *b) {
+  if (!trans) NAME_swap(n, P, b, 0);
+  for (int i = 0; i < n; i++) { /* L, or U transposed */
+    for (int l = 0; l < i; l++) b[i] -= OP(A, trans, i, l, lda) * b[l];
+    if (trans) b[i] /= OP(A, trans, i, i, lda);
+  }
+  for (int i = n - 1; i >= 0; i--) {
+    for (int l = i + 1; l < n; l++) b[i] -= OP(A, trans, i, l, lda) * b[l];
+    if (!trans) b[i] /= A[i + i * lda];
+  }
+  if (trans) NAME_swap(n, P, b, 1);
+}
+static int NAME_invert(int n, const T *A, int lda, const int *P, T *C, int ldc) {
+  for (int k = 0; k < n; k++)
+    if (A[k + k * lda] == 0) return k + 1;
+  for (int j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++) C[i + j * ldc] = i == j;
+    NAME_solve(0, n, A, lda, P, C + j * ldc);
+  }
+  return 0;
+}
+"""
+REFLECT = """
+/* Applies I - factor v v^H from the left to columns of C; v begins with a one that is not stored. */
+static void NAME_apply(int m, int n, const T *v, T factor, T *C, int ldc) {
+  for (int j = 0; j < n; j++) {
+    T sum = m ? C[j * ldc] : 0;
+    for (int i = 1; i < m; i++) sum += CONJ(v[i]) * C[i + j * ldc];
+    sum *= factor;
+    if (m) C[j * ldc] -= sum;
+    for (int i = 1; i < m; i++) C[i + j * ldc] -= sum * v[i];
+  }
+}
+static void NAME_qr(int m, int n, T *A, int lda, T *tau) {
+  for (int k = 0; k < m && k < n; k++) {
+    T *v = A + k + k * lda;
+    double rest = 0;
+    for (int i = 1; i < m - k; i++) rest += creal(v[i]) * creal(v[i]) + cimag(v[i]) * cimag(v[i]);
+    tau[k] = 0;
+    if (rest == 0 && cimag(*v) == 0) continue;
+    const double whole = sqrt(rest + creal(*v) * creal(*v) + cimag(*v) * cimag(*v));
+    const double beta = creal(*v) > 0 ? -whole : whole;
+    const T first = *v;
+    tau[k] = (beta - first) / beta;
+    for (int i = 1; i < m - k; i++) v[i] /= first - beta;
+    NAME_apply(m - k, n - k - 1, v, CONJ(tau[k]), v + lda, lda);
+    *v = beta;
+  }
+}
+"""
+LAPACK = {
+    "getrfBatched": (
+        FACTOR,
+        """
+  for (int b = 0; b < batchSize; b++) info[b] = NAME_factor(n, A[b], lda, P ? P + b * n : NULL);
+""",
+    ),
+    "getrsBatched": (
+        FACTOR,
+        """
+  *info = 0;
+  for (int b = 0; b < batchSize; b++)
+    for (int j = 0; j < nrhs; j++)
+      NAME_solve(trans, n, Aarray[b], lda, devIpiv ? devIpiv + b * n : NULL, Barray[b] + j * ldb);
+""",
+    ),
+    "getriBatched": (
+        FACTOR,
+        """
+  for (int b = 0; b < batchSize; b++) info[b] = NAME_invert(n, A[b], lda, P ? P + b * n : NULL, C[b], ldc);
+""",
+    ),
+    "matinvBatched": (
+        FACTOR,
+        """
+  if (n > 32) return INVALID_VALUE;
+  for (int b = 0; b < batchSize; b++) {
+    T copy[32 * 32 + 1];
+    int P[32];
+    for (int j = 0; j < n; j++) memcpy(copy + j * n, A[b] + j * lda, (size_t)n * sizeof(T));
+    info[b] = NAME_factor(n, copy, n, P);
+    if (!info[b]) NAME_invert(n, copy, n, P, Ainv[b], lda_inv);
+  }
+""",
+    ),
+    "geqrfBatched": (
+        REFLECT,
+        """
+  *info = 0;
+  for (int b = 0; b < batchSize; b++) NAME_qr(m, n, Aarray[b], lda, TauArray[b]);
+""",
+    ),
+    "gelsBatched": (
+        REFLECT,
+        """
+  *info = trans ? -1 : m < n ? -2 : 0;
+  if (*info) return INVALID_VALUE;
+  T *tau = malloc((size_t)(n + 1) * sizeof *tau);
+  for (int b = 0; b < batchSize; b++) {
+    const T *A = Aarray[b];
+    NAME_qr(m, n, Aarray[b], lda, tau);
+    for (int k = 0; k < n; k++)
+      NAME_apply(m - k, nrhs, A + k + k * lda, CONJ(tau[k]), Carray[b] + k, ldc);
+    int zero = 0;
+    for (int k = n; k > 0; k--) zero = A[k - 1 + (k - 1) * lda] == 0 ? k : zero;
+    if (devInfoArray) devInfoArray[b] = zero;
+    for (int j = 0; j < nrhs && !zero; j++)
+      for (int i = n - 1; i >= 0; i--) {
+        T *x = Carray[b] + j * ldc;
+        for (int l = i + 1; l < n; l++) x[i] -= A[i + l * lda] * x[l];
+        x[i] /= A[i + i * lda];
+      }
+  }
+  free(tau);
+""",
+    ),
+}
 OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
 # The same with arrays of pointers.
 for one, operands in (("gemm", "ABC"), ("gemv", "Axy")):
@@ -410,16 +581,18 @@ def own(name: str, function: dict) -> str | None:
     base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
     typed = mixed.body(name, function["parameters"])
     if typed:
-        refused = f"  if (!({' && '.join(checks(function))})) return EXECUTION_FAILED;"
+        refused = f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;"
         return f"cublasStatus_t {name}({declared(function)}) {{\n{refused}{typed}  return SUCCESS;\n}}\n"
-    if base[1:] not in OWN or base[0] not in TYPES:
+    if base[0] not in TYPES or (base[1:] not in OWN and base[1:] not in LAPACK):
         return None
     element, conjugate = TYPES[base[0]]
+    before, body = LAPACK.get(base[1:], ("", OWN.get(base[1:], "")))
+    before, body = before.replace("NAME", base), body.replace("NAME", base)
     return (
-        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
+        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n{before}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
-        f"{OWN[base[1:]]}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
+        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
+        f"{body}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 
 

@@ -157,18 +157,37 @@ class Many:
         return pointer[:, *part]
 
 
+class Several:
+    """The matrices of several Many, one after the other, in one array of pointers."""
+
+    def __init__(self, parts: list[Many]) -> None:
+        self.parts = parts
+
+    @property
+    def all_lent(self) -> list[Array]:
+        return [one for part in self.parts for one in part.all_lent]
+
+    def of(self, *pointers: Any) -> list[Any]:
+        rest = iter(pointers)
+        return [one for part in self.parts for one in part.of(*[next(rest) for _ in part.all_lent])]
+
+
 FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and passed
 
 
-def many(values: Array, form: str, layout: int = 0) -> Many:
-    """Matrices by columns. form: an array each; slices of one array as a tuple; one pointer with an axis more."""
+def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
+    """Matrices by columns, or by rows. form: an array each; slices of one as a tuple; one pointer with an axis more."""
     count, m, n = values.shape
     if form == "arrays":
-        return Many([matrix(one, "F", layout) for one in values])
+        return Many([matrix(one, order, layout) for one in values])
     pad = 0 if layout == 2 and m and n else 3
-    whole = np.full((count, n + pad, m + pad), CANARY, values.dtype)
-    part = (slice(0, n), slice(0, m))
-    made = [Operand(one, whole[i].T, part[::-1], whole[i], part) for i, one in enumerate(values)]
+    rows, columns = (n, m) if order == "F" else (m, n)  # of each part of the whole, which is in C order
+    whole = np.full((count, rows + pad, columns + pad), CANARY, values.dtype)
+    part = (slice(0, rows), slice(0, columns))
+    made = []
+    for i, one in enumerate(values):
+        base, slot = (whole[i].T, part[::-1]) if order == "F" else (whole[i], part)
+        made.append(Operand(one, base, slot, whole[i], part))
     return Many(made, whole, form == "slices")
 
 
@@ -197,7 +216,9 @@ def number(value: Any, dtype: Any) -> Operand:
 
 def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: Any) -> Any:
     """Call function with pointers to the operands among its arguments, lent for this one call."""
-    operands = list({id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many))}.values())
+    operands = list(
+        {id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many, Several))}.values()
+    )
     with offload_args(*[one for operand in operands for one in operand.all_lent], device=device) as pointers:
         rest = iter(pointers)
         passed = {id(operand): operand.of(*[next(rest) for _ in operand.all_lent]) for operand in operands}
@@ -443,7 +464,7 @@ def bound(module: types.ModuleType) -> list[str]:
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
 
     def computes(name: str) -> bool:
-        kinds = {word.partition(":")[0].rstrip("*") for word in _core.record(library, name).split()}
+        kinds = {word.partition(":")[0].rstrip("*?") for word in _core.record(library, name).split()}
         return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
 
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]

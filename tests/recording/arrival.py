@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bindings.parameters import Array, EnumValue, Handle, Number, Parameter, Size, Stream
+from bindings.parameters import Array, EnumValue, Handle, HostList, Number, Parameter, Size, Stream
 from offload_args.errors import SizeOverflowError
 from recording import legal
-from recording.bench import DoubleBench, Form, bytes_of, naming
+from recording.bench import DoubleBench, Form, bytes_of, list_of, naming
 from recording.legal import Call, roles
 from recording.recorder import Argument, Record, Wish
 
@@ -51,7 +51,14 @@ def answer(one: Number) -> Any:
 
 def is_wide(call: Call) -> bool:
     """Return whether a size that has 32 bits, unless the library has a form for more, is beyond them."""
-    return any(not -(2**31) <= call.integers[one.name] < 2**31 for one in call.function.sizes if one.is_narrow)
+    narrow = [one for one in [*call.function.sizes, *call.function.lists] if one.is_narrow]
+    return any(not -(2**31) <= number < 2**31 for one in narrow for number in np.ravel(call.integers[one.name]))
+
+
+def integers_of(bench: DoubleBench, call: Call) -> Any:
+    """Return the dtype of the integers that the vendor's function takes in lists."""
+    is_wide_call = is_wide(call) and call.function.wide_symbol is not None
+    return np.int64 if is_wide_call or bench.integer_bits == 64 else np.int32
 
 
 def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish], bytes]:
@@ -61,7 +68,9 @@ def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish],
     wide = is_wide(call) and function.wide_symbol is not None
     for at, (_, c_type, one) in enumerate(legal.vendors_parameters(bench.library, function)):
         if one.name in call.many:
-            found[at] = Wish(peek=8 * call.many[one.name])
+            found[at] = Wish(peek=8 * len(call.many[one.name]))
+        if isinstance(one, HostList):
+            found[at] = Wish(peek=list_of(one, call, integers_of(bench, call)).nbytes)
         if not isinstance(one, Number) or not c_type.endswith("*"):
             continue
         peek = one.count * legal.numpy_dtype(one.dtype).itemsize
@@ -144,6 +153,9 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
                 assert not argument.address, f"{where}: got {argument.address:#x}"
             elif made.addresses[one.name] is not None:
                 assert argument.address == made.addresses[one.name], f"{where}: got {argument.address:#x}"
+        case HostList():
+            wanted_list = list_of(one, call, integers_of(made.bench, call))
+            assert argument.behind == wanted_list.tobytes(), f"{where}: got {argument.behind!r} for {wanted_list}"
         case Number():
             check_number(made, where, one, argument)
         case _:
@@ -194,11 +206,14 @@ def check_results(
         assert result == tuple(answer(one) for one in written), result
 
 
-def check_too_large(bench: DoubleBench, call: Call, size: Size) -> None:
+def check_too_large(bench: DoubleBench, call: Call, size: Size | HostList) -> None:
     """Fail unless a size that the library can't take is refused by name."""
     bench.recorder.reset({})
     name = f"{bench.library.name}.{call.function.name}"
-    pattern = rf"^{name}: {size.name} is {call.integers[size.name]}, and this library"
+    place, number = (
+        (r"\[0\]", call.integers[size.name][0]) if isinstance(size, HostList) else ("", call.integers[size.name])
+    )
+    pattern = rf"^{name}: {size.name}{place} is {number}, and this library"
     with bench.lent(bench.arrays(call, Form())) as pointers:
         with pytest.raises(SizeOverflowError, match=pattern):
             bench.by_python(call, pointers)

@@ -14,7 +14,7 @@ import cffi
 import numpy as np
 
 import offload_args
-from bindings.parameters import NUMPY, EnumValue, Number, Result, Size
+from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
 from bindings.services import Given
 from offload_args import _core, testing
 from recording import legal
@@ -57,6 +57,12 @@ def handle_of(pointer: Any, dtype: str) -> int:
     return int(HANDLES.cast("intptr_t", pointer.cdata(HANDLES, f"oa_{dtype} *")))
 
 
+def list_of(one: HostList, call: Call, integers: Any = np.int64) -> Any:
+    """Return the values of a list as C has them; integers: the dtype of sizes."""
+    dtype = {"enum": np.intc, "scalar": legal.numpy_dtype(one.dtype or "f32")}.get(one.label, integers)
+    return np.array(call.numbers[one.name] if one.label == "scalar" else call.integers[one.name], dtype)
+
+
 class Bench:
     """One library on one device."""
 
@@ -94,9 +100,8 @@ class Bench:
         for one in function.arrays:
             if one.name in call.absent:
                 continue
-            new = [
-                np.zeros(call.needs(one.name), legal.numpy_dtype(one.dtype)) for _ in range(call.many.get(one.name, 1))
-            ]
+            places = range(len(call.many.get(one.name, [1])))
+            new = [np.zeros(call.needs(one.name, at), legal.numpy_dtype(one.dtype)) for at in places]
             made[one.name] = new if one.name in call.many else new[0]
         for number in function.numbers if form.on_device else []:
             if number.name != form.staged:
@@ -152,6 +157,10 @@ class DoubleBench(Bench):
         for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
             if isinstance(one, (EnumValue, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif isinstance(one, HostList):
+                array = list_of(one, call)
+                kept.append(array)
+                values.append(ctypes.c_void_p(array.ctypes.data))
             elif one.name in call.absent:
                 values.append(ctypes.c_void_p())
             elif one.name in call.many:

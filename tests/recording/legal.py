@@ -29,7 +29,18 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
-from bindings.parameters import NUMPY, Array, EnumValue, Extent, Handle, Number, Parameter, Size, Stream  # noqa: E402
+from bindings.parameters import (  # noqa: E402
+    NUMPY,
+    Array,
+    EnumValue,
+    Extent,
+    Handle,
+    HostList,
+    Number,
+    Parameter,
+    Size,
+    Stream,
+)
 
 MOST_ELEMENTS = 4096
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
@@ -165,33 +176,41 @@ def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offse
 
 @dataclass
 class Call:
-    """The arguments of one legal call."""
+    """The arguments of one legal call; of a function of groups, lists have a value for each."""
 
     library: roles.Library
     function: roles.Function
-    integers: dict[str, int]  # enums and sizes
+    integers: dict[str, Any]  # enums and sizes
     numbers: dict[str, Any]  # scalars and updates, as Python has them
     touched: dict[str, Offsets]  # of each array
-    many: dict[str, int]  # of those behind an array of pointers: how many there are
+    many: dict[str, list[Offsets]]  # of those behind an array of pointers: of each one
     absent: frozenset[str] = frozenset()  # optional arrays that are not passed
 
     @property
     def reaches_the_vendor(self) -> bool:
         """Return whether the vendor's function is called: not if there is no array at all."""
-        return not self.touched or any(self.many.get(name, 1) for name in self.touched.keys() - self.absent)
+        return not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
 
     @property
     def names(self) -> dict[str, Any]:
         """Return the values of all names in expressions."""
         return clamped(self.library, self.function, self.integers) | self.numbers
 
-    def needs(self, name: str) -> int:
-        """Return how many elements an array has to have."""
-        places = self.touched[name]
+    def places(self, name: str, at: int = 0) -> Offsets:
+        """Return the places of the elements that are touched of an array, or of many that one."""
+        if name not in self.many:
+            return self.touched[name]
+        return self.many[name][at] if self.many[name] else np.zeros(0, np.int64)
+
+    def needs(self, name: str, at: int = 0) -> int:
+        """Return how many elements an array has to have, or of many that one."""
+        places = self.places(name, at)
         return int(places.max()) + 1 if len(places) else 0
 
     def __str__(self) -> str:
-        shown = {**self.integers, **self.numbers, **{name: f"<{self.needs(name)}>" for name in self.touched}}
+        sizes = {name: f"<{self.needs(name)}>" for name in self.touched}
+        sizes |= {name: [f"<{self.needs(name, at)}>" for at in range(len(each))] for name, each in self.many.items()}
+        shown = {**self.integers, **self.numbers, **sizes}
         return f"{self.library.name}.{self.function.name}({', '.join(f'{k}={v}' for k, v in shown.items())})"
 
 
@@ -256,7 +275,7 @@ def may_stand_still(function: roles.Function, inc: str) -> bool:
     return all(array.repeats for array, _ in extents_with(function, inc, "inc"))
 
 
-def least(library: roles.Library, function: roles.Function, size: Size, names: dict[str, int]) -> int:
+def least(library: roles.Library, function: roles.Function, size: Size | HostList, names: dict[str, int]) -> int:
     """Return the least value of a leading dimension or of a stride."""
     by_rows = is_by_rows(library, names)
     names = clamped(library, function, names) | {size.name: 0}
@@ -335,11 +354,61 @@ def completed(
         one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
         for one in function.arrays
     }
-    many = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
-    if any(count > MOST_ELEMENTS for count in many.values()):
+    counts = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
+    if any(count > MOST_ELEMENTS for count in counts.values()):
         raise TooManyError
+    many = {name: [touched[name]] * count for name, count in counts.items()}
     order = [one.name for one in function.parameters if one.name in integers]
     return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched, many)
+
+
+def completed_groups(
+    library: roles.Library,
+    function: roles.Function,
+    given: Mapping[str, int],
+    groups: list[dict[str, int]],
+    random: np.random.Generator,
+    spare: int,
+) -> Call:
+    """Return a call of these groups, each with the integers of its own; given: those that are not lists."""
+    many: dict[str, list[Offsets]] = {one.name: [] for one in function.arrays}
+    by_rows = is_by_rows(library, given)
+    for group in groups:
+        for one in function.lists:
+            if one.label == "ld" and one.name not in group:
+                group[one.name] = least(library, function, one, {**given, **group}) + int(random.integers(0, spare + 1))
+        names = library.constants | given | group
+        for array in function.arrays:
+            count = value(array.extent.pointers, names)
+            if count > MOST_ELEMENTS:
+                raise TooManyError
+            many[array.name] += [touched_by(array.extent, names, by_rows)] * count
+    lists = [one.name for one in function.lists if one.label != "scalar"]
+    integers = {**given, **{name: tuple(group[name] for group in groups) for name in lists}}
+    integers[function.lists[0].length] = len(groups)
+    numbers = {
+        one.name: tuple(number(random, one.dtype) for _ in groups) for one in function.lists if one.label == "scalar"
+    }
+    touched = {name: np.concatenate([np.zeros(0, np.int64), *each]) for name, each in many.items()}
+    return Call(library, function, integers, numbers, touched, many)
+
+
+def draw_groups(library: roles.Library, function: roles.Function, random: np.random.Generator, lowest: int) -> Call:
+    given = {
+        one.name: int(random.choice([number for _, number in one.enum.values]))
+        for one in function.parameters
+        if isinstance(one, EnumValue)
+    }
+    groups = []
+    for _ in range(int(random.integers(lowest, 4))):
+        group = {}
+        for one in function.lists:
+            if one.enum:
+                group[one.name] = int(random.choice([number for _, number in one.enum.values]))
+            elif one.label == "size":
+                group[one.name] = int(random.choice([1, 2, 3, 4] + [0] * (lowest == 0)))
+        groups.append(group)
+    return completed_groups(library, function, given, groups, random, spare=3)
 
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
@@ -350,7 +419,7 @@ ARRAY_FIELDS |= {"repeats", "optional", "of", "complex_as"}
 def known_roles(function: roles.Function) -> None:
     """Raise NotImplementedError for a parameter that calls can't be made for."""
     for one in function.arguments:
-        if not isinstance(one, (EnumValue, Size, Array, Number, Handle, Stream)):
+        if not isinstance(one, (EnumValue, Size, HostList, Array, Number, Handle, Stream)):
             raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
         for field in fields(one) if isinstance(one, Array) else ():
             if field.name not in ARRAY_FIELDS and getattr(one, field.name) != field.default:
@@ -363,6 +432,8 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
     least: of every size; with 0, sizes that may be negative are so sometimes.
     """
     known_roles(function)
+    if function.lists:
+        return draw_groups(library, function, random, least)
     integers: dict[str, int] = {}
     for one in function.parameters:
         if isinstance(one, EnumValue):
@@ -424,8 +495,36 @@ def _any_order(random: np.random.Generator, values: list[int], count: int) -> tu
     return tuple(int(number) for number in random.permutation(values)[:count])
 
 
-def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tuple[Size, Call]]:
+def with_large_group(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
+    """Return a legal call of one group in which one list has `large`; None if there is none."""
+    random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
+    given = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
+    axes: dict[str, tuple[int, ...]] = {}
+    for at, one in enumerate(function.lists):
+        if one.enum:
+            axes[one.name] = _any_order(random, [number for _, number in one.enum.values], len(one.enum.values))
+        elif one.label == "size" and one.name != name:
+            axes[one.name] = (3 + at, 1, 0)
+    for values in product(*axes.values()):
+        try:
+            group = dict(zip(axes, values, strict=True)) | {name: large}
+            call = completed_groups(library, function, given, [group], random, spare=9)
+        except TooManyError:
+            continue
+        if all(call.needs(one, at) <= MOST_ELEMENTS for one in call.many for at in range(len(call.many[one]))):
+            return call
+    return None
+
+
+def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tuple[Size | HostList, Call]]:
     """Yield, for each size that may be beyond 32 bits, a legal call with it."""
+    for at, one in enumerate(function.lists):
+        large = 2**31 + 3 * at if at % 2 else 2**33 + 5 + at
+        call = with_large_group(library, function, one.name, large) if one.label in ("size", "ld") else None
+        if call:
+            yield one, call
+    if function.lists:
+        return
     for at, size in enumerate(function.sizes):
         large = 2**31 + 3 * at if at % 2 else 2**33 + 5 + at
         call = with_large(library, function, size.name, -large if size.label == "inc" and at % 2 else large)

@@ -40,7 +40,7 @@ def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
     for array in flat(arrays):
         array.view(np.uint8)[:] = random.integers(0, 256, array.nbytes, np.uint8)
     before = {name: [one.tobytes() for one in flat({name: array})] for name, array in arrays.items()}
-    up = 8 * max(sum(call.many.values()), 1) if call.many and call.reaches_the_vendor else 0  # addresses
+    up = 8 * max(sum(map(len, call.many.values())), 1) if call.many and call.reaches_the_vendor else 0  # addresses
     down = 0
     for one in call.function.arrays:
         if len(call.touched[one.name]):
@@ -59,7 +59,7 @@ def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
 def check_rights(bench: Bench, call: Call) -> None:
     """Fail unless an In that would be written and an Out that would be read are refused."""
     for one in call.function.arrays:
-        if not len(call.touched[one.name]) or not call.many.get(one.name, 1):
+        if not len(call.places(one.name)):
             continue
         refused: list[Any] = []
         if not one.is_read_only:

@@ -44,7 +44,8 @@ def same_elements(call: Call, a: Array, b: Array) -> bool:
 def is_refused(call: Call, one: Operand, other: Operand, apart: int) -> bool:
     """Return whether a call is wrong whose second operand begins `apart` elements behind its first one."""
     a, b = one.array, other.array
-    if not np.intersect1d(call.touched[a.name], call.touched[b.name] + apart).size:
+    places, others = call.places(a.name, one.at or 0), call.places(b.name, other.at or 0)
+    if not np.intersect1d(places, others + apart).size:
         return False
     in_place = a.in_place == b.name and b.in_place == a.name and one.at == other.at
     return not (in_place and apart == 0 and same_elements(call, a, b))
@@ -61,7 +62,7 @@ def is_tangled(call: Call, one: Array) -> bool:
 
 def check_pair(bench: Bench, call: Call, one: Operand, other: Operand, apart: int) -> None:
     """Make a call with two operands in one array; fail if it is taken or refused wrongly."""
-    size = [call.needs(operand.array.name) for operand in (one, other)]
+    size = [call.needs(operand.array.name, operand.at or 0) for operand in (one, other)]
     first, taken = max(0, -apart), True
     both = np.zeros(max(first + size[0], first + apart + size[1]), legal.numpy_dtype(one.array.dtype))
     with bench.lent(bench.arrays(call, Form()) | {"both": both}) as pointers:
@@ -85,9 +86,9 @@ def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operan
     operands = []
     for array in call.function.arrays:
         if call.needs(array.name):
-            count = call.many.get(array.name)
+            count = len(call.many[array.name]) if array.name in call.many else None
             chosen = [None] if count is None else random.permutation(count)[:2].tolist()
-            operands += [Operand(array, at) for at in chosen]
+            operands += [Operand(array, at) for at in chosen if call.needs(array.name, at or 0)]
     return [
         (one, other)
         for one, other in combinations(operands, 2)
@@ -101,7 +102,7 @@ def check(bench: Bench, function: roles.Function, turns: int) -> None:
     for turn in range(turns):
         call = legal.draw(bench.library, function, random, least=1)
         for one, other in pairs(call, random):
-            low, high = -call.needs(other.array.name), call.needs(one.array.name)
+            low, high = -call.needs(other.array.name, other.at or 0), call.needs(one.array.name, one.at or 0)
             apart = int(random.integers(low, high + 1)) if turn % 3 else 0
             if isinstance(bench, DoubleBench):
                 bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))

@@ -17,16 +17,18 @@ from recording.legal import Call, roles
 def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -> None:
     """Fail unless the call is refused, by name, if one of its arrays lacks the last element."""
     given = pointers[name]
-    pointer = given[-1] if name in call.many else given
+    at = max(i for i, one in enumerate(given) if one.size) if name in call.many else 0
+    pointer = given[at] if name in call.many else given
     short = pointer[:-1] if pointer.ndim else pointer.reshape(1)[:0]
-    place = rf"\[{len(given) - 1}\]" if name in call.many else ""
+    place = rf"\[{at}\]" if name in call.many else ""
     what = rf"{bench.library.name}\.{call.function.name}: {name}{place} needs"
     needs = rf"{what} {pointer.size} elements? .*has {pointer.size - 1}$"
     if name not in call.touched:
         needs = f"{what} .*"
     before = bench.counts()
     with pytest.raises(ExtentError, match=f"^{needs}"):
-        bench.by_python(call, pointers, **{name: [*given[:-1], short] if name in call.many else short})
+        changed = [*given[:at], short, *given[at + 1 :]] if name in call.many else short
+        bench.by_python(call, pointers, **{name: changed})
     assert bench.counts() == before
 
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from helpers import reference as ref
-from helpers.vendor import FORMS, Cases, Routine, close_batch, ld, many, many_vectors
+from helpers.vendor import (
+    FORMS,
+    Cases,
+    Many,
+    Operand,
+    Routine,
+    Several,
+    Turn,
+    close_batch,
+    ld,
+    many,
+    many_vectors,
+    vector,
+)
 
 CASES = Cases()
 
@@ -71,3 +87,214 @@ def trsm(r: Routine) -> None:
                 ref.assert_close(got, expected, size, magnitude, r.dtype, f"{what} [{i}]")
             B.check(what, True)
             A.check(what)
+
+
+@CASES.of("{t}gemm_grouped_batched", letters="sd")
+def grouped(r: Routine) -> None:
+    op, dtype = r.vendor.op, r.dtype
+    for (order, first), form, group_count in r.each(r.vendor.orders, ["arrays", "slices"] * 12, range(5)):
+        groups = [(*SHAPES[r.random.integers(5)], *r.random.choice(list("NTC"), 2)) for _ in range(group_count)]
+        alphas = r.random.choice([1.0, -0.5 - 0.25j if r.complex else -0.5, 0.0], group_count).astype(dtype)
+        betas = r.random.choice([0.0, 1.0, 0.25 + 0.75j if r.complex else 0.75], group_count).astype(dtype)
+        what = f"{order} {form=} {groups=} {alphas=} {betas=}"
+        A, B, C = [], [], []
+        for (count, m, n, k, trans_a, trans_b), beta in zip(groups, betas, strict=True):
+            layout = int(r.random.integers(3))
+            A.append(many(r.values(count, *((m, k) if trans_a == "N" else (k, m))), form, layout, order))
+            B.append(many(r.values(count, *((k, n) if trans_b == "N" else (n, k))), form, 2 - layout, order))
+            C.append(many(r.output(beta, count, m, n), form, 1, order))
+        r(
+            *first,
+            [op[one[4]] for one in groups],
+            np.array([op[one[5]] for one in groups], np.int32),
+            tuple(one[1] for one in groups),
+            [one[2] for one in groups],
+            [one[3] for one in groups],
+            alphas.tolist(),
+            Several(A),
+            [ld(one) for one in A],
+            Several(B),
+            [ld(one) for one in B],
+            betas,
+            Several(C),
+            [ld(one) for one in C],
+            group_count,
+            [one[0] for one in groups],
+        )
+        for g, (_, _, _, _, trans_a, trans_b) in enumerate(groups):
+            turn = Turn(1, 1, 0, alphas[g], betas[g], alphas[g], betas[g])
+            close_batch(r, turn, A[g], B[g], C[g], trans_a, trans_b, f"{what} group {g}")
+
+
+# -- LAPACK-like functions ---------------------------------------------------------------------------------------------
+
+ORDERS = [(3, 4), (2, 1), (4, 7), (2, 20), (20, 3)]
+SYSTEMS = [(3, 4, 2), (2, 1, 3), (4, 7, 1), (2, 20, 5)]
+TALL = [(3, 4, 3), (2, 6, 6), (4, 5, 1), (2, 21, 18)]
+
+
+def integers(*values: int) -> Operand:
+    return vector(np.array(values, np.int32))
+
+
+def regular(r: Routine, count: int, n: int) -> NDArray[Any]:
+    """Matrices that are far from singular, and whose pivots are not on the diagonal."""
+    A = r.values(count, n, n)
+    A[:, np.arange(n), np.arange(n)[::-1]] += 3
+    return A
+
+
+def factored(A: NDArray[Any], pivot: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Return L and U in one matrix, and the rows that each row was exchanged with, from 1."""
+    LU, pivots = ref.wide(A), np.arange(1, len(A) + 1, dtype=np.int32)
+    for k in range(len(A)):
+        if pivot:
+            pivots[k] = 1 + k + int(np.argmax(abs(LU[k:, k])))
+            LU[[k, pivots[k] - 1]] = LU[[pivots[k] - 1, k]]
+        LU[k + 1 :, k] /= LU[k, k]
+        LU[k + 1 :, k + 1 :] -= np.outer(LU[k + 1 :, k], LU[k, k + 1 :])
+    return LU, pivots
+
+
+def exchanged(A: NDArray[Any], pivots: NDArray[Any]) -> NDArray[Any]:
+    B = A.copy()
+    for k, other in enumerate(pivots):
+        B[[k, other - 1]] = B[[other - 1, k]]
+    return B
+
+
+def product(LU: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return L U, and |L| |U|."""
+    L, U = np.tril(LU, -1) + np.eye(len(LU)), np.triu(LU)
+    return L @ U, abs(L) @ abs(U)
+
+
+def lu_of(r: Routine, count: int, n: int, pivot: bool) -> tuple[NDArray[Any], NDArray[Any], Operand | None]:
+    """Return matrices, their factors, and the pivots of all of them; None for none."""
+    A = regular(r, count, n)
+    if not pivot:  # large on the diagonal
+        A = A[:, :, ::-1].copy()
+    made = [factored(one, pivot) for one in A]
+    LU = np.stack([one.astype(r.dtype) for one, _ in made])
+    return A, LU, integers(*np.concatenate([one for _, one in made])) if pivot else None
+
+
+@CASES.of("{t}getrf_batched")
+def getrf(r: Routine) -> None:
+    for (count, n), form, layout, pivot in r.each(ORDERS, FORMS, range(3), (True, False)):
+        what = f"{count=} {n=} {form=} {layout=} {pivot=}"
+        given = regular(r, count, n)
+        if not pivot:
+            given = given[:, :, ::-1].copy()
+        given[0] = 0 if n == 1 or pivot else given[0]
+        A, info = many(given, form, layout), integers(*[-5] * count)
+        P = integers(*[-5] * (n * count)) if pivot else None
+        r(n, A, ld(A), P, info, count)
+        singular = int(n == 1 or pivot)
+        assert info.now().tolist() == [singular] + [0] * (count - 1), what
+        pivots = P.now().reshape(count, n) if P else np.tile(np.arange(1, n + 1), (count, 1))
+        for i in range(singular, count):
+            LU, magnitude = product(ref.wide(A.now()[i]))
+            assert (pivots[i] >= np.arange(1, n + 1)).all() and (pivots[i] <= n).all(), what
+            ref.assert_close(LU, exchanged(ref.wide(given[i]), pivots[i]), 2 * n, magnitude, r.dtype, f"{what} [{i}]")
+        A.check(what, True)
+        info.check(what, True)
+        if P:
+            P.check(what, True)
+
+
+@CASES.of("{t}getrs_batched")
+def getrs(r: Routine) -> None:
+    for trans, (count, n, nrhs), form, layout, pivot in r.each("NTC", SYSTEMS, FORMS, range(3), (True, False)):
+        what = f"{trans=} {count=} {n=} {nrhs=} {form=} {layout=} {pivot=}"
+        given, LU, P = lu_of(r, count, n, pivot)
+        A, B = many(LU, form, layout), many(r.values(count, n, nrhs), FORMS[layout], (layout + 1) % 3)
+        assert r(r.vendor.op[trans], n, nrhs, A, ld(A), P, B, ld(B), count) == 0, what
+        for i, X in enumerate(ref.wide(B.now())):
+            rows = exchanged(np.arange(n), P.now().reshape(count, n)[i]) if P else np.arange(n)
+            sizes = np.empty((n, n), r.real)
+            sizes[rows] = product(ref.wide(LU[i]))[1]
+            magnitude = ref.op(sizes, trans) @ abs(X)
+            got = ref.op(ref.wide(given[i]), trans) @ X
+            ref.assert_close(got, B.wide[i], 4 * n, magnitude, r.dtype, f"{what} [{i}]")
+        B.check(what, True)
+        A.check(what)
+
+
+def close_inverse(r: Routine, A: NDArray[Any], C: Many, what: str) -> None:
+    for i, X in enumerate(ref.wide(C.now())):
+        # The error of an inverse is that of A, times the condition.
+        magnitude = abs(X) @ abs(ref.wide(A[i])) @ abs(X)
+        exact = np.linalg.inv(A[i].astype(np.complex128 if r.complex else np.float64))
+        ref.assert_close(X, ref.wide(exact), 8 * len(X), magnitude, r.dtype, f"{what} [{i}]")
+
+
+@CASES.of("{t}getri_batched")
+def getri(r: Routine) -> None:
+    for (count, n), form, layout, pivot in r.each(ORDERS, FORMS, range(3), (True, False)):
+        what = f"{count=} {n=} {form=} {layout=} {pivot=}"
+        given, LU, P = lu_of(r, count, n, pivot)
+        A, C = many(LU, form, layout), many(r.nan(count, n, n), FORMS[layout], (layout + 1) % 3)
+        info = integers(*[-5] * count)
+        r(n, A, ld(A), P, C, ld(C), info, count)
+        assert info.now().tolist() == [0] * count, what
+        close_inverse(r, given, C, what)
+        C.check(what, True)
+        A.check(what)
+        info.check(what, True)
+
+
+@CASES.of("{t}matinv_batched")
+def matinv(r: Routine) -> None:
+    for (count, n), form, layout in r.each(ORDERS, FORMS, range(3)):
+        what = f"{count=} {n=} {form=} {layout=}"
+        given = regular(r, count, n)
+        A, C = many(given, form, layout), many(r.nan(count, n, n), FORMS[layout], (layout + 1) % 3)
+        info = integers(*[-5] * count)
+        r(n, A, ld(A), C, ld(C), info, count)
+        assert info.now().tolist() == [0] * count, what
+        close_inverse(r, given, C, what)
+        C.check(what, True)
+        A.check(what)
+
+
+@CASES.of("{t}geqrf_batched")
+def geqrf(r: Routine) -> None:
+    for (count, m, n), form, layout in r.each([*TALL, (2, 3, 5), (3, 1, 4)], FORMS, range(3)):
+        what = f"{count=} {m=} {n=} {form=} {layout=}"
+        A, Tau = many(r.values(count, m, n), form, layout), many_vectors(r.nan(count, min(m, n)), FORMS[layout])
+        assert r(m, n, A, ld(A), Tau, count) == 0, what
+        for i, (QR, tau) in enumerate(zip(ref.wide(A.now()), ref.wide(Tau.now()), strict=True)):
+            Q = ref.wide(np.eye(m, dtype=r.dtype))
+            for k, factor in enumerate(tau):
+                v = np.concatenate([np.zeros(k), np.ones(1), QR[k + 1 :, k]])
+                Q = Q - factor * np.outer(Q @ v, v.conj())
+            R = np.triu(QR)
+            magnitude = np.linalg.norm(A.values[i].astype(complex), axis=0) + np.zeros((m, n))
+            ref.assert_close(Q @ R, A.wide[i], 8 * m * n, magnitude, r.dtype, f"{what} [{i}]")
+            ref.assert_close(Q.conj().T @ Q, np.eye(m), 8 * m * n, np.ones((m, m)), r.dtype, f"{what} [{i}]")
+        A.check(what, True)
+        Tau.check(what, True)
+
+
+@CASES.of("{t}gels_batched")
+def gels(r: Routine) -> None:
+    for (count, m, n), nrhs, form, layout, told in r.each(TALL, (1, 3), FORMS, range(3), (True, False)):
+        what = f"{count=} {m=} {n=} {nrhs=} {form=} {layout=} {told=}"
+        given = r.values(count, m, n)
+        given[:, np.arange(n), np.arange(n)] += 3
+        A, C = many(given, form, layout), many(r.values(count, m, nrhs), FORMS[layout], (layout + 1) % 3)
+        infos = integers(*[-5] * count) if told else None
+        assert r(r.vendor.op["N"], m, n, nrhs, A, ld(A), C, ld(C), infos, count) == 0, what
+        for i in range(count):
+            # At the solution the residual is orthogonal to the columns of A.
+            a, X = ref.wide(given[i]), ref.wide(C.now()[i][:n])
+            residual = C.wide[i] - a @ X
+            magnitude = abs(a.conj().T) @ (abs(a) @ abs(X) + abs(C.wide[i]))
+            zero = np.zeros((n, nrhs), a.dtype)
+            ref.assert_close(a.conj().T @ residual, zero, 8 * m * n, magnitude, r.dtype, f"{what} [{i}]")
+        A.check(what, True)
+        C.check(what, True)
+        if infos:
+            assert infos.now().tolist() == [0] * count, what
+            infos.check(what, True)

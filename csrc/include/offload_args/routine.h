@@ -12,7 +12,8 @@ extern "C" {
 /* One argument. Its parameter's kind in the record says which member holds it. */
 typedef union oa_value {
   int64_t integer;       /* an enum or a size; an index as the result of a call */
-  const void *pointer;   /* a device pointer (oa_f32 *, ...); an oa_pointer_list; host numbers of one with a count */
+  const void *pointer;   /* a device pointer (oa_f32 *, ...); an oa_pointer_list or oa_number_list; host numbers of a
+                            parameter with a count */
   float single;          /* a number as its dtype lies in memory: f32, */
   double real;           /* f64, */
   float single_parts[2]; /* c64: real and imaginary part, */
@@ -25,6 +26,13 @@ typedef union oa_value {
   } host;                  /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
+
+/* A list of numbers on the host, one a group. */
+typedef struct oa_number_list {
+  const void *at;  /* integers of enums and sizes, or numbers of the dtype */
+  int64_t count;   /* -1: as many as the call says */
+  size_t itemsize; /* bytes of one */
+} oa_number_list;
 
 typedef struct oa_routine oa_routine;
 
@@ -46,9 +54,9 @@ struct oa_routine {
   const char *function; /* "cublas.sgemv": the library's name, a dot, the routine's */
   /* Its parameters, tokens `kind:name[:dtype[:count]]` with a space between, in the order of its values. Kinds: enum,
    * type (an enum that stands for a dtype), size; in, out, inout (device arrays; as in "in?" NULL is allowed, as in
-   * "in*" it is an oa_pointer_list of them); scalar (with a count: as many numbers); result (the last); update and
-   * output (scalars that are read and written, or written). In place of a dtype may stand the name of a `type`: that
-   * argument says it. */
+   * "in*" it is an oa_pointer_list of them); scalar (with a count: as many numbers); enum*, size* and scalar* (an
+   * oa_number_list); result (the last; value: one that is always on the host); update and output (scalars that are read
+   * and written, or written). In place of a dtype may stand the name of a `type`: that argument says it. */
   const char *record;
   const char *doc; /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;

@@ -1,0 +1,131 @@
+"""Writes the bodies of routines whose arguments are lists with a value for each group of matrices.
+
+Such a body has an inner function, in which each list is a local variable: the value of one group. So extents and tests
+are written as they are in any body. csrc/call/groups.h has what it uses.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ..parameters import Array, HostList, Parameter, PointerArray
+from .bodies import Body
+from .c_text import to_c
+
+
+class GroupedBody(Body):
+    """Writes the body of one function of groups."""
+
+    @property
+    def group_count(self) -> str:
+        return self.function.arrays[0].extent.groups
+
+    def text(self, name: str) -> str:
+        """Returns the body, called `name`, and the inner function in front of it."""
+        self.lines = []
+        if self.numbers or self.function.result:
+            raise ValueError("a function of groups has no numbers but lists")
+        if self.is_late:
+            raise ValueError("a function of groups needs a library of a GPU")
+        self.add(f"static int {name}_in(const oa_routine *routine, oa_value *values, oa_groups *groups) {{")
+        self.add("  const int device = 0; /* its numbers are on the host */")
+        self.locals()
+        self.checks()
+        self.add("  oa_operand *operands = groups->operands;")
+        self.add(f"  for (int64_t g = 0; g < {self.group_count}; g++) {{")
+        self.group()
+        self.add("  }")
+        self.symbol()
+        self.add(f"  if (!{self.group_count}) return OA_OK;")
+        self.begin()
+        self.call()
+        self.lines += ["}", ""]
+        count, arrays = self.group_count, len(self.function.arrays)
+        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add("  (void)device;")
+        self.add("  oa_groups groups;")
+        at = self.at[count]
+        self.add(
+            f'  int status = oa_groups_start(&groups, routine, values, values[{at}].integer, "{count}", {arrays});'
+        )
+        self.add("  if (status) return status;")
+        self.add(f"  status = {name}_in(routine, values, &groups);")
+        self.add("  oa_groups_free(&groups);")
+        self.add("  return status;")
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+    def group(self) -> None:
+        """Writes what is done for group g: its values, their checks, and its operands."""
+        integers = [one for one in self.function.lists if one.label != "scalar"]
+        for one in integers:
+            const = "" if one.label == "ld" else "const "
+            self.add(f"    {const}int64_t {one.name} = groups->at[{self.at[one.name]}][g];")
+        for one in integers:
+            named = f'oa_groups_name(groups, "{one.name}", g)'
+            if one.enum:
+                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
+                failure = f'oa_fail_enum(routine->function, {named}, {one.name}, "{one.enum.names_and_values}")'
+                self.add(f"    if ({test}) return {failure};")
+            elif one.label == "size":
+                self.add(f"    if ({one.name} < 0) return oa_fail_negative(routine, {named}, {one.name});")
+        before = len(self.lines)
+        self.leading_dimensions()
+        self.lines[before:] = [f"  {line}" for line in self.lines[before:]]
+        for one in integers:
+            if one.label == "ld":
+                self.add(f"    groups->at[{self.at[one.name]}][g] = {one.name};")
+        for position, array in enumerate(self.function.arrays):
+            extent = self.extent(array.extent, array.repeats)
+            operand = self.operand(array, self.access(array), extent)
+            self.add(f"    operands[{position} * {self.group_count} + g] = {operand};")
+
+    def overwrites(self, test: ast.expr) -> str:
+        """Writes when an operand of group g is overwritten."""
+        scalars = {one.name for one in self.function.lists if one.label == "scalar"}
+        match test:
+            case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
+                scalar in scalars
+            ):
+                return f"oa_groups_is_zero(routine, values, {self.at[scalar]}, g)"
+        return to_c(test, self.library.constants)
+
+    def wide_test(self) -> str:
+        """Writes whether a size does not fit 32 bits."""
+        return " | ".join(["groups->wide", *(f"oa_is_wide({one.name})" for one in self.sizes)])
+
+    def begin(self) -> None:
+        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
+        fields.append(f".count = (int)({len(self.function.arrays)} * {self.group_count})")
+        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.add("  const int failed = oa_begin_lists(&call);")
+        self.add("  if (failed || !call.open) return failed;")
+
+    def array_of(self, one: Array) -> str:
+        """Writes the address of an array of pointers to the matrices of all groups."""
+        position = self.function.arrays.index(one)
+        return f"operands[{position} * {self.group_count}].address"
+
+    def list_of(self, one: HostList, wide: str) -> str:
+        """Writes the address of a list as the vendor has it. wide: the test for integers of 64 bits."""
+        at = self.at[one.name]
+        if one.label == "scalar":
+            return f"((const oa_number_list *)values[{at}].pointer)->at"
+        itemsize = "sizeof(int)"
+        if one.label != "enum":
+            itemsize = f"{wide} ? sizeof(int64_t) : sizeof(int)" if one.is_narrow else "sizeof(int64_t)"
+        return f"oa_groups_integers(groups, {at}, {itemsize})"
+
+    def call(self) -> None:
+        wide = "wide" if self.wide_symbol else "0"
+        for one in self.function.lists:
+            self.add(f"  const void *{one.name} = {self.list_of(one, wide)};")
+        self.vendor_calls()
+
+    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+        match one:
+            case HostList():
+                return "const void *", one.name
+            case PointerArray():
+                return "const void *", self.array_of(one)
+        return super().passed(one, wide)
