@@ -15,6 +15,7 @@ from .parameters import EXTENTS, NUMPY, Enum, Extent, Parameter
 
 # Integers by their C types, as dtypes; a number of a service has the bits of its type.
 INTEGERS = {
+    "_Bool": "u8",
     "int": "i32",
     "unsigned": "u32",
     "unsigned int": "u32",
@@ -26,7 +27,7 @@ INTEGERS = {
     "unsigned long long": "u64",
     "size_t": "u64",
 }
-C_INTEGER = {"i32": "int", "u32": "unsigned", "i64": "int64_t", "u64": "uint64_t"}
+C_INTEGER = {"u8": "unsigned char", "i32": "int", "u32": "unsigned", "i64": "int64_t", "u64": "uint64_t"}
 
 
 @dataclass(frozen=True)

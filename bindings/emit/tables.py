@@ -11,6 +11,7 @@ from .c_text import made_from, quoted, quoted_lines, struct_types, wrapped
 from .docs import builtin_doc, record
 from .services import body_of
 
+EMPTY = '""'
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 
@@ -80,7 +81,7 @@ def _row(library: Library, function: Function, index: dict[str, int], bodies: Bo
     ]
     return [
         f'    {{.function = "{library.name}.{function.name}",',
-        f"     .record = {quoted(record(function))},",
+        f"     .record = {quoted(record(function)) if function.parameters else EMPTY},",
         "     .doc =",
         *quoted_lines(builtin_doc(library, function), " " * 9),
         "     ,",
