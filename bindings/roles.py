@@ -35,8 +35,8 @@ A constant of the header that is not in the table stands for no dtype of NumPy's
 "optional", beside arrays of pointers: there may be no such array.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
-diagonal is not touched. Rows and columns are those of the matrix: for functions with an order the generator turns them
-into those stored.
+diagonal is not touched, unless it is the only element. Rows and columns are those of the matrix: for functions with an
+order the generator turns them into those stored.
 
     vector(n, inc)                                               n elements, inc apart
     elements(n)                                                  n elements
@@ -500,8 +500,9 @@ class _Reader:
         if of:
             dtype = "any" if pointee == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
+        on_gpu = by_value and self.settings.get("backend") is not None
         right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
-        takes_rounded = role == "scalar" and not by_value and count == 1 or role == "result" and self.on_device
+        takes_rounded = role == "scalar" and not on_gpu and count == 1 or role == "result" and self.on_device
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
         elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and not takes_rounded)):

@@ -44,6 +44,7 @@ LETTERS = {
     "a": ("const void *", "&values[{at}]"),  # a number that stays in its slots
     "f": ("float", "values[{at}].single"),
     "d": ("double", "values[{at}].real"),
+    "h": ("uint16_t", "values[{at}].half"),
 }
 # How a caller stores the return value, by its letter: the C type, and the expression for {value}.
 RETURNS = {
@@ -53,7 +54,7 @@ RETURNS = {
     "d": ("double", "values[{at}].real = {value}"),
     "z": ("size_t", "values[{at}].integer = (int64_t){value}"),
 }
-BY_VALUE = {"f32": "f", "f64": "d", "i32": "z"}
+BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
 
 def bare_sizes(function: Function) -> set[str]:
@@ -214,7 +215,9 @@ class Body:
             upper = to_c(arguments.pop(0), constants)
             part = [f"({f'({upper}) != ({by_rows})' if by_rows else upper} ? OA_UPPER : 0)"]
             if extent.leaves_out_the_diagonal:
-                part[0] += f" | ({to_c(arguments.pop(), constants)} ? OA_UNIT : 0)"
+                unit = to_c(arguments.pop(), constants)
+                # cuBLAS reads a matrix of order 1 all the same, and an empty array has no address that it could read.
+                part[0] += f" | (({unit}) && {to_c(arguments[0], constants)} > 1 ? OA_UNIT : 0)"
         values = [to_c(one, constants) for one in arguments]
         names = [to_name(one, constants) for one in arguments]
         if by_rows:

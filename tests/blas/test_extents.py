@@ -85,7 +85,7 @@ class Random:
         gap, inc = self.below(3), self.one([1, -1, 2, -2, 3, 7])
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
-        is_unit = diag == "U"
+        is_unit = diag == "U" and n > 1  # the only element counts as touched
 
         def triangular(A: Array, v: Array, w: Array) -> Array:
             T = A + np.eye(n) if is_unit else A

@@ -7,10 +7,10 @@ It has every function of bindings/api/<library>.json, with that prototype. Each 
 argument, in order, and returns what the test wants. It looks behind a pointer only as far as the test says, so never
 behind one of a device. tests/recording/recorder.py reads the notes.
 
-    python tests/doubles/recording.py cublas --headers > cublas.c
+    python tests/doubles/recording.py cublas --compare > cublas.c
+    gcc -fsyntax-only -Werror -I FOLDER cublas.c
 
-writes the same functions without types of its own: they include the vendor's header, so that a wrong prototype does
-not compile.
+compiles if the vendor's header has the same prototypes.
 """
 
 from __future__ import annotations
@@ -182,14 +182,14 @@ def working(library: roles.Library) -> dict[str, str]:
     return handle_functions(library) | version_function(library)
 
 
-def function(library: roles.Library, index: int, name: str, symbol: str, given: dict[str, str]) -> str:
-    """Return the C text of one function, called `symbol`. given: bodies of those that do something, by name."""
+def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:
+    """Return the C text of one function. given: bodies of those that do something, by name."""
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]
     listed = ", ".join(declared(kind, label) for label, kind in parameters) or "void"
     returns = entry["returns"]
-    lines = [f"{declared(returns, symbol)}({listed}) {{"]
+    lines = [f"{declared(returns, name)}({listed}) {{"]
     lines.append(f"  struct record *record = begin({index});\n  (void)record;")
     handle = library.handle["type"] if library.handle else None
     for label, kind in parameters:
@@ -211,41 +211,44 @@ def function(library: roles.Library, index: int, name: str, symbol: str, given: 
     )
 
 
-def text(library: roles.Library, headers: bool = False, wide: bool = False) -> str:
-    """Return the C text of a library's double.
-
-    headers: it includes the vendor's header. wide: the integers of a library that has two builds have 64 bits.
-    """
+def text(library: roles.Library, wide: bool = False) -> str:
+    """Return the C text of a library's double; wide: the integers of a library that has two builds have 64 bits."""
     # Before the test begins, the core may ask for what tells the size of the library's integers.
     at_first = "0" if wide or not library.probe else "2"
-    prefix = roles.read_roles(library.name)["header"].get("prefix", "") if headers else ""
-    types = [f"#include <{library.api['header']}>"] if headers else own_types(library, wide)
     given = working(library)
-    return "\n".join(
-        [
-            PRELUDE,
-            *types,
-            MACHINE.replace("RETURNED_AT_FIRST", at_first),
-            *(
-                function(library, index, name, prefix + name, given)
-                for index, name in enumerate(library.api["functions"])
-            ),
-            "",
-        ]
-    )
+    functions = (function(library, index, name, given) for index, name in enumerate(library.api["functions"]))
+    machine = MACHINE.replace("RETURNED_AT_FIRST", at_first)
+    return "\n".join([PRELUDE, *own_types(library, wide), machine, *functions, ""])
+
+
+def comparison(library: roles.Library, older: bool = False) -> str:
+    """Return C or C++ that compiles if the vendor's header has every function with the prototype of the api file.
+
+    older: the header is that of the older version of the api file.
+    """
+    api = library.api["older"] if older else library.api
+    prefix = roles.read_roles(library.name)["header"].get("prefix", "")
+    lines = [f"#include <{library.api['header']}>", ""]
+    for index, (name, entry) in enumerate(api["functions"].items()):
+        if older or name not in library.api.get("older", {}).get("only", ()):
+            types = ", ".join(kind.replace("[]", "*") for _, kind in entry["parameters"]) or "void"
+            pointer = declared(entry["returns"], f"(*const at_{index})")
+            lines.append(f"__attribute__((unused)) static {pointer}({types}) = {prefix}{name};")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
     """Write the double that the command line asks for to standard output."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("library")
-    parser.add_argument("--headers", action="store_true", help="include the vendor's header, for gcc -I FOLDER")
     parser.add_argument("--wide", action="store_true", help="integers of 64 bits, where the library has such builds")
+    parser.add_argument("--compare", action="store_true", help="write what compares the api file with the header")
+    parser.add_argument("--older", action="store_true", help="compare the header of the older version")
     given = parser.parse_args()
     library = next((one for one in roles.load() if one.name == given.library), None)
     if library is None:
         parser.error(f"there is no library {given.library}")
-    sys.stdout.write(text(library, given.headers, given.wide))
+    sys.stdout.write(comparison(library, given.older) if given.compare else text(library, given.wide))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def run(code: str, double: str) -> str:
     return printed(BEGIN + code, DOUBLE=double).strip()
 
 
-def test_without_its_devices_it_is_listed_and_refuses_others() -> None:
+def test_it_is_listed_and_refuses_devices_that_are_not_of_hip() -> None:
     assert "rocblas" in libraries.NAMES and "strmm" in dir(rocblas)
     with (
         offload_args(np.ones(3, np.float32), device="host") as (dx,),

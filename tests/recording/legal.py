@@ -146,16 +146,16 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
         case "triangle", [upper, n, ld, *rest]:
             i, j = _grid(n, n)
             inside = i <= j if upper else i >= j
-            i, j, unit = i[inside], j[inside], any(rest)
+            i, j, unit = i[inside], j[inside], any(rest) and n > 1
             places = i * ld + j if by_rows else i + j * ld
         case "band", [rows, columns, below, above, ld]:
             i, j, places = _band(rows, columns, below, above, ld, by_rows)
         case "band_triangle", [upper, n, k, ld, *rest]:
             i, j, places = _band(n, n, 0 if upper else k, k if upper else 0, ld, by_rows)
-            unit = any(rest)
+            unit = any(rest) and n > 1
         case "packed", [upper, n, *rest]:
             i, j, places = _packed(bool(upper), n, by_rows)
-            unit = any(rest)
+            unit = any(rest) and n > 1
         case _:
             raise NotImplementedError(kind)
     return places[i != j] if unit else places

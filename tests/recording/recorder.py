@@ -135,11 +135,11 @@ def run(*command: Any) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
-def build(library: roles.Library, path: Path, headers: Path | None = None, wide: bool = False) -> Path:
-    """Compile a library's double. headers: the folder of the vendor's header, which it then includes."""
+def build(library: roles.Library, path: Path, wide: bool = False) -> Path:
+    """Compile a library's double; wide: with integers of 64 bits."""
     source = path.with_suffix(".c")
-    source.write_text(text(library, headers is not None, wide))
-    run("gcc", *OPTIONS, *([f"-I{headers}"] if headers else []), "-o", path, source)
+    source.write_text(text(library, wide))
+    run("gcc", *OPTIONS, "-o", path, source)
     return path
 
 

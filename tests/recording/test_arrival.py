@@ -10,9 +10,11 @@ import inspect
 from pathlib import Path
 
 import pytest
+import scipy_openblas32
 
+from doubles.recording import comparison
 from recording import legal
-from recording.recorder import build
+from recording.recorder import run
 from recording.workers import VARIANTS, Turns, Workers, every_family, turned
 
 
@@ -46,6 +48,11 @@ def test_every_bound_function_is_called(library: str) -> None:
     assert library in VARIANTS
 
 
-def test_a_double_has_the_prototypes_of_the_vendors_header(tmp_path: Path) -> None:
-    openblas = pytest.importorskip("scipy_openblas32")
-    build(legal.libraries()["cblas"], tmp_path / "cblas.so", headers=Path(openblas.__file__).parent / "include")
+def test_the_api_file_has_the_prototypes_of_the_vendors_header(tmp_path: Path) -> None:
+    source, folder = tmp_path / "cblas.c", Path(scipy_openblas32.__file__).parent / "include"
+    source.write_text(comparison(legal.libraries()["cblas"]))
+    run("gcc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{folder}", source)
+    wrong = source.read_text().replace("blasint", "short", 1)
+    source.write_text(wrong)
+    with pytest.raises(AssertionError, match="initialization of|incompatible"):
+        run("gcc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{folder}", source)

@@ -134,7 +134,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
         [1.0],
         own,
         own.ctypes.data,
-        memoryview(bytes(8)),
+        memoryview(own.view(np.uint8)),
     ):
         yield Wrong(value, (HostPointerError,))
     for dtype, pointer in foreign.here.items():

@@ -8,9 +8,9 @@ import pytest
 from helpers.vendor import Vendor, bound, check, on_every_device
 from offload_args import Device, cblas, cublas, offload_args
 from offload_args.errors import ExtentError
-from vendor import batched, level1, level2, level3, mixed
+from vendor import batched, level1, level2, level3, low, mixed
 
-CASES = {**level1.CASES, **level2.CASES, **level3.CASES, **batched.CASES, **mixed.CASES}
+CASES = {**level1.CASES, **level2.CASES, **level3.CASES, **batched.CASES, **low.CASES, **mixed.CASES}
 
 
 @on_every_device
