@@ -398,7 +398,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return blasint
     if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
         return "int64_t"
-    narrow = {"unsigned": "unsigned int", "int32_t": "int", "uint32_t": "int"}
+    narrow = {"unsigned": "unsigned int", "int32_t": "int", "uint32_t": "int", "_Bool": "unsigned char"}
     return (narrow | dict.fromkeys(("bfloat16", "hfloat16"), "uint16_t")).get(c_type, c_type)
 
 
