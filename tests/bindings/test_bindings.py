@@ -508,7 +508,7 @@ def test_records_name_the_c_parameters_in_order(emitted: Path, libraries: dict[s
     for function in libraries[name].functions:
         declared = header.split(f"int oa_{name}_{function.name}(")[1].split(");")[0]
         tokens = [token.split(":")[1] for token in emit.record(function).split()]
-        assert [one.split()[-1].lstrip("*") for one in declared.split(",")] == tokens
+        assert [one.split()[-1].lstrip("*") for one in declared.split(",") if declared != "void"] == tokens
 
 
 def test_no_line_of_a_vendors_header_is_in_the_api_files() -> None:
