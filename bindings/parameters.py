@@ -35,6 +35,8 @@ MOST_NAMED = 20  # constants in one message
 # Integer types of 32 bits, unless a library has them with 64.
 NARROW = ("int", "blasint")
 SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
+# Those that have 32 bits in every form of a function.
+SHORT = ("int32_t", "uint32_t")
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,11 @@ class Size(Parameter):
     @property
     def kind(self) -> str:
         return "size"
+
+    @property
+    def is_short(self) -> bool:
+        """Returns whether it has 32 bits in every form of the function."""
+        return self.c_type in SHORT
 
     @property
     def is_narrow(self) -> bool:

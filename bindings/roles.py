@@ -160,6 +160,7 @@ from .parameters import (
     EXTENTS,
     NUMBERS,
     ROUNDED,
+    SHORT,
     SIZE_TYPES,
     Array,
     DataType,
@@ -514,7 +515,7 @@ class _Reader:
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
         if label in ("size", "length", "ld", "inc", "stride", "value", "itemsize"):
-            if plain not in SIZE_TYPES:
+            if plain not in SIZE_TYPES and not (label == "value" and plain in SHORT):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)

@@ -143,6 +143,9 @@ class Body:
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
         for one in self.function.sizes:
+            if one.is_short:
+                failure = f'oa_fail_too_large(routine->function, "{one.name}", {one.name})'
+                self.add(f"  if (oa_is_wide({one.name})) return {failure};")
             if one.label != "size":
                 continue
             if one.may_be_negative:
@@ -425,7 +428,7 @@ class Body:
                 return "void *", "call.native_stream"
             case EnumValue():
                 return "int", f"(int){one.name}"
-            case Size() if one.is_narrow and not wide:
+            case Size() if one.is_short or (one.is_narrow and not wide):
                 return "int", f"(int){one.name}"
             case Size():
                 return "int64_t", one.name

@@ -398,7 +398,8 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return blasint
     if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
         return "int64_t"
-    return {"unsigned": "unsigned int", "bfloat16": "uint16_t", "hfloat16": "uint16_t"}.get(c_type, c_type)
+    narrow = {"unsigned": "unsigned int", "int32_t": "int", "uint32_t": "int"}
+    return (narrow | dict.fromkeys(("bfloat16", "hfloat16"), "uint16_t")).get(c_type, c_type)
 
 
 @pytest.mark.parametrize("name", NAMES)

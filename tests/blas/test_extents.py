@@ -86,22 +86,23 @@ class Random:
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
         is_unit = diag == "U"
+        left_out = is_unit and n > 1  # an only element counts as touched
 
         def triangular(A: Array, v: Array, w: Array) -> Array:
-            T = A + np.eye(n) if is_unit else A
+            T = A - np.diag(np.diag(A)) + np.eye(n) if is_unit else A
             return (T if trans == "N" else T.T) @ v
 
         if name in ("trmv", "tbmv", "tpmv"):
             if name == "trmv":
                 ld = n + gap
-                places, size, tail = half(general(n, n, ld, order), uplo, is_unit), (n,), (ld,)
+                places, size, tail = half(general(n, n, ld, order), uplo, left_out), (n,), (ld,)
             elif name == "tbmv":
                 ld, below = k + 1 + gap, 0 if uplo == "U" else k
-                places = half(band(n, n, below, k - below, ld, order), uplo, is_unit)
+                places = half(band(n, n, below, k - below, ld, order), uplo, left_out)
                 size, tail = (n, k), (ld,)
             else:
                 places = packed(n, uplo, order)
-                places = {e: at for e, at in places.items() if not (is_unit and e[0] == e[1])}
+                places = {e: at for e, at in places.items() if not (left_out and e[0] == e[1])}
                 size, tail = (n,), ()
             drawn = Draw(
                 places, vector(n, inc), "v", 0,

@@ -20,6 +20,8 @@ WIDTHS = {
     "int": 4,
     "int64_t": 8,
     "size_t": 8,
+    "int32_t": 4,
+    "uint32_t": 4,
     "long long": 8,
     "unsigned long long": 8,
     "unsigned int": 4,
@@ -237,7 +239,8 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         tried += 1
         for form in (Form(), Form(in_c=True)):
             with naming(call, form):
-                if not size.is_narrow or function.wide_symbol or bench.integer_bits == 64:
+                is_short = isinstance(size, Size) and size.is_short
+                if not is_short and (not size.is_narrow or function.wide_symbol or bench.integer_bits == 64):
                     check_call(bench, call, form)
                 else:
                     check_too_large(bench, call, size)

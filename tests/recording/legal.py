@@ -438,6 +438,8 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
     for one in function.parameters:
         if isinstance(one, EnumValue):
             integers[one.name] = int(random.choice(choices(function, one)))
+        elif isinstance(one, Size) and one.label == "value":
+            integers[one.name] = int(random.integers(1, 100))
         elif isinstance(one, Size) and one.label == "size":
             few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
             integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
@@ -471,7 +473,8 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
     for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
-        integers = dict(zip(axes, values, strict=True)) | {name: large}
+        others = {one.name: 6 + at for at, one in enumerate(function.of("value"))}
+        integers = others | dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)
         except TooManyError:

@@ -18,7 +18,13 @@ from recording.bench import DoubleBench
 from recording.legal import roles
 from recording.recorder import Argument, Wish
 
-C_TYPES = {"i32": ctypes.c_int32, "u32": ctypes.c_uint32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64}
+C_TYPES = {
+    "u8": ctypes.c_uint8,
+    "i32": ctypes.c_int32,
+    "u32": ctypes.c_uint32,
+    "i64": ctypes.c_int64,
+    "u64": ctypes.c_uint64,
+}
 TEXT = ctypes.create_string_buffer(b"a text")
 
 
