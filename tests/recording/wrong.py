@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import offload_args
-from bindings.parameters import Array, EnumValue, Number, Parameter, PointerArray, Size
+from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -148,7 +148,7 @@ def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, forei
 
 def wrong_numbers(bench: DoubleBench, function: roles.Function, one: Number, foreign: Foreign) -> Iterator[Wrong]:
     """Yield values that are neither numbers nor pointers to them."""
-    has_device_form = bench.library.scalars != "host"
+    has_device_form = bench.library.has_device_form(function)
     if one.role in ("scalar", "update"):
         values = (None, "1", b"1", [1.0], {}, np.ones(2), np.ones(1, complex))
         yield from (Wrong(value, (ArgumentTypeError, HostPointerError)) for value in values)
@@ -172,6 +172,23 @@ def wrong_numbers(bench: DoubleBench, function: roles.Function, one: Number, for
     yield Wrong(foreign.here[one.dtype][:0], (ExtentError, *first))
 
 
+def wrong_host_lists(one: HostList, call: Call, pointer: Any) -> Iterator[Wrong]:
+    """Yield values that are not sequences of values on the host, and sequences with a wrong value or too many."""
+    given = list(call.numbers[one.name] if one.label == "scalar" else call.integers[one.name])
+    for value in (None, 1, 1.5, "x", b"x"):
+        yield Wrong(value, (ArgumentTypeError,))
+    yield Wrong(pointer, (HostPointerError,))
+    for value in ([*given, given[0]], given[:-1]):
+        yield Wrong(value, (ArgumentError,))
+    wrong = [(None, ArgumentTypeError), ("1", ArgumentTypeError)]
+    if one.label != "scalar":
+        wrong += [(1.0, ArgumentTypeError), (2**63, SizeOverflowError), (HUGE, SizeOverflowError)]
+    if one.label in ("enum", "size"):
+        wrong.append((-1, ArgumentError))
+    for value, kind in wrong:
+        yield Wrong([*given[:-1], value], (kind,), f"{one.name}[{len(given) - 1}]")
+
+
 def wrong_ones(
     bench: DoubleBench, call: Call, one: Parameter, foreign: Foreign, pointers: dict[str, Any]
 ) -> Iterator[Wrong]:
@@ -183,6 +200,10 @@ def wrong_ones(
         case Size():
             yield from wrong_integers(one, foreign.here["f32"])
             yield from wrong_sizes(call.function, one, call)
+        case HostList():
+            yield from wrong_host_lists(one, call, foreign.here["f32"])
+        case Result(on_host=True):
+            return  # Python takes no such argument
         case PointerArray():
             yield from wrong_lists(bench, one, foreign, pointers[one.name])
         case Array():
