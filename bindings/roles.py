@@ -35,7 +35,7 @@ A constant of the header that is not in the table stands for no dtype of NumPy's
 "optional", beside arrays of pointers: there may be no such array.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
-diagonal is not touched, unless it is the only element. Rows and columns are those of the matrix: for functions with an
+diagonal is not touched, unless there is nothing else. Rows and columns are those of the matrix: for functions with an
 order the generator turns them into those stored.
 
     vector(n, inc)                                               n elements, inc apart

@@ -217,7 +217,11 @@ class Body:
             if extent.leaves_out_the_diagonal:
                 unit = to_c(arguments.pop(), constants)
                 # cuBLAS reads a matrix of order 1 all the same, and an empty array has no address that it could read.
-                part[0] += f" | (({unit}) && {to_c(arguments[0], constants)} > 1 ? OA_UNIT : 0)"
+                # So nothing is left out of what is all diagonal.
+                others = [f"{to_c(arguments[0], constants)} > 1"]
+                if extent.kind == "band_triangle":
+                    others.append(f"{to_c(arguments[1], constants)} > 0")
+                part[0] += f" | (({unit}) && {' && '.join(others)} ? OA_UNIT : 0)"
         values = [to_c(one, constants) for one in arguments]
         names = [to_name(one, constants) for one in arguments]
         if by_rows:

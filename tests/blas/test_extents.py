@@ -86,7 +86,7 @@ class Random:
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
         is_unit = diag == "U"
-        left_out = is_unit and n > 1  # an only element counts as touched
+        left_out = is_unit and n > 1  # if there is nothing else, the diagonal counts as touched
 
         def triangular(A: Array, v: Array, w: Array) -> Array:
             T = A - np.diag(np.diag(A)) + np.eye(n) if is_unit else A
@@ -98,7 +98,7 @@ class Random:
                 places, size, tail = half(general(n, n, ld, order), uplo, left_out), (n,), (ld,)
             elif name == "tbmv":
                 ld, below = k + 1 + gap, 0 if uplo == "U" else k
-                places = half(band(n, n, below, k - below, ld, order), uplo, left_out)
+                places = half(band(n, n, below, k - below, ld, order), uplo, left_out and k > 0)
                 size, tail = (n, k), (ld,)
             else:
                 places = packed(n, uplo, order)

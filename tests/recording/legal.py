@@ -152,7 +152,7 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
             i, j, places = _band(rows, columns, below, above, ld, by_rows)
         case "band_triangle", [upper, n, k, ld, *rest]:
             i, j, places = _band(n, n, 0 if upper else k, k if upper else 0, ld, by_rows)
-            unit = any(rest) and n > 1
+            unit = any(rest) and n > 1 and k > 0
         case "packed", [upper, n, *rest]:
             i, j, places = _packed(bool(upper), n, by_rows)
             unit = any(rest) and n > 1
