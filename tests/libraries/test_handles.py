@@ -305,10 +305,6 @@ def test_a_workspace_that_will_not_do_is_refused(cuda: str) -> None:
         for wrong in (1 << 20, np.ones(99), "memory"):
             with pytest.raises(HostPointerError, match="cublas.set_workspace: workspace needs a DevicePtr, got"):
                 cublas.set_workspace(handle, wrong, 10)
-        with pytest.raises(
-            LibraryError, match="cublas.set_workspace: the library returned CUBLAS_STATUS_INVALID_VALUE"
-        ):
-            cublas.set_workspace(handle, w[1:], 64)  # not aligned
         dead = w
     with cublas.create(cuda) as handle:
         with pytest.raises(StalePointerError, match="workspace belongs to a region that has ended"):

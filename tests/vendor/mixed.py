@@ -131,7 +131,7 @@ def gemm_ex(r: Routine) -> None:
             layout = 2 if a == "b" else turn % 3
             A = matrix(values(r, a, *((m, k) if trans_a == "N" else (k, m))), "F", layout)
             B = matrix(values(r, a, *((k, n) if trans_b == "N" else (n, k))), "F", layout)
-            C = matrix(output(r, c, beta, m, n), "F", (turn + 1) % 3)
+            C = matrix(output(r, c, beta, m, n), "F", layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
             given_type: Any = code(a) if turn % 2 else dtype(a)  # a dtype of NumPy's does, too
             last = (getattr(cublas, compute), cublas.GEMM_DEFAULT)
@@ -167,7 +167,7 @@ def gemm_strided_ex(r: Routine) -> None:
             layout = 2 if a == "b" else turn % 3
             A, lda, stride_a = batch(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), "F", layout)
             B, ldb, stride_b = batch(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), "F", layout)
-            C, ldc, stride_c = batch(output(r, c, beta, count, m, n), "F", (turn + 1) % 3)
+            C, ldc, stride_c = batch(output(r, c, beta, count, m, n), "F", layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
             given = (*first, A, code(a), lead(A, lda), stride_a, B, code(a), lead(B, ldb), stride_b, given_beta)
             r(*given, C, code(c), ldc, stride_c, count, getattr(cublas, compute), cublas.GEMM_DEFAULT)
@@ -187,7 +187,7 @@ def gemm_batched_ex(r: Routine) -> None:
             layout = 2 if a == "b" else turn % 3
             A = many(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), form, layout)
             B = many(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), FORMS[turn % 3], layout)
-            C = many(output(r, c, beta, count, m, n), FORMS[(turn + 1) % 3], (turn + 1) % 3)
+            C = many(output(r, c, beta, count, m, n), FORMS[(turn + 1) % 3], layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
             given = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
             r(*given, getattr(cublas, compute), cublas.GEMM_DEFAULT)
@@ -201,8 +201,11 @@ class Typed(Routine):
     def __init__(self, r: Routine, letter: str, plain: str, insert: Insert) -> None:
         super().__init__(r.vendor, r.name, letter, r.share)
         self.name, self.insert = plain, insert
+        self.lacks_no_terms = "rk3m" in r.name  # cuBLAS does not support k = 0 in csyrk3m_ex and cherk3m_ex
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self.lacks_no_terms and arguments[3] == 0:
+            return Routine(self.vendor, self.name, self.letter, self.share)(*arguments, **keywords)
         real = {"c": "s", "z": "d"}.get(self.letter, self.letter)
         sums = "s" if self.letter in "ht" else self.letter
         return super().__call__(*self.insert(list(arguments), code(self.letter), code(real), code(sums)), **keywords)
@@ -243,7 +246,7 @@ def axpy_of(a: list[Any], t: int, sums: int) -> list[Any]:
 LIKE: dict[str, tuple[Case, list[str], Insert]] = {
     "iamax_ex": (level1.iamax, ["isamax", "idamax", "icamax", "izamax"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
     "iamin_ex": (level1.iamax, ["isamin", "idamin", "icamin", "izamin"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
-    "asum_ex": (level1.norms, ["sasum", "dasum", "scasum", "dzasum"], lambda a, t, r, s: [*a[:2], t, a[2], r, r]),
+    "asum_ex": (level1.norms, ["sasum", "dasum", "scasum", "dzasum"], lambda a, t, r, s: [*a[:2], t, a[2], r, s]),
     "nrm2_ex": (level1.norms, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], lambda a, t, r, s: [*a[:2], t, a[2], r, r]),
     "dot_ex": (
         level1.dot,
