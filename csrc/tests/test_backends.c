@@ -224,7 +224,7 @@ static void names(void) {
   CHECK_FAILS(oa_device_open("sim:8", &first), OA_ERROR_UNAVAILABLE, "there are 8 of sim");
   CHECK_FAILS(oa_device_open("host:1", &first), OA_ERROR_UNAVAILABLE, "there is 1 of host, numbered from 0");
   CHECK_FAILS(oa_device_open("tpu:0", &first), OA_ERROR_UNAVAILABLE, "\"tpu:0\"");
-  CHECK_FAILS(oa_device_open("", &first), OA_ERROR_UNAVAILABLE, "use one of cuda, host, sim");
+  CHECK_FAILS(oa_device_open("", &first), OA_ERROR_UNAVAILABLE, "use one of cuda, hip, host, sim");
   CHECK_FAILS(oa_device_open("cuda:x", &first), OA_ERROR_ARGUMENT, "\"cuda:x\"");
   CHECK_FAILS(oa_device_open("cuda:-1", &first), OA_ERROR_ARGUMENT, "\"cuda:-1\"");
   CHECK_FAILS(oa_device_open("cuda:", &first), OA_ERROR_ARGUMENT, "\"cuda:\"");

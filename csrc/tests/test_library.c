@@ -98,7 +98,7 @@ int main(void) {
 
   CHECK_OK(call_it(&streamless, array.handle));
   CHECK_OK(oa_use_handle("streamless", &mode));
-  CHECK_FAILS(call_it(&streamless, array.handle), OA_ERROR_LIBRARY, "streamless has no function for");
+  CHECK_FAILS(call_it(&streamless, array.handle), OA_ERROR_ARGUMENT, "the stream of an address is not known");
 
   /* without a function for the stream, and without handles at all: the call is waited for */
   made = bound = 0;

@@ -119,8 +119,8 @@ def test_what_cannot_be_is_refused_before_the_call(gpu: str) -> None:
 
 
 def test_a_failure_of_the_library_has_its_name(gpu: str) -> None:
-    values = np.ones(7)
-    with pytest.raises(LibraryError, match=r"generate_log_normal_double: .*CURAND_STATUS_LENGTH_NOT_MULTIPLE \(105\)"):
+    values = np.ones(8, np.uint32)
+    with pytest.raises(LibraryError, match=r"generate_poisson: .*CURAND_STATUS_OUT_OF_RANGE \(104\)"):
         with made(gpu) as generator, offload_args(values, device=gpu) as (out,):
-            curand.generate_log_normal_double(out, 7, 0.0, 1.0, handle=generator)
-    assert np.array_equal(values, np.ones(7))
+            curand.generate_poisson(out, 8, -1.0, handle=generator)
+    assert np.array_equal(values, np.ones(8, np.uint32))

@@ -66,7 +66,7 @@ class Copy:
     def package(self, objects: list[Path]) -> Path:
         """Return the folder of the Python package that the objects of the core and its libraries make."""
         package = self.folder / "package/offload_args"
-        shutil.copytree(ROOT / "offload_args", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        shutil.copytree(Path(libraries.__file__).parent, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         for path in self.folder.glob("generated/*.py"):
             shutil.copy(path, package)
         run("gcc", "-shared", "-pthread", "-o", package / "liboffload_args.so", *objects, "-ldl", "-lm")
