@@ -56,6 +56,11 @@ static void put(void *to, int type, int64_t at, wide value) {
   abort();
 }
 
+/* Whether get and put know a dtype; the real library has more of them. */
+static int is_known(int type) {
+  return (type >= R_32F && type <= C_64F) || type == R_8U || type == R_32I || type == R_16BF;
+}
+
 static wide get_op(const void *A, int type, int op, int64_t i, int64_t j, int64_t ld) {
   const wide value = get(A, type, op ? j + i * ld : i + j * ld);
   return op == 2 ? conj(value) : value;
@@ -255,4 +260,6 @@ def body(name: str, parameters: list[list[str]]) -> str | None:
     lines = [f"  const int64_t {one} = {value};\n" for one, value in others.items() if one not in given]
     may_refuse = others.get("scaleType", "").startswith("scale_of")
     refused = "  if (scaleType < 0) return NOT_SUPPORTED;\n" if may_refuse else ""
-    return "".join(["\n", *lines, refused, text.lstrip("\n")])
+    types = [label for label, kind in parameters if kind.startswith("cudaDataType")]
+    known = f"  if (!({' && '.join(f'is_known({one})' for one in types)})) return NOT_SUPPORTED;\n" if types else ""
+    return "".join(["\n", known, *lines, refused, text.lstrip("\n")])
