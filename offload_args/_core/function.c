@@ -503,7 +503,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
 }
 
 /* -- results ------------------------------------------------------------------------------------------------------- */
-static PyObject *number_from(const Parameter *parameter, const void *memory) {
+PyObject *function_number(const Parameter *parameter, const void *memory) {
   const float *single = memory;
   const double *real = memory;
   if (parameter->is_index) return PyLong_FromLongLong(*(const int64_t *)memory);
@@ -542,13 +542,11 @@ static PyObject *number_from(const Parameter *parameter, const void *memory) {
   }
 }
 
-PyObject *function_number(const Parameter *parameter, const void *memory) { return number_from(parameter, memory); }
-
 static PyObject *numbers_from(const Parameter *parameter, const unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *tuple = PyTuple_New(parameter->elements);
   for (int i = 0; tuple != NULL && i < parameter->elements; i++) {
-    PyObject *number = number_from(parameter, memory + i * itemsize);
+    PyObject *number = function_number(parameter, memory + i * itemsize);
     if (number == NULL)
       Py_CLEAR(tuple);
     else
@@ -563,8 +561,8 @@ static PyObject *outputs_from(const Function *function, const Parameter *paramet
   for (int i = 0; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &parameters[i];
     if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
-    PyObject *one =
-        parameter->elements == 1 ? number_from(parameter, values[i].bytes) : numbers_from(parameter, values[i].pointer);
+    PyObject *one = parameter->elements == 1 ? function_number(parameter, values[i].bytes)
+                                             : numbers_from(parameter, values[i].pointer);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -590,7 +588,7 @@ static inline PyObject *call_known(const Function *function, const Arguments *ar
   if (__builtin_expect(room.lists != NULL, 0)) release_lists(room.lists);
   if (__builtin_expect(status != OA_OK, 0)) return NULL;
   if (function->has_result)
-    return number_from(&arguments->parameters[function->positional], values[function->positional].bytes);
+    return function_number(&arguments->parameters[function->positional], values[function->positional].bytes);
   if (function->has_outputs) return outputs_from(function, arguments->parameters, values);
   Py_RETURN_NONE;
 }
