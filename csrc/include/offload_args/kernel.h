@@ -80,7 +80,7 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #define OA_ON_GPU 0
 #endif
 
-/* The words of each compiler. Those for AMD are clang's own: hipcc, hiprtc and clang alone know them without a header. */
+/* The words of each compiler. Those for AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
 #if defined(__HIP__)
 #define OA_FUNCTION inline __attribute__((host, device, always_inline))
 #define OA_DEVICE_FUNCTION inline __attribute__((device, always_inline))
