@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kernels.images import FORMATS, bundle, made_hsaco
+from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
 from offload_args import In, InOut, Module, Out, Scratch, errors, offload
@@ -50,6 +51,26 @@ def test_a_bundle_states_all_targets_and_each_kernel_once() -> None:
 def test_an_hsaco_states_registers_shared_memory_and_block_limit() -> None:
     facts = Module.load(made_hsaco()).kernels["vadd"]
     assert (facts.registers, facts.shared_bytes, facts.most_threads) == (8, 0, 256)
+
+
+SHARES = """
+extern "C" __global__ void shares(float *x) {
+  __shared__ float part[256];
+  part[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = part[255 - threadIdx.x];
+}
+"""
+
+
+def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
+    kernels = Module.load(made_cubin([("vadd", 2048), ("relu", 0)])).kernels
+    assert [kernels[name].shared_bytes for name in ("vadd", "relu", "line")] == [2048, 0, 0]
+    kernels = Module.load(made_cubin([("reserved.0", 0), ("vadd", 3072)])).kernels
+    assert [kernels[name].shared_bytes for name in ("vadd", "relu")] == [2048, 0]
+    for target in ("sm_80", "sm_90", "sm_100") if shutil.which("nvcc") else ():
+        made = compiled("nvcc", SHARES, ".cu", "-cubin", f"-arch={target}")
+        assert Module.load(made).kernels["shares"].shared_bytes == 1024
 
 
 LINE = np.dtype([("slope", np.float32), ("start", np.float64)], align=True)
