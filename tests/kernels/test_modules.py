@@ -123,6 +123,7 @@ def test_a_struct_with_what_devices_can_not_hold_is_refused(image: bytes) -> Non
         Module.load(image).kernel("line", Out, np.dtype([("a", "f8"), ("b", "O")], align=True), np.int64)
 
 
+@pytest.mark.promise("T41")
 def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> None:
     module = Module.load(image, name="mine")
     with pytest.raises(errors.ModuleError, match="mine: there is no kernel 'vad'; did you mean vadd"):
@@ -131,6 +132,7 @@ def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> N
         module.kernel(3, In)  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("T41")
 @pytest.mark.parametrize("data", [b"", b"\0", b"hello", b"\x7fELF", b"\x7fELF" + bytes(60), b".version", bytes(10_000)])
 def test_bytes_that_are_no_module_are_refused(data: bytes) -> None:
     with pytest.raises(errors.ModuleError):
@@ -144,6 +146,7 @@ def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
         Module.load(tmp_path / "none.ptx")
 
 
+@pytest.mark.promise("T41")
 def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
     for cut in range(0, len(image), max(1, len(image) // 400)):
         try:
