@@ -53,7 +53,7 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 
 #ifdef __cplusplus
 /* -- one source for GPUs and the CPU ------------------------------------------------------------------------------- */
-/* A kernel in C++17, for NVRTC, nvcc and the host's compiler alike:
+/* A kernel in C++17, for NVRTC, nvcc, hiprtc, hipcc, clang and the host's compiler alike:
  *
  *   OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
  *     for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
@@ -76,12 +76,42 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define OA_ON_GPU 1
-#define OA_FUNCTION __host__ __device__ __forceinline__
-#define OA_SHARED __shared__
 #else
 #define OA_ON_GPU 0
+#endif
+
+/* The words of each compiler. Those for AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
+#if defined(__HIP__)
+#define OA_FUNCTION inline __attribute__((host, device, always_inline))
+#define OA_DEVICE_FUNCTION inline __attribute__((device, always_inline))
+#define OA_DEVICE __attribute__((device))
+#define OA_GLOBAL __attribute__((global))
+#define OA_SHARED __attribute__((shared))
+#define OA_BLOCK_INDEX(axis) __builtin_amdgcn_workgroup_id_##axis()
+#define OA_THREAD_INDEX(axis) __builtin_amdgcn_workitem_id_##axis()
+#define OA_THREADS(axis) static_cast<unsigned>(__builtin_amdgcn_workgroup_size_##axis())
+#define OA_BLOCKS(axis) (__builtin_amdgcn_grid_size_##axis() / OA_THREADS(axis))
+#define OA_BARRIER()                                       \
+  do {                                                     \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+    __builtin_amdgcn_s_barrier();                          \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"); \
+  } while (0)
+#elif OA_ON_GPU
+#define OA_FUNCTION __host__ __device__ __forceinline__
+#define OA_DEVICE_FUNCTION __device__ __forceinline__
+#define OA_DEVICE __device__
+#define OA_GLOBAL __global__
+#define OA_SHARED __shared__
+#define OA_BLOCK_INDEX(axis) blockIdx.axis
+#define OA_THREAD_INDEX(axis) threadIdx.axis
+#define OA_THREADS(axis) blockDim.axis
+#define OA_BLOCKS(axis) gridDim.axis
+#define OA_BARRIER() __syncthreads()
+#else
 #define OA_FUNCTION inline __attribute__((always_inline))
 #define OA_SHARED
+#include <math.h> /* which compilers for GPUs have without it */
 #endif
 
 namespace oa {
@@ -90,23 +120,23 @@ namespace oa {
 class Here {
  public:
 #if OA_ON_GPU
-  __device__ __forceinline__ unsigned block_index(int axis = 0) const {
-    return axis == 0 ? blockIdx.x : axis == 1 ? blockIdx.y : blockIdx.z;
+  OA_DEVICE_FUNCTION unsigned block_index(int axis = 0) const {
+    return axis == 0 ? OA_BLOCK_INDEX(x) : axis == 1 ? OA_BLOCK_INDEX(y) : OA_BLOCK_INDEX(z);
   }
-  __device__ __forceinline__ unsigned thread_index(int axis = 0) const {
-    return axis == 0 ? threadIdx.x : axis == 1 ? threadIdx.y : threadIdx.z;
+  OA_DEVICE_FUNCTION unsigned thread_index(int axis = 0) const {
+    return axis == 0 ? OA_THREAD_INDEX(x) : axis == 1 ? OA_THREAD_INDEX(y) : OA_THREAD_INDEX(z);
   }
-  __device__ __forceinline__ unsigned blocks(int axis = 0) const {
-    return axis == 0 ? gridDim.x : axis == 1 ? gridDim.y : gridDim.z;
+  OA_DEVICE_FUNCTION unsigned blocks(int axis = 0) const {
+    return axis == 0 ? OA_BLOCKS(x) : axis == 1 ? OA_BLOCKS(y) : OA_BLOCKS(z);
   }
-  __device__ __forceinline__ unsigned threads(int axis = 0) const {
-    return axis == 0 ? blockDim.x : axis == 1 ? blockDim.y : blockDim.z;
+  OA_DEVICE_FUNCTION unsigned threads(int axis = 0) const {
+    return axis == 0 ? OA_THREADS(x) : axis == 1 ? OA_THREADS(y) : OA_THREADS(z);
   }
   /* Runs f(here) in each thread of the block, and waits for all of them. */
   template <class F>
-  __device__ __forceinline__ void phase(F f) const {
+  OA_DEVICE_FUNCTION void phase(F f) const {
     f(*this);
-    __syncthreads();
+    OA_BARRIER();
   }
 #else
   const unsigned *grid, *block; /* of the call */
@@ -128,7 +158,7 @@ class Here {
 #endif
   /* The thread's number in the grid along an axis, and how many there are. */
 #if OA_ON_GPU
-  __device__ __forceinline__ long long index(int axis = 0) const {
+  OA_DEVICE_FUNCTION long long index(int axis = 0) const {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
 #else
@@ -345,8 +375,8 @@ struct Kernel<function, by_thread> {
 }  // namespace oa
 
 #if OA_ON_GPU
-static __device__ const oa::Here here{};
-#define OA_KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+static OA_DEVICE const oa::Here here{};
+#define OA_KERNEL(name, ...) extern "C" OA_GLOBAL void name(__VA_ARGS__)
 #define OA_BLOCK_KERNEL OA_KERNEL
 #else
 #define OA_KERNEL_OF(name, by_thread, ...)                                                              \
