@@ -53,7 +53,7 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 
 #ifdef __cplusplus
 /* -- one source for GPUs and the CPU ------------------------------------------------------------------------------- */
-/* A kernel in C++17, for NVRTC, nvcc, clang's HIP and the host's compiler alike:
+/* A kernel in C++17, for NVRTC, nvcc, hiprtc, hipcc, clang and the host's compiler alike:
  *
  *   OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
  *     for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
@@ -76,8 +76,9 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
 
 /* -- compilers ----------------------------------------------------------------------------------------------------- */
-/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. */
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. The words for
+ * AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
+#if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
 #define OA_FUNCTION __host__ __device__ __forceinline__
 #define OA_DEVICE __device__ __forceinline__
@@ -97,6 +98,7 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #define OA_ON_GPU 0
 #define OA_FUNCTION inline __attribute__((always_inline))
 #define OA_SHARED
+#include <math.h> /* which compilers for GPUs have without it */
 #endif
 
 #if OA_ON_GPU
