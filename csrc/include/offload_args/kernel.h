@@ -76,8 +76,8 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
 
 /* -- compilers ----------------------------------------------------------------------------------------------------- */
-/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. The words for
- * AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
+/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. The words
+ * for AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
 #if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
 #define OA_FUNCTION __host__ __device__ __forceinline__
