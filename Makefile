@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

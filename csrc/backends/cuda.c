@@ -81,6 +81,7 @@ enum {                        /* the driver's constants that are used here alone
 #define OLDEST "a driver of CUDA 11.3"
 #define VENDOR "NVIDIA"
 #define NEEDS_POOLS 1
+#define STAGES_LINES 1
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -149,14 +150,23 @@ static int gpu_leave(oa_device *device, void *saved) {
 
 static void forget_error(void) {} /* the driver's interface has no such record */
 
+static bool was_reset(oa_device *device, int code) {
+  enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
+  (void)device;
+  return code == INVALID_CONTEXT || code == CONTEXT_IS_DESTROYED;
+}
+
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
-static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
+                           const char **function) {
+  *function = names.allocate;
   return driver.allocate(address, nbytes, pool, stream);
 }
 
-static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
   (void)pool;
+  *function = names.free;
   return driver.free(address, stream);
 }
 
