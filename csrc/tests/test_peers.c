@@ -345,6 +345,29 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
   forget(x);
 }
 
+/* Promise T50. */
+static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  float found = -1;
+  oa_array first = resident(x, &n), second = resident(x, &n);
+  oa_region *left = enter(one, &first, 1);
+  CHECK_OK(add(first.handle, n, 5));
+  CHECK_OK(oa_region_finish(left, OA_COMMIT, NULL));
+  oa_region *region = enter(other, &second, 1);
+  CHECK_OK(add(second.handle, n, 1));
+  leave(region, OA_COMMIT);
+  CHECK_OK(oa_region_wait(left)); /* its device has what the host had before */
+  first = resident(x, &n);
+  region = enter(one, &first, 1);
+  CHECK_OK(peek(first.handle, &found));
+  CHECK(found == 6);
+  leave(region, OA_COMMIT);
+  CHECK_OK(oa_release(&first, -1));
+  check_empty();
+  forget(x);
+}
+
 static void *release_it(void *data) {
   CHECK_OK(oa_release(data, -1));
   return NULL;
@@ -398,6 +421,7 @@ int main(void) {
   if (oa_pages_work()) {
     idle_resident_memory_is_copied_until_the_host_writes();
     an_array_resident_on_both_devices_is_sent_once_from_the_host();
+    a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes();
     resident_memory_that_is_released_meanwhile_is_copied_whole();
   }
   the_death_of_the_source_leaves_the_hosts_bytes();
