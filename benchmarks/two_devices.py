@@ -24,7 +24,7 @@ def _through(device: str, array: np.ndarray, rounds: int) -> None:
     """Send an array up and have it come down, some times: taking an address writes nothing, but may."""
     for _ in range(rounds):
         with offload_args(array, device=device) as (d,):
-            d.address
+            _ = d.address
 
 
 def _seconds(work: Sequence[Callable[[], None]]) -> float:
@@ -47,7 +47,9 @@ def buses(devices: Sequence[str], nbytes: int, rounds: int) -> None:
         rates.append((count, 2 * nbytes * rounds * count / _seconds(work) * 1e-9))
     one = statistics.mean(rate for count, rate in rates[1:] if count == 1)
     both = statistics.mean(rate for count, rate in rates[1:] if count > 1)
-    print(f"{nbytes >> 20} MiB up and down: {one:.1f} GB/s on one, {both:.1f} on {len(devices)}: {both / one:.2f} times")
+    print(
+        f"{nbytes >> 20} MiB up and down: {one:.1f} GB/s on one, {both:.1f} on {len(devices)}: {both / one:.2f} times"
+    )
 
 
 def _microseconds(device: str, array: np.ndarray, rounds: int) -> float:
@@ -56,7 +58,7 @@ def _microseconds(device: str, array: np.ndarray, rounds: int) -> float:
     for _ in range(rounds):
         with offload_args(In(array), device=device) as (d,):
             start = time.perf_counter()
-            d.address
+            _ = d.address
             Device(device).synchronize()
             times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e6
@@ -72,7 +74,7 @@ def peers(devices: Sequence[str], most: int) -> None:
         rounds = 5 if nbytes > 64 << 20 else 30
         host = _microseconds(second, array, rounds)
         with offload_args(In(array), device=first) as (d,):
-            d.address
+            _ = d.address
             before = Device(second).counters.copies_peer
             peer = _microseconds(second, array, rounds)
             direct = Device(second).counters.copies_peer > before

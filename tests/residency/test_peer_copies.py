@@ -46,7 +46,7 @@ def test_an_array_that_one_device_has_goes_to_the_other_from_there(peers: tuple[
     assert copy.why.startswith(f"first read by from {first}, ")
     assert (made.summary.copies_peer, made.summary.bytes_peer, made.summary.copies_up) == (1, x.nbytes, 0)
     assert "peer  1 copy, 1 MiB" in str(made.summary)
-    assert "copied from devices" in Device(second)._repr_html_()
+    assert "copied from peers" in Device(second)._repr_html_()
 
 
 def test_parts_rows_and_columns_of_what_one_device_has(peers: tuple[str, str]) -> None:
