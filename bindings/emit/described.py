@@ -131,22 +131,15 @@ def scalar_of(parameters: list[list[str]], words: str) -> str:
     return next(c_type for (_, c_type), word in zip(parameters, words.split(), strict=True) if word == "count")
 
 
-def describing_functions(library: Library) -> list[str]:
-    """Returns the C text of all of them that bodies use."""
+def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
+    """Returns the C text of all of them that bodies use; index: the places of the library's symbols."""
     used = {name for function in library.functions for name in _descriptors(library, function).values()}
     asked = asked_symbols(library)
-    lines = ["enum {", *(f"  {KNOWN}{one} = {at}," for one, at in _places(library, asked)), "};", ""] if asked else []
+    lines = ["enum {", *(f"  {KNOWN}{one} = {index[one]}," for one in asked), "};", ""] if asked else []
     for kind in library.object_kinds:
         if kind.describes[0] and kind.key in used:
             lines += describing(library, kind)
     return lines
-
-
-def _places(library: Library, asked: list[str]) -> list[tuple[str, int]]:
-    from .tables import symbols_of
-
-    index = {name: position for position, name in enumerate(symbols_of(library))}
-    return [(one, index[one]) for one in asked]
 
 
 def _subscripted(function: Function) -> set[str]:

@@ -171,7 +171,7 @@ def library_file(library: Library) -> str:
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)
     types = _Types(library)
-    described = describing_functions(library)
+    described = describing_functions(library, index)
     lines += [*types.enums, *struct_types(library), *described, *bodies.lines(), *types.lines]
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
     for function in library.functions:
