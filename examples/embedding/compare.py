@@ -2,7 +2,7 @@
 
 python compare.py FOLDER [--device host] [--size 200] [--steps 50]
 
-The extension gets the pointers of one region, and works on the device as it is told to.
+The extension gets the pointers of one region, and does the rest.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
  *   #include <offload_args_blas.h>
  *
  *   static PyObject *scale(PyObject *module, PyObject *pointer) {
- *     oa_f64 *x = oa_f64_of(pointer);                            // a live DevicePtr[float64], or NULL with an exception
+ *     oa_f64 *x = oa_f64_of(pointer);                    // a live DevicePtr[float64], or NULL with an exception
  *     if (!x) return NULL;
  *     const int status = oa_blas_dscal(4, 2.0, x, 1);
  *     return status ? oa_raise(status) : Py_NewRef(Py_None);
  *   }
  *   PyMODINIT_FUNC PyInit_mine(void) {
- *     if (oa_import() < 0) return NULL;                          // as NumPy's import_array()
+ *     if (oa_import() < 0) return NULL;                  // as NumPy's import_array()
  *     ...
  *
  * An extension is compiled against the headers alone: it is linked with nothing of offload_args, and each function of
@@ -37,7 +37,7 @@ extern "C" {
 /* A function of the C API, to be cast to its own type. */
 typedef void (*oa_function)(void);
 
-/* What the capsule points to. New members go to the end. */
+/* The struct that the capsule points to. New members go to its end. */
 typedef struct oa_python_api {
   size_t size; /* of this struct, in the library's version */
   int version; /* OA_VERSION of the library */
@@ -45,9 +45,9 @@ typedef struct oa_python_api {
   /* Returns the address of a function that the library exports, such as "oa_cublas_sgemv"; NULL if it has none of that
    * name. Needs no GIL. */
   oa_function (*find)(const char *name);
-  /* Sets *handle to a DevicePtr's. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or -1 with
-   * an exception if the object is no DevicePtr, if its dtype or device is another one, or if its region has ended. In
-   * the last case *handle is set, and its calls return OA_ERROR_STALE. */
+  /* Sets *handle to a DevicePtr's. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or -1
+   * with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
+   * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
   int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);
   /* Returns a new DevicePtr to a part of the handle's memory that begins at the same element: a slice, with a slot of
    * its own. strides in bytes; NULL: C order. NULL with an exception if it would go beyond the memory. */
