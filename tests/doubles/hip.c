@@ -22,6 +22,7 @@ typedef struct hipPointerAttribute_t {
   unsigned allocationFlags;
 } hipPointerAttribute_t;
 typedef struct pool_properties hipMemPoolProps;
+typedef struct pool_access hipMemAccessDesc;
 #endif
 
 #include "trapping.h"
@@ -243,6 +244,17 @@ hipError_t hipMemcpyDtoHAsync(void *to, hipDeviceptr_t from, size_t nbytes, hipS
 }
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t nbytes, hipMemcpyKind kind, hipStream_t stream) {
   ANSWER(kind == 3 ? cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, nbytes, stream) : INVALID_VALUE);
+}
+hipError_t hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t nbytes,
+                              hipStream_t stream) {
+  ANSWER(to_device >= 0 && to_device < DEVICES && from_device >= 0 && from_device < DEVICES
+             ? cuMemcpyPeerAsync((uintptr_t)to, &devices[to_device], (uintptr_t)from, &devices[from_device], nbytes,
+                                 stream)
+             : INVALID_DEVICE);
+}
+hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDeviceCanAccessPeer(can, device, peer)); }
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
+  ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
 static int copy_lines(const struct copy_parameters *copy, int is_late, hipStream_t stream) {
   const int code = cuMemcpy2DAsync_v2(copy, stream);
