@@ -2,9 +2,9 @@
  *
  *   two_devices [--processes] [--ways] [BACKEND [DEVICES [MIB]]]
  *
- * An array of 1 GiB a device, up and down, by the engine; then the same arrays in pinned memory, which is the bus alone. Each
- * device has a thread of its own, or with --processes a process. --ways adds numbers of threads and sizes of chunks
- * instead. The engine is reached beneath the regions, so this is built from the core's lowest folders:
+ * An array of 1 GiB a device, up and down, by the engine; then the same arrays in pinned memory, which is the bus alone.
+ * Each device has a thread of its own, or with --processes a process. --ways has numbers of threads and sizes of chunks
+ * instead of the bus. The engine is reached beneath the regions, so this is built from the core's lowest folders:
  *   gcc -O2 -std=gnu11 -Icsrc -Icsrc/include -o two_devices benchmarks/two_devices.c \
  *     csrc/base/[a-z]*.c csrc/device/[a-z]*.c csrc/backends/[a-z]*.c csrc/transfer/[a-z]*.c -lpthread -ldl -lm */
 #include "base/threads.h"
