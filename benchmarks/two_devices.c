@@ -2,7 +2,7 @@
  *
  *   two_devices [--processes] [--ways] [BACKEND [DEVICES [MIB]]]
  *
- * An array of 1 GiB a device, up and down, by the engine; then the same arrays in pinned memory, which is the bus alone.
+ * An array of 1 GiB a device, up and down, by the engine; then the same in pinned memory, which is the bus alone.
  * Each device has a thread of its own, or with --processes a process. --ways has numbers of threads and sizes of chunks
  * instead of the bus. The engine is reached beneath the regions, so this is built from the core's lowest folders:
  *   gcc -O2 -std=gnu11 -Icsrc -Icsrc/include -o two_devices benchmarks/two_devices.c \
