@@ -128,7 +128,7 @@ def _dtype(name: str) -> Any:
 def is_there(name: str) -> bool:
     """Whether the version that is loaded has it: gemmt came with version 4."""
     version = libraries.load("rocblas").version
-    return "gemmt" not in name or version is None or int(version.split(".")[0]) >= 4
+    return "gemmt" not in name or not version or int(version.split(".")[0]) >= 4
 
 
 def run_case(routine: Routine, case: Any) -> None:
