@@ -122,6 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo.main(given[1:])
     if given[:1] == ["trace"]:
         return _trace(given[1:])
+    if given[:1] == ["selftest"]:
+        from . import selftest
+
+        return selftest.main(given[1:])
     parser = argparse.ArgumentParser(prog="python -m offload_args", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
@@ -134,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config.add_argument("--cmake-dir", action="store_true", help="the folder for offload_args_DIR of CMake")
     config.add_argument("--pkg-config-dir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands.add_parser("demo", help="principal components of a real data set, on the default device")
+    commands.add_parser("selftest", help="some hundreds of checks of a device, and a report to paste")
     commands.add_parser("trace", help="run a script, and say what it copied and what to do about it")
     options = parser.parse_args(given)
     return _config(options) if options.command == "config" else _info(options.json)

@@ -156,11 +156,11 @@ class Stream:
     def __cuda_stream__(self):
         return 0, self.address
 x, stream = np.ones(4), ctypes.c_void_p()
+with offload_args(x, device=hip) as (dx,):  # it makes streams now, and none at the destroyed one's address
+    blas.scal(1.0, dx)
 double.hipSetDevice(hip.index)
 double.hipStreamCreateWithFlags(ctypes.byref(stream), 1)
 double.hipStreamDestroy(stream)
-with offload_args(np.ones(4), device=hip):
-    pass
 try:
     with offload_args(x, device=hip, stream=Stream(stream.value)) as (dx,):
         blas.scal(2.0, dx)

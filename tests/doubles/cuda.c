@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What the double of HIP has otherwise. */
+/* The double of HIP has these otherwise. */
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
 #define UNKNOWN_HANDLE 400

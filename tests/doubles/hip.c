@@ -70,7 +70,7 @@ long long hipDoubleFail(long long k) {
   return made;
 }
 
-/* A copy of lines up from plain memory is read when it returns, and once more at the next call: HIP pins that memory
+/* A copy of lines up from plain memory is read when it returns, and again at the next call: HIP pins that memory
  * and reads it later. */
 static struct copy_parameters late_copy;
 static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,7 +88,7 @@ static void be_ready(void) {
   if (!depth) stack[depth++] = &devices[0];
   if (late_copy.lines) read_late();
 }
-/* Answers with the code of an expression. A call that has to fail does nothing; what frees is done nevertheless. */
+/* Returns the code of an expression. A call that has to fail does nothing; what frees is done nevertheless. */
 #define ANSWER_OF(is_done, expression)             \
   do {                                             \
     int code_ = has_to_fail() ? UNKNOWN : SUCCESS; \
@@ -201,7 +201,7 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
   ANSWER(cuMemPoolGetAttribute(pool, attribute, value));
 }
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) { ANSWER(cuMemPoolTrimTo(pool, keep)); }
-/* Without a pool for hipMalloc. From one, HIP 5.7 answers success with no address when memory is short. */
+/* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
   gpu_address made = 0;
   const int code = cuMemAllocFromPoolAsync(&made, nbytes, pool ? (gpu_pool)pool : (gpu_pool)current(), stream);

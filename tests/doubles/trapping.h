@@ -1,6 +1,6 @@
 /* Memory of a double's device that traps on the host, so that a host dereference of a device address ends the process,
- * as it does on a GPU. The double itself uses the same memory at other addresses, those of HERE(address). What computes
- * with addresses that it finds in memory (kernels, lists of pointers) runs between hip_double_begin and _end, where
+ * as it does on a GPU. The double itself uses the same memory at other addresses, those of HERE(address). Code
+ * that finds addresses in memory (kernels, lists of pointers) runs between hip_double_begin and _end, where
  * nothing traps. Addresses are used again only when no memory of a device is left. */
 #include <fcntl.h>
 #include <pthread.h>
