@@ -67,6 +67,7 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
   if (known == 88 && !has_pools()) *value = 0;
   return remember(code);
 }
+hipError_t hipDeviceGetPCIBusId(char *name, int size, int device) { ANSWER(cuDeviceGetPCIBusId(name, size, device)); }
 hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device) {
   ANSWER(cuDevicePrimaryCtxRetain((void **)context, device));
 }
