@@ -69,8 +69,8 @@ def _load_hiprtc() -> ctypes.CDLL:
             if os.path.exists(place) or places:  # it is there, and something that it needs is not
                 fault = fault or str(error)
     raise LibraryError(
-        "Kernel.compile: hiprtc was not found (libhiprtc.so, .so.7, .so.6 or .so.5 in ROCM_PATH, /opt/rocm, packages of "
-        f"this Python, and where the system looks{'; ' + fault if fault else ''}); install ROCm, or pip install "
+        "Kernel.compile: hiprtc was not found (libhiprtc.so, .so.7, .so.6 or .so.5 in ROCM_PATH, /opt/rocm, packages "
+        f"of this Python, and where the system looks{'; ' + fault if fault else ''}); install ROCm, or pip install "
         "'offload-args[rocm]' beside ROCm's packages for Python, or set OFFLOAD_ARGS_HIPRTC to its path. Only "
         "Kernel.compile needs it: Module.load takes an HSACO that hipcc or clang has compiled"
     )

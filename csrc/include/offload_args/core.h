@@ -222,8 +222,9 @@ int oa_device_trim(int device);
  * OFFLOAD_ARGS_PINNED_LIMIT, or by half of the machine's memory. */
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
 int oa_pinned_free(int device, void *memory, size_t nbytes);
-/* Sets how many threads make copies, the caller's own included. 0: as many as OFFLOAD_ARGS_THREADS says, or one less
- * than the CPUs that this process may use, at most 12. */
+/* Sets how many threads make the copies of one device, the caller's own included; devices that copy at the same moment
+ * have as many each. 0: as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs that this process may use, at
+ * most 12, and for all devices together no more than CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */

@@ -111,6 +111,7 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #else
 #define OA_FUNCTION inline __attribute__((always_inline))
 #define OA_SHARED
+#include <math.h> /* which compilers for GPUs have without it */
 #endif
 
 namespace oa {
