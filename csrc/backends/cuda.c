@@ -66,6 +66,7 @@ enum {                        /* the driver's constants that are used here alone
 #define VENDOR "NVIDIA"
 #define NEEDS_POOLS 1
 #define KEEPS_IMAGES 0
+#define STAGES_LINES 1
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -134,14 +135,23 @@ static int gpu_leave(oa_device *device, void *saved) {
 
 static void forget_error(void) {} /* the driver's interface has no such record */
 
+static bool was_reset(oa_device *device, int code) {
+  enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
+  (void)device;
+  return code == INVALID_CONTEXT || code == CONTEXT_IS_DESTROYED;
+}
+
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
-static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
+                           const char **function) {
+  *function = names.allocate;
   return driver.allocate(address, nbytes, pool, stream);
 }
 
-static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
   (void)pool;
+  *function = names.free;
   return driver.free(address, stream);
 }
 
