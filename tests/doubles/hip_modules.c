@@ -125,7 +125,7 @@ hipError_t hipModuleUnload(hipModule_t module) {
   be_ready();
   if (belongs(module) || !module) return remember(INVALID_HANDLE);
   drop(module, current()->number);
-  return SUCCESS;
+  return remember(SUCCESS);
 }
 
 static int get_function(void **function, const struct amd_module *module, const char *name) {
