@@ -219,6 +219,7 @@ static int issue_down(oa_region_state *region) {
     status =
         oa_device_wait_stream(region->device, region->stream->native, region->serial, "calls, before arrays come down");
   if (!status) {
+    oa_held_blocks_look(region->device, &region->blocks);
     region->copying_since = oa_trace_begin();
     status = fail_coming_down(
         region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
