@@ -135,12 +135,17 @@ bool oa_is_bundle(const void *image, size_t nbytes) {
   return nbytes >= MAGIC_BYTES && memcmp(image, bundle_magic, MAGIC_BYTES) == 0;
 }
 
+uint64_t oa_bundle_count(const void *image, size_t nbytes) {
+  uint64_t count = 0;
+  if (oa_is_bundle(image, nbytes) && nbytes >= MAGIC_BYTES + sizeof count)
+    memcpy(&count, (const char *)image + MAGIC_BYTES, sizeof count);
+  return count;
+}
+
 bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle_entry *entry) {
   const unsigned char *const bytes = image;
-  uint64_t count, row[3] = {0},
-                  at = MAGIC_BYTES + sizeof count; /* offset and size, and the length of the name behind */
-  if (!oa_is_bundle(image, nbytes) || nbytes < at) return false;
-  memcpy(&count, bytes + MAGIC_BYTES, sizeof count);
+  const uint64_t count = oa_bundle_count(image, nbytes);
+  uint64_t row[3] = {0}, at = MAGIC_BYTES + sizeof count; /* offset, size, and the bytes of the name, which is next */
   if (number >= count || count > MOST_ENTRIES) return false;
   for (uint64_t i = 0; i <= number; i++) {
     at += row[2];

@@ -29,6 +29,8 @@ typedef struct oa_hsaco_kernel {
 
 /* Returns whether the image is a bundle. */
 bool oa_is_bundle(const void *image, size_t nbytes);
+/* Returns the number of a bundle's entries. */
+uint64_t oa_bundle_count(const void *image, size_t nbytes);
 /* Reads entry `number`; false behind the last one, and if it is not inside the image. */
 bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle_entry *entry);
 /* Finds the code object for a processor, such as "gfx90a": the image itself unless that is a bundle. */

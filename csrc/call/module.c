@@ -20,15 +20,29 @@ static void processor_of(const oa_device *device, char *text, size_t size) {
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
 
-/* Adds to the error text for which processors a refused module is, and which one the device has. */
-static int explain_refusal(const oa_device *device, const void *image, size_t nbytes) {
+/* Returns whether HIP takes the blocks of all kernels; it takes none of an HSACO that has others. */
+static bool has_uniform_blocks(oa_bytes metadata) {
+  oa_hsaco_kernel kernel;
+  oa_bytes list;
+  uint64_t left = UINT64_MAX;
+  if (!oa_hsaco_kernels(metadata, &list)) return true;
+  while (oa_hsaco_next(&list, &left, &kernel))
+    if (!kernel.uniform_blocks) return false;
+  return true;
+}
+
+/* Adds to the error text why an HSACO may have been refused: HIP has one code for many reasons. */
+static int explain_refusal(const oa_device *device, oa_bytes metadata, const void *image, size_t nbytes) {
   char processors[256];
   oa_saved_error driver;
   oa_hsaco_processors(image, nbytes, processors, sizeof processors);
   if (!*processors) return OA_ERROR_MODULE;
   oa_error_save(&driver);
-  return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s", driver.text, processors, device->name,
-                 device->model);
+  return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, processors,
+                 device->name, device->model,
+                 has_uniform_blocks(metadata) ? ""
+                                              : "; a kernel lacks .uniform_work_group_size: 1, which hipcc and "
+                                                "clang -x hip write");
 }
 
 /* Keeps what an HSACO says of its kernels: the driver does not tell. */
@@ -50,7 +64,8 @@ static void free_module(oa_module_state *state) {
 }
 
 /* Loads the image on the device. */
-static int load(oa_device *device, const char *name, const void *image, size_t nbytes, void **native) {
+static int load(const oa_module_state *module, const char *name, const void *image, size_t nbytes, void **native) {
+  oa_device *device = module->device;
   const bool on_host = is_on_host(device);
   if (!on_host && !device->backend->module_load)
     return oa_fail(OA_ERROR_UNAVAILABLE, "%s: %s devices have no kernels", name, device->backend->name);
@@ -58,7 +73,7 @@ static int load(oa_device *device, const char *name, const void *image, size_t n
   if (status) return status;
   if (on_host) return oa_shared_object_load(name, image, nbytes, native);
   status = device->backend->module_load(device, name, image, nbytes, native);
-  return status == OA_ERROR_MODULE ? explain_refusal(device, image, nbytes) : status;
+  return status == OA_ERROR_MODULE ? explain_refusal(device, module->metadata, image, nbytes) : status;
 }
 
 static int unload(oa_device *device, void *native) {
@@ -77,7 +92,7 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
   oa_module_state *state = calloc(1, sizeof *state);
   if (!state) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", function);
   state->device = found;
-  if ((status = keep_metadata(state, image, nbytes)) || (status = load(found, name, image, nbytes, &native))) {
+  if ((status = keep_metadata(state, image, nbytes)) || (status = load(state, name, image, nbytes, &native))) {
     free_module(state);
     return status;
   }

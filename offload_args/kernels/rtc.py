@@ -42,37 +42,45 @@ def _load_nvrtc() -> ctypes.CDLL:
 
 
 def _hiprtc_places() -> Iterator[str]:
-    """Yield paths and names of hiprtc: ROCm's folders, its packages for Python, and what the system looks up."""
-    names = [f"libhiprtc.so{version}" for version in ("", ".7", ".6", ".5")]
-    for root in (os.environ.get("ROCM_PATH", ""), "/opt/rocm"):
-        yield from (os.path.join(root, "lib", name) for name in names if os.path.isabs(root))
-    try:
-        from rocm.bindings.util.paths import get_library_path
+    """Yield paths and names of hiprtc: ROCm's folders, its packages for Python, and what the system looks up.
 
-        yield os.fsdecode(get_library_path("hiprtc"))
-    except (ImportError, OSError, RuntimeError):
-        pass  # hip-python is not installed
-    yield from names
+    Before ROCm 6, and in Debian, the runtime has it.
+    """
+    for library in ("libhiprtc", "libamdhip64"):
+        names = [f"{library}.so{version}" for version in ("", ".7", ".6", ".5")]
+        for root in (os.environ.get("ROCM_PATH", ""), "/opt/rocm"):
+            yield from (os.path.join(root, "lib", name) for name in names if os.path.isabs(root))
+        try:
+            from rocm.bindings.util.paths import get_library_path
+
+            yield os.fsdecode(get_library_path(library.removeprefix("lib")))
+        except (ImportError, OSError, RuntimeError):
+            pass  # hip-python is not installed
+        yield from names
 
 
 @cache
 def _load_hiprtc() -> ctypes.CDLL:
-    fault = ""
+    faults: list[str] = []
     try:
-        places: Sequence[str] = [_override("hiprtc")]
+        given = _override("hiprtc")
     except OSError as error:
-        places, fault = [], str(error)
-    for place in places if fault or places[0] else _hiprtc_places():
+        raise LibraryError(f"Kernel.compile: {error}") from None
+    for place in [given] if given else _hiprtc_places():
         try:
-            return ctypes.CDLL(place)
+            library = ctypes.CDLL(place)
         except OSError as error:
-            if os.path.exists(place) or places:  # it is there, and something that it needs is not
-                fault = fault or str(error)
+            if given or os.path.exists(place):  # it is there, and something that it needs is not
+                faults.append(str(error))
+            continue
+        if hasattr(library, "hiprtcCreateProgram"):
+            return library
+        faults.append(f"{place} has no hiprtcCreateProgram")
     raise LibraryError(
-        "Kernel.compile: hiprtc was not found (libhiprtc.so, .so.7, .so.6 or .so.5 in ROCM_PATH, /opt/rocm, packages "
-        f"of this Python, and where the system looks{'; ' + fault if fault else ''}); install ROCm, or pip install "
-        "'offload-args[rocm]' beside ROCm's packages for Python, or set OFFLOAD_ARGS_HIPRTC to its path. Only "
-        "Kernel.compile needs it: Module.load takes an HSACO that hipcc or clang has compiled"
+        "Kernel.compile: hiprtc was not found (libhiprtc.so or libamdhip64.so, .7, .6 or .5, in ROCM_PATH, /opt/rocm, "
+        f"packages of this Python, and where the system looks{''.join('; ' + fault for fault in faults[:2])}). Install "
+        "ROCm; or pip install 'offload-args[rocm]', which finds ROCm's packages for Python; or set OFFLOAD_ARGS_HIPRTC "
+        "to its path. Only Kernel.compile needs it: Module.load takes an HSACO that hipcc or clang has compiled"
     )
 
 
