@@ -32,7 +32,7 @@ static uint64_t big_endian(const unsigned char *at, size_t nbytes) {
   return value;
 }
 
-/* How items of a first byte from 0xc0 to 0xdf go on: with so many bytes of a number, or of a length and `more` bytes. */
+/* How items of a first byte from 0xc0 to 0xdf go on: with bytes of a number, or of a length and `more` bytes. */
 static const struct {
   unsigned char kind, width, more;
 } rules[32] = {

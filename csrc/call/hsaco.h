@@ -19,7 +19,7 @@ typedef struct oa_bundle_entry {
   oa_bytes image;
 } oa_bundle_entry;
 
-/* What the metadata says of a kernel. */
+/* A kernel, as the metadata describes it. */
 typedef struct oa_hsaco_kernel {
   oa_bytes name;
   oa_bytes arguments; /* read with oa_hsaco_parameter */

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from ..errors import LibraryError
@@ -30,6 +31,9 @@ def _override(name: str) -> str:
 def _load_nvrtc() -> ctypes.CDLL:
     try:
         if path := _override("nvrtc"):
+            # NVRTC opens this one by its name alone, and NVIDIA's wheels of 13.0 don't say where it is.
+            for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
+                ctypes.CDLL(str(beside))
             return ctypes.CDLL(path)
         from cuda.pathfinder import load_nvidia_dynamic_lib
 

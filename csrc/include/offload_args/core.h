@@ -386,10 +386,11 @@ typedef struct oa_trace_event {
   int32_t device;
   int32_t thread; /* the system's number */
   int32_t status; /* oa_status; of a vendor's call: the vendor's */
-  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes */
+  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes. Of a
+                   * launch: the multiprocessors of its device */
   int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */
   char name[48];  /* the array's, or the function's */
-  char why[64];   /* of a copy or wait: "first read by cublas.sgemv" */
+  char why[64];   /* of a copy or wait: "first read by cublas.sgemv"; of a launch: "grid 9x1x1 block 64x2x1 shared 0" */
 } oa_trace_event;
 
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While it is on, oa_region_finish waits for the calls
