@@ -249,7 +249,9 @@ bool oa_hsaco_next(oa_bytes *list, uint64_t *left, oa_hsaco_kernel *kernel) {
                               .vector_registers = number_of(one, ".vgpr_count"),
                               .scalar_registers = number_of(one, ".sgpr_count"),
                               .most_threads = number_of(one, ".max_flat_workgroup_size"),
+                              .wave = 64,
                               .uniform_blocks = number_of(one, ".uniform_work_group_size") == 1};
+  if (find_item(one, ".wavefront_size", NUMBER, &item)) kernel->wave = item.number;
   if (!find(one, ".args", &kernel->arguments)) kernel->arguments.nbytes = 0;
   return true;
 }

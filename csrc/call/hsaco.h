@@ -24,6 +24,7 @@ typedef struct oa_hsaco_kernel {
   oa_bytes name;
   oa_bytes arguments; /* read with oa_hsaco_parameter */
   uint64_t argument_bytes, shared_bytes, vector_registers, scalar_registers, most_threads;
+  uint64_t wave; /* its threads; 64 if the metadata does not say */
   bool uniform_blocks;
 } oa_hsaco_kernel;
 

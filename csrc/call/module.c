@@ -230,7 +230,7 @@ static int compare_table(const oa_kernel_state *kernel, const unsigned *table) {
   return OA_OK;
 }
 
-/* Finds what an HSACO says of the kernel. A kernel that needs more registers than there are makes HIP divide by 0. */
+/* Finds what an HSACO says of the kernel. Waves and registers that no processor has would make HIP divide by 0. */
 static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
   enum { MOST_REGISTERS = 512 };
   const oa_bytes metadata = kernel->module->metadata;
@@ -238,9 +238,12 @@ static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
   if (!metadata.nbytes) return OA_OK;
   if (!oa_hsaco_find_kernel(metadata, kernel->name, facts))
     return oa_fail(OA_ERROR_MODULE, "%s: the module has no kernel of that name", kernel->name);
-  if (facts->vector_registers <= MOST_REGISTERS && facts->scalar_registers <= MOST_REGISTERS) return OA_OK;
-  return oa_fail(OA_ERROR_MODULE, "%s: the HSACO is damaged: it says that a thread needs %llu and %llu registers",
-                 kernel->name, (unsigned long long)facts->vector_registers,
+  if (facts->vector_registers <= MOST_REGISTERS && facts->scalar_registers <= MOST_REGISTERS &&
+      (facts->wave == 32 || facts->wave == 64))
+    return OA_OK;
+  return oa_fail(OA_ERROR_MODULE,
+                 "%s: the HSACO is damaged: it has a wave of %llu threads, and %llu and %llu registers of one",
+                 kernel->name, (unsigned long long)facts->wave, (unsigned long long)facts->vector_registers,
                  (unsigned long long)facts->scalar_registers);
 }
 
