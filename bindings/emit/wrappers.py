@@ -6,6 +6,7 @@ them as device pointers.
 
 from __future__ import annotations
 
+from ..described import GivenList
 from ..parameters import Number
 from ..roles import Function, Library
 from ..services import Given
@@ -54,7 +55,8 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
         if one.role in ("scalar", "update"):
             lines += [f"  memcpy(values[{place}].bytes, {one.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
-    back += [one for one in function.parameters if isinstance(one, Given)]  # type: ignore[misc]
+    given = [one for one in function.parameters if isinstance(one, Given) and not isinstance(one, GivenList)]
+    back += given  # type: ignore[arg-type]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
     lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]
@@ -78,6 +80,12 @@ def wrappers_file(library: Library) -> str:
     return "\n".join(lines)
 
 
+def through_python(names: list[str]) -> list[str]:
+    """Returns the end of a header: in an extension of Python, its functions go through offload_args/python.h."""
+    lines = ["", "#define OA_DECLARED", "#ifdef OA_THROUGH"]
+    return [*lines, *(f"#define {name} OA_THROUGH({name})" for name in names), "#endif"]
+
+
 def header(library: Library) -> str:
     """Returns include/offload_args_<library>.h, for users in C."""
     guard = f"OFFLOAD_ARGS_{library.name.upper()}_H"
@@ -95,5 +103,8 @@ def header(library: Library) -> str:
     lines += struct_types(library)
     for one in prototypes(library):
         lines += wrapped(one)
-    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
+    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif"]
+    names = [f"oa_{library.name}_{one.name}" for one in library.functions]
+    suffixed = zip(library.functions, names, strict=True)
+    device_forms = [f"{name}_device" for one, name in suffixed if library.has_device_form(one)]
+    return "\n".join([*lines, *through_python(names + device_forms), "#endif", ""])
