@@ -80,15 +80,11 @@ def made_fatbin() -> bytes:
     return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
 
 
-def made_hsaco(
-    target: str = "gfx90a",
-    described: Kernels = KERNELS,
-    *,
-    uniform: bool = True,
-    code: bytes = b"",
-    threads: int = 1024,
-) -> bytes:
-    """Return an HSACO with no code of its own; `code`: the shared object that the double of HIP runs in place of it."""
+def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS, *, code: bytes = b"", **fields: int) -> bytes:
+    """Return an HSACO with no code of its own.
+
+    code: a shared object, which the double of HIP runs. fields: what the metadata says otherwise: vgpr_count=9.
+    """
     kernels = []
     for name, parameters in described.items():
         arguments = [
@@ -99,8 +95,8 @@ def made_hsaco(
         arguments.append({".offset": end, ".size": 4, ".value_kind": "hidden_block_count_x"})
         kernels.append(
             {".name": name, ".args": arguments, ".kernarg_segment_size": end + 256, ".group_segment_fixed_size": 0}
-            | {".vgpr_count": 8, ".max_flat_workgroup_size": threads}
-            | ({".uniform_work_group_size": 1} if uniform else {})
+            | {".vgpr_count": 8, ".max_flat_workgroup_size": 1024, ".uniform_work_group_size": 1}
+            | {f".{field}": value for field, value in fields.items()}
         )  # fmt: skip
     metadata = msgpack.packb({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
     note = struct.pack("<III8s", 7, len(metadata), 32, b"AMDGPU") + metadata + bytes(-len(metadata) % 4)

@@ -70,7 +70,9 @@ def test_a_bundle_without_the_gpu_is_refused_with_all_its_processors(hip: str) -
 
 def test_a_kernel_of_plain_c_is_refused_with_what_it_lacks(double: str) -> None:
     processor = compilers.processor_of(Device(double))
-    assert "a kernel lacks .uniform_work_group_size: 1" in refused(made_hsaco(processor, uniform=False), double)
+    assert "a kernel lacks .uniform_work_group_size: 1" in refused(
+        made_hsaco(processor, uniform_work_group_size=0), double
+    )
     assert "uniform" not in refused(made_hsaco(of_another(double)), double)
 
 
@@ -114,11 +116,27 @@ def test_mutations_of_an_hsaco_are_modules_or_refused_by_a_device(double: str) -
             pass
 
 
+ODD: dict[str, tuple[str, int, str]] = {
+    "a wave of no threads": ("wavefront_size", 0, "damaged: it has a wave of 0 threads"),
+    "more registers than there are": ("vgpr_count", 600, "damaged: .* 600 and 0 registers"),
+    "more scalar registers": ("sgpr_count", 1000, "damaged: .* 8 and 1000 registers"),
+    "more shared memory than a block has": ("group_segment_fixed_size", 65540, "needs 65540 bytes .* has 4 less"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_metadata_that_ends_the_process_in_hip_is_refused(double: str, case: str) -> None:
+    field, value, words = ODD[case]
+    module = Module.load(made_hsaco(compilers.processor_of(Device(double)), **{field: value}))
+    with pytest.raises(errors.ModuleError, match=f"relu: .*{words}"):
+        module.kernel("relu", *RELU).info(double)
+
+
 # -- launches ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_metadatas_limit_of_a_block_holds_and_is_the_default(double: str) -> None:
-    image = made_hsaco(compilers.processor_of(Device(double)), threads=100)
+    image = made_hsaco(compilers.processor_of(Device(double)), max_flat_workgroup_size=100)
     relu = Module.load(image).kernel("relu", *RELU)
     assert relu.info(double).most_threads == relu.info(double).good_threads == 100
     x = -ramp(512)
