@@ -24,7 +24,8 @@ enum oa_backend_flags {
   OA_DEVICE_FLAGS = 0xff,      /* mask of the oa_device_flags */
   OA_SYNCHRONOUS = 1 << 8,     /* every operation is complete when it returns: streams and events may be NULL */
   OA_PINNED_IN_PLACE = 1 << 9, /* memory from `pin` is device memory too, at the same address */
-  OA_SINGLE = 1 << 10          /* there is one device, and its name has no number */
+  OA_SINGLE = 1 << 10,         /* there is one device, and its name has no number */
+  OA_COUNTS_THREADS = 1 << 11  /* the driver counts a grid's threads along an axis, not its blocks, in 32 bits */
 };
 
 typedef struct oa_backend {
