@@ -44,6 +44,18 @@ OA_BLOCK_KERNEL(sums, oa::In<T> x, oa::Out<T> y, oa::Out<int> sizes, int n) {
     }
   });
 }
+OA_BLOCK_KERNEL(histogram, oa::In<unsigned char> x, oa::Atomic<T> counts, int n) {
+  const auto own = here.shared<T>();
+  here.phase([&](const oa::Here &here) {
+    for (long long i = here.thread(); i < own.size(); i += here.threads()) own[i] = 0;
+  });
+  here.phase([&](const oa::Here &here) {
+    for (long long i = here.index(); i < n; i += here.size()) own.atomic(x[i]).add(1);
+  });
+  here.phase([&](const oa::Here &here) {
+    for (long long i = here.thread(); i < own.size(); i += here.threads()) counts[i].add(own[i]);
+  });
+}
 """
 TYPES: dict[str, Any] = {
     "int": np.int32,
@@ -101,3 +113,12 @@ def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device
         offload(sums, x, y, sizes, 1000, block=threads, shared_bytes=shared, device=device)
         np.testing.assert_array_equal(y, np.add.reduceat(x, np.arange(0, 1000, threads)))
         assert (sizes == threads + extra).all()
+
+
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_atomics_in_shared_memory(device: str, kind: str) -> None:
+    dtype = np.dtype(TYPES[kind])
+    histogram = compiled("histogram", kind, [In[np.uint8], InOut[dtype], np.int32], device)
+    x, counts = np.random.default_rng(7).integers(0, 256, 100_000, np.uint8), np.zeros(256, dtype)
+    offload(histogram, x, counts, x.size, grid=16, block=256, shared_bytes=Shared(256, dtype), device=device)
+    np.testing.assert_array_equal(counts, np.bincount(x, minlength=256))

@@ -17,7 +17,7 @@ SOURCE = """\
 OA_KERNEL(shifted, oa::In<float> a, oa::InOut<float> c, int by, int n) {
   for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index() + by];
 }
-OA_KERNEL(rows, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int beyond) {
+OA_KERNEL(row_slices, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int beyond) {
   for (auto row : c.slices(oa::Rows(rows, columns), here))
     for (long long j = 0; j < row.size() + beyond; j++) row[j] = a[row.index(0)];
 }
@@ -45,7 +45,7 @@ OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
 F, N = np.float32, np.int32
 SIGNATURES: dict[str, list[Any]] = {
     "shifted": [In[F], InOut[F], N, N],
-    "rows": [In[F], InOut[F], N, N, N],
+    "row_slices": [In[F], InOut[F], N, N, N],
     "both": [InOut[F], InOut[np.float64], N],
     "histogram": [In[N], InOut[N], N],
     "sums": [In[F], Out[F].by(PerBlock()), N],
@@ -66,7 +66,7 @@ def test_a_kernel_within_its_bounds_runs_as_without_checks(device: str) -> None:
         shifted[4, 256, 0](da, dc[1:], 1, 999)
         launch(shifted, da, dc[1:], 1, 999)
     np.testing.assert_array_equal(c, a)
-    rows = checked("rows", device)
+    rows = checked("row_slices", device)
     matrix = np.zeros((5, 200), F)
     offload(rows, a.reshape(5, 200), matrix, 5, 200, 0, device=device)
     np.testing.assert_array_equal(matrix, np.repeat(a[::200], 200).reshape(5, 200))
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
         r"thread \(99, 0, 0\) of block \(9, 0, 0\) reads or writes element 999 of argument 2, which has 999",
     ),
     "a slice's end": (
-        "rows",
+        "row_slices",
         (ramp(1000), ramp(1000), 5, 200, 1),
         {"grid": 1, "block": 8},
         r"thread \([0-4], 0, 0\) of block \(0, 0, 0\) reads or writes element 200 of a slice of argument 2, which has "

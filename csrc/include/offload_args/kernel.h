@@ -284,6 +284,68 @@ class Array {
 };
 #endif
 
+/* Unsigned numbers of so many bytes. */
+template <int nbytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using type = unsigned long long;
+};
+
+/* An element that any thread changes at any time, each time in one step. Each function returns the value before. Other
+ * elements are not ordered by it. */
+template <class T>
+class AtomicElement {
+  using Word = typename WordOf<sizeof(T)>::type;
+  T *place;
+
+  OA_DEVICE static Word word_of(T value) {
+    Word word;
+    __builtin_memcpy(&word, &value, sizeof word);
+    return word;
+  }
+  OA_DEVICE static T value_of(Word word) {
+    T value;
+    __builtin_memcpy(&value, &word, sizeof value);
+    return value;
+  }
+  OA_DEVICE Word *words() const { return reinterpret_cast<Word *>(place); }
+
+ public:
+  OA_DEVICE explicit AtomicElement(T *place) : place(place) {}
+  OA_DEVICE T add(T value) const {
+    if constexpr (static_cast<T>(0.5) == 0) /* integers, with or without a sign, are added alike */
+      return value_of(now::add(words(), word_of(value)));
+    else
+      return now::add(place, value);
+  }
+  OA_DEVICE T exchange(T value) const { return value_of(now::exchange(words(), word_of(value))); }
+  /* Becomes desired if it has the same bits as expected. */
+  OA_DEVICE T compare_swap(T expected, T desired) const {
+    return value_of(now::compare_swap(words(), word_of(expected), word_of(desired)));
+  }
+  /* Becomes value if that is less, or greater. NaN is neither. */
+  OA_DEVICE T min(T value) const {
+    for (T seen = load();;) {
+      const T before = value < seen ? compare_swap(seen, value) : seen;
+      if (word_of(before) == word_of(seen)) return seen;
+      seen = before;
+    }
+  }
+  OA_DEVICE T max(T value) const {
+    for (T seen = load();;) {
+      const T before = value > seen ? compare_swap(seen, value) : seen;
+      if (word_of(before) == word_of(seen)) return seen;
+      seen = before;
+    }
+  }
+  OA_DEVICE T load() const { return value_of(*static_cast<const volatile Word *>(words())); }
+};
+
 /* The dynamic shared memory of a block, as elements: as many as the launch's Shared[dtype](size) has. */
 template <class T>
 class Shared {
@@ -295,6 +357,8 @@ class Shared {
       : array(static_cast<T *>(memory), nbytes / static_cast<long long>(sizeof(T)), -1, record),
         size_(nbytes / static_cast<long long>(sizeof(T))) {}
   OA_FUNCTION T &operator[](long long i) const { return array.at(i); }
+  /* Element i, which any thread of the block may change in this phase. */
+  OA_DEVICE AtomicElement<T> atomic(long long i) const { return AtomicElement<T>(&array.at(i)); }
   OA_FUNCTION long long size() const { return size_; }
 };
 
@@ -726,68 +790,6 @@ class Out {
 };
 template <class T>
 using InOut = Out<T>;
-
-/* Unsigned numbers of so many bytes. */
-template <int nbytes>
-struct WordOf;
-template <>
-struct WordOf<4> {
-  using type = unsigned;
-};
-template <>
-struct WordOf<8> {
-  using type = unsigned long long;
-};
-
-/* An element that any thread changes at any time, each time in one step. Each function returns the value before. Other
- * elements are not ordered by it. */
-template <class T>
-class AtomicElement {
-  using Word = typename WordOf<sizeof(T)>::type;
-  T *place;
-
-  OA_DEVICE static Word word_of(T value) {
-    Word word;
-    __builtin_memcpy(&word, &value, sizeof word);
-    return word;
-  }
-  OA_DEVICE static T value_of(Word word) {
-    T value;
-    __builtin_memcpy(&value, &word, sizeof value);
-    return value;
-  }
-  OA_DEVICE Word *words() const { return reinterpret_cast<Word *>(place); }
-
- public:
-  OA_DEVICE explicit AtomicElement(T *place) : place(place) {}
-  OA_DEVICE T add(T value) const {
-    if constexpr (static_cast<T>(0.5) == 0) /* integers, with or without a sign, are added alike */
-      return value_of(now::add(words(), word_of(value)));
-    else
-      return now::add(place, value);
-  }
-  OA_DEVICE T exchange(T value) const { return value_of(now::exchange(words(), word_of(value))); }
-  /* Becomes desired if it has the same bits as expected. */
-  OA_DEVICE T compare_swap(T expected, T desired) const {
-    return value_of(now::compare_swap(words(), word_of(expected), word_of(desired)));
-  }
-  /* Becomes value if that is less, or greater. NaN is neither. */
-  OA_DEVICE T min(T value) const {
-    for (T seen = load();;) {
-      const T before = value < seen ? compare_swap(seen, value) : seen;
-      if (word_of(before) == word_of(seen)) return seen;
-      seen = before;
-    }
-  }
-  OA_DEVICE T max(T value) const {
-    for (T seen = load();;) {
-      const T before = value > seen ? compare_swap(seen, value) : seen;
-      if (word_of(before) == word_of(seen)) return seen;
-      seen = before;
-    }
-  }
-  OA_DEVICE T load() const { return value_of(*static_cast<const volatile Word *>(words())); }
-};
 
 /* An array of elements that any thread changes, each in one step: InOut in the signature. */
 template <class T>
