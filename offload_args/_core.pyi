@@ -11,6 +11,7 @@ from .devices import Device
 from .pointers import DevicePtr
 
 VERSION: str
+_C_API: object  # a capsule, for extensions: csrc/include/offload_args/python.h
 
 # numbers.c: the core's own, by their names in C.
 DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, that of the C type, bytes, NumPy's kind or ""
@@ -88,6 +89,7 @@ OA_TRACE_ALLOCATE: Final[int]
 OA_TRACE_RELEASE: Final[int]
 OA_TRACE_ACCESS: Final[int]
 OA_TRACE_LAUNCH: Final[int]
+OA_TRACE_PEER: Final[int]
 OA_READ: Final[int]
 OA_OVERWRITE: Final[int]
 OA_READ_WRITE: Final[int]
@@ -126,6 +128,8 @@ class Counters(NamedTuple):
     memory_used: int
     memory_peak: int
     pinned_bytes: int
+    copies_peer: int
+    bytes_peer: int
 
 class ResidencyFields(NamedTuple):
     mode: Literal["off", "explicit", "auto"]
