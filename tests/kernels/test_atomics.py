@@ -44,7 +44,7 @@ OA_BLOCK_KERNEL(sums, oa::In<T> x, oa::Out<T> y, oa::Out<int> sizes, int n) {
     }
   });
 }
-OA_BLOCK_KERNEL(histogram, oa::In<unsigned char> x, oa::Atomic<T> counts, int n) {
+OA_BLOCK_KERNEL(shared_histogram, oa::In<unsigned char> x, oa::Atomic<T> counts, int n) {
   const auto own = here.shared<T>();
   here.phase([&](const oa::Here &here) {
     for (long long i = here.thread(); i < own.size(); i += here.threads()) own[i] = 0;
@@ -118,7 +118,7 @@ def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device
 @pytest.mark.parametrize("kind", ["int", "float"])
 def test_atomics_in_shared_memory(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
-    histogram = compiled("histogram", kind, [In[np.uint8], InOut[dtype], np.int32], device)
+    histogram = compiled("shared_histogram", kind, [In[np.uint8], InOut[dtype], np.int32], device)
     x, counts = np.random.default_rng(7).integers(0, 256, 100_000, np.uint8), np.zeros(256, dtype)
     offload(histogram, x, counts, x.size, grid=16, block=256, shared_bytes=Shared(256, dtype), device=device)
     np.testing.assert_array_equal(counts, np.bincount(x, minlength=256))
