@@ -23,6 +23,7 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_free": memory.free,
         "memory_total": memory.total,
         "driver_version": device.driver_version,
+        "driver": libraries.driver(device.backend),
         "compute_capability": ".".join(map(str, device.compute_capability)),
     }
 
@@ -35,6 +36,14 @@ def _library(name: str) -> dict[str, Any]:
     return {"name": name, "path": found.path, "version": found.version, "found": found.found}
 
 
+def _absent(backend: str) -> str:
+    """Say why a backend has no device."""
+    try:
+        return f"{Device(f'{backend}:0')} is there"
+    except OffloadError as error:
+        return str(error).partition(f'no device "{backend}:0": ')[2] or str(error)
+
+
 def collect() -> dict[str, Any]:
     """Collect the version, the devices and the libraries; of a library its path, version and how it was found."""
     found: dict[str, Any] = {"offload_args": __version__}
@@ -44,6 +53,8 @@ def collect() -> dict[str, Any]:
     except OffloadError as error:
         found["devices"] = [_device(Device.host())]
         found["devices_error"] = str(error)
+    there = {device["name"].partition(":")[0] for device in found["devices"]}
+    found["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
     found["libraries"] = [_library(name) for name in libraries.NAMES]
     return found
 
@@ -60,10 +71,13 @@ def _info(as_json: bool) -> int:
         details = f"{device['model']}, {free:.1f} of {total:.1f} GiB free"
         if device["driver_version"]:
             details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
+            details += f", {device['driver']}" * bool(device["driver"])
         default = " (default)" if device["name"] == found.get("default") else ""
         print(f"device {device['name']}{default}: {details}")
     if "devices_error" in found:
         print(f"devices: {found['devices_error']}")
+    for backend, why in found["absent"].items():
+        print(f"no device {backend}: {why}")
     for one in found["libraries"]:
         if "error" in one:
             print(f"library {one['error']}")

@@ -73,7 +73,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None) -> dict[
         "python": f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}",
         "system": f"{platform.platform()}, {platform.machine()}",
         "device": f"{device.name}, {device.model}, {device.memory.total / 2**30:.1f} GiB",
-        "driver": device.driver_version,
+        "driver": f"{device.driver_version} {libraries.driver(device.backend)}".rstrip(),
         "library": _library(device),
         "checks": counts,
         "failures": failures,
