@@ -376,7 +376,7 @@ int cuEventSynchronize(gpu_event event) { return belongs(event); }
 /* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
  * tests/kernels are here in C, by their names. A kernel of another name does nothing. */
 enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
-enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90 };
+enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90, NEWEST_VERSION = 9 };
 
 struct function {
   struct function *next;
@@ -424,6 +424,8 @@ int cuModuleLoadDataEx(gpu_module *module, const void *image, unsigned count, in
   if (!target) return refuse_image(INVALID_PTX, "Missing .target directive", count, options, values);
   if (atoi(target + 11) > NEWEST_TARGET)
     return refuse_image(UNSUPPORTED_PTX, "SM version is newer than the device", count, options, values);
+  if (atoi(strstr(text, ".version") + 8) > NEWEST_VERSION)
+    return refuse_image(UNSUPPORTED_PTX, "Unsupported .version", count, options, values);
   char *copy = make(strlen(text) + 1, current()->number);
   if (!copy) return OUT_OF_MEMORY;
   strcpy(copy, text);

@@ -73,8 +73,9 @@ def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str
     return header + body + b"".join(rows)
 
 
-def made_cubin() -> bytes:
-    sections = []
+def made_cubin(shared: Sequence[tuple[str, int]] = ()) -> bytes:
+    """Return a cubin. shared: more sections of shared memory, by name and size."""
+    sections = [(f".nv.shared.{name}", 8, bytes(nbytes)) for name, nbytes in shared]
     for name, parameters in KERNELS.items():
         info = b""
         for ordinal, (offset, nbytes, pointer) in reversed(list(enumerate(parameters))):

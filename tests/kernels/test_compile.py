@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
+import subprocess
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from helpers.arrays import ramp
 from offload_args import In, InOut, Kernel, Out, errors, offload, offload_args
-from offload_args.kernels import cache
+from offload_args.kernels import cache, compilers
 
 ONE_SOURCE = """\
 #include <offload_args/kernel.h>
@@ -71,6 +73,29 @@ def test_options_reach_the_compiler(cached: Path, device: str) -> None:
     a, b, c = ramp(N), ramp(N), np.zeros(N, np.float32)
     offload(vadd, a, b, c, N, device=device)
     np.testing.assert_array_equal(c, a + b)
+
+
+# It finds the other library only if that is loaded already.
+NVRTC = """\
+#include <dlfcn.h>
+int nvrtcVersion(int *major, int *minor) {
+  *major = 99;
+  *minor = dlopen("libnvrtc-builtins.so.99.7", RTLD_NOW) ? 7 : 0;
+  return 0;
+}
+"""
+
+
+def test_an_nvrtc_of_ones_own_finds_the_library_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builtins = "libnvrtc-builtins.so.99.7"
+    for name, source in ((builtins, ""), ("libnvrtc.so.99", NVRTC)):
+        options = ["-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
+        subprocess.run(["cc", *options], input=source, text=True, check=True)
+    monkeypatch.setenv("OFFLOAD_ARGS_NVRTC", str(tmp_path / "libnvrtc.so.99"))
+    library = compilers._nvrtc.__wrapped__()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    assert (major.value, minor.value) == (99, 7)
 
 
 WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] = {
