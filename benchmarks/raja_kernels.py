@@ -53,7 +53,7 @@ OA_KERNEL(triad, oa::Out<double> a, oa::In<double> b, oa::In<double> c, double a
 
 // -- reductions, in blocks of 256 ------------------------------------------------------------------------------------
 
-OA_FUNCTION void add_up(const oa::Here &here, double *part) {
+OA_FUNCTION void add_up(const oa::Block &here, double *part) {
   for (int half = 128; half > 0; half /= 2)
     here.phase([&](const oa::Here &here) {
       if (here.thread() < half) part[here.thread()] += part[here.thread() + half];
@@ -96,7 +96,7 @@ OA_FUNCTION void join(Three &one, const Three &other) {
   one.most = other.most > one.most ? other.most : one.most;
 }
 
-OA_FUNCTION void join_all(const oa::Here &here, Three *part) {
+OA_FUNCTION void join_all(const oa::Block &here, Three *part) {
   for (int half = 128; half > 0; half /= 2)
     here.phase([&](const oa::Here &here) {
       if (here.thread() < half) join(part[here.thread()], part[here.thread() + half]);

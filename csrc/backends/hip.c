@@ -205,6 +205,19 @@ static int copy_2d(enum copy_kind kind, uint64_t to, size_t to_pitch, uint64_t f
   return driver.copy_2d((void *)to, to_pitch, (const void *)from, from_pitch, width, lines, kinds[kind], stream);
 }
 
+static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *source, uint64_t from, size_t nbytes,
+                        gpu_stream stream) {
+  return driver.copy_peer((void *)to, device->index, (const void *)from, source->index, nbytes, stream);
+}
+
+/* HIP knows where the addresses are. */
+static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
+                        size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
+  (void)device;
+  (void)source;
+  return driver.copy_2d((void *)to, to_pitch, (const void *)from, from_pitch, width, lines, KIND_DEVICE, stream);
+}
+
 /* HIP fills rectangles with bytes alone. */
 static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
                    gpu_stream stream) {

@@ -24,7 +24,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 class Event(NamedTuple):
     """Describe an event that is over. Times are nanoseconds, as time.monotonic_ns() counts them."""
 
-    kind: str  #: "region", "enter", "leave", "up", "down", "call", "launch", "wait", "allocate", "release"
+    kind: str  #: "region", "enter", "leave", "up", "down", "peer", "call", "launch", "wait", "allocate", "release"
     #: or "access"
     begun: int
     ended: int
@@ -84,7 +84,7 @@ class Copies(NamedTuple):
     name: str
     nbytes: int  #: of one copy
     device: str
-    direction: str  #: "up" or "down"
+    direction: str  #: "up", "down" or "peer" (from another device)
     places: tuple[Place, ...]
     times: int
     unchanged: int
@@ -126,6 +126,9 @@ class Summary:
     copies_down: int
     bytes_down: int
     seconds_down: float
+    copies_peer: int  #: from other devices
+    bytes_peer: int
+    seconds_peer: float
     regions: int
     calls: int
     waits: int
@@ -143,6 +146,7 @@ class Summary:
         done = [event for event in events if not event.failed or event.kind == "call"]
         self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
         self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
+        self.copies_peer, self.bytes_peer, self.seconds_peer = _sum(done, "peer")
         self.regions, _, _ = _sum(done, "region")
         self.calls = sum(event.kind in _CALLS for event in done)
         self.waits, _, self.seconds_waiting = _sum(done, "wait")
@@ -168,7 +172,7 @@ class Summary:
     def _repr_html_(self) -> str:
         copies = [
             (one.direction, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
-            for direction in ("up", "down")
+            for direction in ("up", "down", "peer")
             for one in _lines(self.copies, direction)[:10]
         ]
         calls = [(name, f"{count} x", time_text(seconds)) for name, count, seconds in self._calls()]
@@ -189,7 +193,10 @@ class Summary:
         for direction, count, nbytes, seconds in (
             ("up", self.copies_up, self.bytes_up, self.seconds_up),
             ("down", self.copies_down, self.bytes_down, self.seconds_down),
+            ("peer", self.copies_peer, self.bytes_peer, self.seconds_peer),
         ):
+            if direction == "peer" and not count:
+                continue
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
             lines.append(f"{direction:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
             these = _lines(self.copies, direction)
@@ -230,7 +237,7 @@ def _copies(events: Iterable[Event]) -> list[Copies]:
     found: dict[tuple[Any, ...], Copies] = {}
     addresses: dict[tuple[Any, ...], set[int]] = {}
     for event in events:
-        if event.kind not in ("up", "down"):
+        if event.kind not in ("up", "down", "peer"):
             continue
         key = (event.kind, event.name, event.nbytes, event.device, event.places)
         so_far = found.get(key)

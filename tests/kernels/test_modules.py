@@ -156,9 +156,10 @@ def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
 
 
 @pytest.mark.promise("T41")
-def test_mutations_are_modules_or_refused(image: bytes) -> None:
+@pytest.mark.parametrize("seeds", [range(400), pytest.param(range(400, 4000), marks=pytest.mark.slow)], ids=len)
+def test_mutations_are_modules_or_refused(image: bytes, seeds: range) -> None:
     """scripts/fuzz_modules.py reads a million of them."""
-    for seed in range(400):
+    for seed in seeds:
         try:
             repr(Module.load(mutated(image, random.Random(seed))))
         except errors.ModuleError:

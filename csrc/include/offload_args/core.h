@@ -158,6 +158,8 @@ typedef struct oa_counters {
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
+  int64_t copies_peer;  /* from the memory of another device, instead of up from the host */
+  int64_t bytes_peer;
 } oa_counters;
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
