@@ -23,6 +23,8 @@ def python_stub(library: Library) -> str:
     lines += ["", "from ._raw import Raw"]
     lines += ["from .devices import Device", "from .objects import LibraryObject, SupportsStream"]
     lines += ["from .pointers import DevicePtr", ""]
+    for module, names in library.adds.items():
+        lines += [f"from .{module} import {name} as {name}" for name in names]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]
     for kind in library.object_kinds:
         lines += ["@final", f"class {kind.name}(LibraryObject): ..."]
