@@ -1,4 +1,4 @@
-"""What may happen to a C program without Python: threads, forks, early ends, and a driver that others use too."""
+"""C programs without Python: threads, forks, early ends, and a driver that others use too."""
 
 from __future__ import annotations
 
