@@ -397,7 +397,7 @@ class Here {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
   OA_DEVICE long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
-  OA_DEVICE bool is_on_x() const { return gpu::is_on_x(); }
+  OA_DEVICE bool is_on_x() const { return now::is_on_x(); }
   /* The thread's number in its block, along x, then y, then z. */
   OA_DEVICE int thread() const {
     return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
