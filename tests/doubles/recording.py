@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import roles  # noqa: E402
+from bindings.parameters import WorkspaceSize  # noqa: E402
 
 MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
 
@@ -156,13 +157,31 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
         "get_pointer_mode": "memset({1}, 0, sizeof *{1}); *(int *){1} = (int)((struct held *){0})->mode;",
     }
     working = {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
-    for kind in library.object_kinds if "create" not in library.handle else []:
-        if kind.is_handle:  # made by functions that take settings, too
-            working[kind.destroy] = bodies["destroy"]
-            for name, entry in library.api["functions"].items():
-                if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
-                    working[name] = bodies["create"]
+    for kind in library.object_kinds:
+        if kind.is_handle and "create" in library.handle:
+            continue
+        working[kind.destroy] = bodies["destroy"]
+        for name, entry in library.api["functions"].items():  # which may take settings, too
+            if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
+                working[name] = bodies["create"]
     return working
+
+
+WORKSPACE, HOST_WORKSPACE = 24, 40  # what every query tells
+
+
+def queries(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that tell how much workspace others need, by name."""
+    sizes = {False: WORKSPACE, True: HOST_WORKSPACE}
+    return {
+        function.query: " ".join(
+            f"*{{{at}}} = {sizes[one.on_host]};"
+            for at, (one, _) in enumerate(function.asked)
+            if isinstance(one, WorkspaceSize)
+        )
+        for function in library.functions
+        if function.query
+    }
 
 
 def version_function(library: roles.Library) -> dict[str, str]:
@@ -179,7 +198,7 @@ def version_function(library: roles.Library) -> dict[str, str]:
 
 def working(library: roles.Library) -> dict[str, str]:
     """Return the bodies of all functions that do more than note their arguments, by name."""
-    return handle_functions(library) | version_function(library)
+    return handle_functions(library) | version_function(library) | queries(library)
 
 
 def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:

@@ -50,7 +50,8 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     enums = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
     if in_c:
         return by_c(bench, function, enums)
-    return getattr(bench.module, function.name)(**enums, device=bench.device)
+    device = {"device": bench.device} if kind.is_handle else {}
+    return getattr(bench.module, function.name)(**enums, **device)
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
