@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `kernels`, `testing` and the modules of the vendor
-libraries are imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `lapack`, `kernels`, `testing` and the modules of the
+vendor libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .regions import call, offload_args, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, kernels, libraries, testing
+    from . import blas, kernels, lapack, libraries, testing
     from .kernels import Kernel, Module, Shared, launch, offload
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "kernels", "libraries", "testing", *LIBRARIES)
+_LAZY = ("blas", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
 _OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload")
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "empty",
     "errors",
     "kernels",
+    "lapack",
     "launch",
     "libraries",
     "offload",

@@ -1,4 +1,4 @@
-"""The examples of docs/cblas.md, docs/cublas.md and docs/rocblas.md run as they stand there and print what they say."""
+"""The examples of the libraries' pages, such as docs/cublas.md, run as they stand there and print what they say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from package.test_guide import code_of, promised
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("page", "device"), [("cblas", "host"), ("cublas", "cuda:0"), ("rocblas", "hip:0")])
+PAGES = {"cblas": "host", "lapack": "host", "cublas": "cuda:0", "cusolver": "cuda:0", "rocblas": "hip:0"}
+
+
+@pytest.mark.parametrize(("page", "device"), PAGES.items())
 def test_the_pages_examples_print_what_they_say(page: str, device: str) -> None:
     open_or_skip(device)
     code = code_of((DOCS / f"{page}.md").read_text())
@@ -34,7 +37,7 @@ def test_the_pages_examples_print_what_they_say(page: str, device: str) -> None:
     assert ran.stdout.splitlines() == promised(code)
 
 
-@pytest.mark.parametrize("page", ["cblas", "cublas", "rocblas"])
+@pytest.mark.parametrize("page", sorted({*PAGES} - {"lapack"}))
 def test_the_pages_name_functions_and_constants_that_there_are(page: str) -> None:
     module = importlib.import_module(f"offload_args.{page}")
     named = set(re.findall(rf"\b{page}\.(\w+)", (DOCS / f"{page}.md").read_text())) - {"md"}
