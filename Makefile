@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* \
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* cmake/* \
   offload_args/_core/*.[ch] bindings/*.py bindings/*/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
-C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c benchmarks/*.c)
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
+  benchmarks/*.c examples/*/*/*.[ch] csrc/include/*.hpp csrc/include/*/*.hpp examples/*/*/*.cpp)
 
 .PHONY: demo test lint format ctest sanitize doubles coverage wheel clean
 
@@ -17,7 +18,7 @@ demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `lapack`, `kernels`, `testing` and the modules of the
-vendor libraries are imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `testing` and the
+modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from .regions import call, offload_args, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, kernels, lapack, libraries, testing
+    from . import blas, embedding, kernels, lapack, libraries, testing
+    from .embedding import get_cmake_dir, get_include, get_library
     from .kernels import Kernel, Module, Shared, launch, offload
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
+_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
+_OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload")
 
 __all__ = [
@@ -46,8 +48,12 @@ __all__ = [
     "Shared",
     "blas",
     "call",
+    "embedding",
     "empty",
     "errors",
+    "get_cmake_dir",
+    "get_include",
+    "get_library",
     "kernels",
     "lapack",
     "launch",
@@ -65,6 +71,8 @@ __all__.extend(LIBRARIES)
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _OF_EMBEDDING:
+        return getattr(importlib.import_module(f"{__name__}.embedding"), name)
     if name in _OF_KERNELS:
         return getattr(importlib.import_module(f"{__name__}.kernels"), name)
     if name == "library":  # the name of `libraries` in 0.1
@@ -73,7 +81,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_OF_KERNELS})
+    return sorted({*globals(), *_LAZY, *_OF_EMBEDDING, *_OF_KERNELS})
 
 
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):

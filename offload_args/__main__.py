@@ -1,10 +1,12 @@
-"""The command line: `python -m offload_args info [--json]`, `... demo` and `... trace script.py [arguments]`."""
+"""The command line: `python -m offload_args info [--json]`, `... config --cflags --libs`, `... demo` and
+`... trace script.py [arguments]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -96,6 +98,21 @@ def _trace(given: Sequence[str]) -> int:
     return process.run(lambda: runpy.run_path(options.script, run_name="__main__"), options.save)
 
 
+def _config(options: argparse.Namespace) -> int:
+    from . import embedding
+
+    places = ("include", "library", "cmake_dir", "pkg_config_dir")
+    words = embedding.cflags() if options.cflags else []
+    words += embedding.libs() if options.libs else []
+    words += [getattr(embedding, f"get_{one}")() for one in places if getattr(options, one)]
+    if not words:
+        for one in places:
+            print(f"{one.replace('_', '-')}: {getattr(embedding, f'get_{one}')()}")
+    else:
+        print(shlex.join(words))
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -109,10 +126,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
     info.add_argument("--json", action="store_true", help="as JSON")
+    config = commands.add_parser("config", help="say how a C program is compiled and linked with the C library")
+    config.add_argument("--cflags", action="store_true", help="the options for the compiler")
+    config.add_argument("--libs", action="store_true", help="the options for the linker")
+    config.add_argument("--include", action="store_true", help="the folder of the headers")
+    config.add_argument("--library", action="store_true", help="the file of the library")
+    config.add_argument("--cmake-dir", action="store_true", help="the folder for offload_args_DIR of CMake")
+    config.add_argument("--pkg-config-dir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands.add_parser("demo", help="principal components of a real data set, on the default device")
     commands.add_parser("trace", help="run a script, and say what it copied and what to do about it")
     options = parser.parse_args(given)
-    return _info(options.json)
+    return _config(options) if options.command == "config" else _info(options.json)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ OA_TRACE_ALLOCATE: Final[int]
 OA_TRACE_RELEASE: Final[int]
 OA_TRACE_ACCESS: Final[int]
 OA_TRACE_LAUNCH: Final[int]
+OA_TRACE_PEER: Final[int]
 OA_READ: Final[int]
 OA_OVERWRITE: Final[int]
 OA_READ_WRITE: Final[int]
@@ -126,6 +127,8 @@ class Counters(NamedTuple):
     memory_used: int
     memory_peak: int
     pinned_bytes: int
+    copies_peer: int
+    bytes_peer: int
 
 class ResidencyFields(NamedTuple):
     mode: Literal["off", "explicit", "auto"]
@@ -206,7 +209,9 @@ class Region:
     def _calls_to(self) -> int: ...
 
 class Kernel:
-    def __new__(cls, name: str, parameters: tuple[tuple[int, int, int, int], ...], /) -> Self: ...
+    def __new__(
+        cls, name: str, parameters: tuple[tuple[int, int, int, int], ...], partitions: tuple[Any, ...], /
+    ) -> Self: ...
     @property
     def name(self) -> str: ...
     @property

@@ -57,9 +57,18 @@ class Parameter(NamedTuple):
 
     direction: type[Any]  #: In, Out or InOut
     dtype: np.dtype[Any]
+    partition: Any = None  #: one of offload_args.kernels; None: not declared
+
+    def by(self, partition: object) -> Parameter:
+        """Return the parameter with the partition by which its kernel divides it: Out[np.float32].by(Tiles(16, 16)).
+
+        Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from it.
+        """
+        return self._replace(partition=partition)
 
     def __repr__(self) -> str:
-        return f"{self.direction.__name__}[{self.dtype}]"
+        by = "" if self.partition is None else f".by({self.partition!r})"
+        return f"{self.direction.__name__}[{self.dtype}]{by}"
 
 
 @final

@@ -218,6 +218,7 @@ class Device:
             ("memory in use", f"{size_text(now.memory_used)}, at most {size_text(now.memory_peak)} so far"),
             ("copied up", f"{now.copies_up} {plural('copy', now.copies_up)}, {size_text(now.bytes_up)}"),
             ("copied down", f"{now.copies_down} {plural('copy', now.copies_down)}, {size_text(now.bytes_down)}"),
+            ("copied from peers", f"{now.copies_peer} {plural('copy', now.copies_peer)}, {size_text(now.bytes_peer)}"),
             ("calls", f"{now.calls}"),
         ]
         return html_table(f'Device("{self.name}")', (), rows)

@@ -17,6 +17,7 @@ __all__ = [
     "ArgumentTypeError",
     "BackendError",
     "CaptureError",
+    "CoverageError",
     "DTypeError",
     "DeviceLostError",
     "DeviceMemoryError",
@@ -146,6 +147,10 @@ class TornArrayError(OffloadError, RuntimeError):
 
 class ModuleError(OffloadError, ValueError):
     """A module of kernels that can't be read, that the driver refuses, or that lacks a kernel."""
+
+
+class CoverageError(OffloadError, ValueError):
+    """A grid of a kernel that would leave elements of an array without a thread that owns them."""
 
 
 class SignatureError(OffloadError, TypeError):

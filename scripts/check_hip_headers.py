@@ -1,7 +1,8 @@
-"""Compares the prototypes of csrc/backends/hip.def with AMD's headers: python scripts/check_hip_headers.py INCLUDE...
+"""Compares csrc/backends/hip.def and hip.c with AMD's headers: python scripts/check_hip_headers.py INCLUDE...
 
 INCLUDE is a folder that has hip/hip_runtime_api.h, of any release from 5.2 on. A parameter agrees if it is a pointer
-in both or has as many bytes. It prints each difference, and exits with 1 if there is one.
+in both or has as many bytes; the numbers and structures agree if tests/doubles/hip_facts.c compiles. It prints each
+difference, and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from clang import cindex
 
-DEF = Path(__file__).parents[1] / "csrc" / "backends" / "hip.def"
+ROOT = Path(__file__).parents[1]
+DEF = ROOT / "csrc" / "backends" / "hip.def"
 BYTES = {"int": 4, "unsigned": 4, "size_t": 8, "unsigned char": 1, "unsigned short": 2}
 
 
@@ -52,6 +54,15 @@ def theirs(include: Path) -> dict[str, list[str]]:
     }
 
 
+def other_facts(include: Path) -> list[str]:
+    """Return what the compiler says of numbers and structures that differ."""
+    command = ["gcc", "-std=gnu11", "-fsyntax-only", "-isystem", str(include)]
+    command += [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", str(ROOT / "tests" / "doubles" / "hip_facts.c")]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    said = [line for line in ran.stderr.splitlines() if "error:" in line]
+    return [f"{include}: {line}" for line in said] if ran.returncode else []
+
+
 def main() -> int:
     faults = []
     declared, optional = ours(), re.findall(r"OPTIONAL\(\w+, (\w+)", DEF.read_text())
@@ -64,8 +75,9 @@ def main() -> int:
                 faults.append(f"{include}: there is no {symbol}")
             elif there[symbol] != [*parameters, "4 bytes"]:
                 faults.append(f"{include}: {symbol} has {there[symbol]}, hip.def {[*parameters, '4 bytes']}")
-        print(f"{include}: {len(declared)} functions compared")
-    print(*faults, sep="\n")
+        faults += other_facts(Path(include))
+        print(f"{include}: {len(declared)} functions compared, and numbers and structures")
+    print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults or len(sys.argv) < 2 else 0
 
 

@@ -3,8 +3,9 @@
     python scripts/check_paths.py
 
 It looks at links, and at code spans with a slash and an ending of SUFFIXES, or with a slash at their end. A path may be
-relative to the root, to csrc (as includes are), to offload_args or to the page; <library> and * stand for any name. A C
-name is a code span that begins with oa_ or OA_; csrc must have it, unless it is generated for a library.
+relative to the root, to csrc or csrc/include (as includes are), to offload_args or to the page; <library> and * stand
+for any name. A C name is a code span that begins with oa_ or OA_; csrc must have it, unless it is generated for a
+library.
 
 Each folder of sources has a row in the table of ARCHITECTURE.md. The file to read first begins with a comment.
 It prints one line a fault and exits with 1, or prints nothing.
@@ -20,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = (".c", ".def", ".h", ".inc", ".json", ".md", ".py", ".pyi", ".svg", ".toml", ".txt", ".yml", ".yaml")
+# Paths on pages begin at one of these, or at the page.
+ROOTS = (ROOT, ROOT / "csrc", ROOT / "csrc/include", ROOT / "offload_args")
 # Made by the build or by a program.
 MADE = ("build/", "dist/", "wheels/")
 # Folders that ARCHITECTURE.md describes, if there are sources in them.
@@ -44,14 +47,14 @@ def c_names(text: str) -> Iterator[str]:
 
 def exists(path: str, page: Path) -> bool:
     pattern = re.sub(r"<[^>]*>", "*", path).rstrip("/")
-    return any(any(folder.glob(pattern)) for folder in (ROOT, ROOT / "csrc", ROOT / "offload_args", page.parent))
+    return any(any(folder.glob(pattern)) for folder in (*ROOTS, page.parent))
 
 
 def folders() -> Iterator[str]:
     """Yields the faults of the table of folders in ARCHITECTURE.md."""
     rows = re.findall(r"^\| (`.*?/`) \|.*\| `([^`]+)` \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     described = {folder for cell, _ in rows for folder in re.findall(r"`([^`]+)/`", cell)}
-    for path in sorted(path for pattern in FOLDERS for path in ROOT.glob(pattern)):
+    for path in sorted(path for pattern in FOLDERS for path in ROOT.glob(pattern) if path.name != "__pycache__"):
         folder = str(path.relative_to(ROOT))
         if any(path.glob("*.[chp]*")) and f"{folder}/" not in MADE and folder not in described:
             yield f"ARCHITECTURE.md: no row for {folder}/"
@@ -63,7 +66,7 @@ def folders() -> Iterator[str]:
 
 def main() -> int:
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    libraries = "|".join(path.stem for path in (ROOT / "bindings/api").glob("*.json"))
+    libraries = "|".join(["blas", *(path.stem for path in (ROOT / "bindings/api").glob("*.json"))])
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []

@@ -1,7 +1,7 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
-tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers: the typed C functions and
-their headers. python_modules, stubs, raw and docs: the Python side. report: what is bound.
+tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers and portable: the typed C
+functions and their headers. python_modules, stubs, raw and docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..roles import Library, RolesError
 from .docs import record
+from .portable import portable_file, portable_header
 from .python_modules import python_module, python_table
 from .raw import raw_file
 from .report import report
@@ -43,6 +44,8 @@ def emit(libraries: list[Library], out: Path) -> None:
     for folder in ("libraries", "include"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
+    texts |= {"libraries/blas_api.c": portable_file(libraries)}
+    texts |= {"include/offload_args_blas.h": portable_header(libraries)}
     for one in libraries:
         texts |= {
             f"libraries/{one.name}.c": library_file(one),

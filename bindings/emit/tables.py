@@ -94,6 +94,14 @@ def _row(library: Library, function: Function, index: dict[str, int], bodies: Bo
     ]
 
 
+def _beside(library: Library) -> list[str]:
+    """Returns patterns of the files that packages of Python may have of a library, from the folder of packages."""
+    found = list(library.find["wheels"].values())
+    if library.find["pathfinder"]:  # NVIDIA's wheels: nvidia/cublas/lib, nvidia/cu13/lib
+        found += [f"nvidia/*/lib/{soname}" for soname in library.sonames]
+    return found
+
+
 def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     """Returns the C text of the library's descriptor and what it points to."""
     label = f"oa_library_{library.name}"
@@ -108,6 +116,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         ]
         lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
+    spelling |= {"beside": _beside(library), "folders": library.find["folders"]}
     for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
         lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]

@@ -24,6 +24,22 @@ struct copy_parameters {
   size_t width, lines;
 };
 
+struct peer_copy {
+  size_t from_x, from_y, from_z, from_level;
+  int from_type;
+  const void *from_host;
+  gpu_address from_device;
+  void *from_array, *from_context;
+  size_t from_pitch, from_height;
+  size_t to_x, to_y, to_z, to_level;
+  int to_type;
+  void *to_host;
+  gpu_address to_device;
+  void *to_array, *to_context;
+  size_t to_pitch, to_height;
+  size_t width, lines, depth;
+};
+
 struct launch_attribute {
   int kind, padding;
   union {
@@ -65,6 +81,7 @@ enum {                        /* the driver's constants that are used here alone
 #define OLDEST "a driver of CUDA 11.3"
 #define VENDOR "NVIDIA"
 #define NEEDS_POOLS 1
+#define STAGES_LINES 1
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -133,14 +150,23 @@ static int gpu_leave(oa_device *device, void *saved) {
 
 static void forget_error(void) {} /* the driver's interface has no such record */
 
+static bool was_reset(oa_device *device, int code) {
+  enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
+  (void)device;
+  return code == INVALID_CONTEXT || code == CONTEXT_IS_DESTROYED;
+}
+
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
-static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
+                           const char **function) {
+  *function = names.allocate;
   return driver.allocate(address, nbytes, pool, stream);
 }
 
-static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
   (void)pool;
+  *function = names.free;
   return driver.free(address, stream);
 }
 
@@ -169,6 +195,32 @@ static int copy_2d(enum copy_kind kind, uint64_t to, size_t to_pitch, uint64_t f
                                        .width = width,
                                        .lines = lines};
   return driver.copy_2d(&copy, stream);
+}
+
+static gpu_context context_of(const oa_device *device) { return ((const struct gpu *)device->state)->context; }
+
+static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *source, uint64_t from, size_t nbytes,
+                        gpu_stream stream) {
+  return driver.copy_peer(to, context_of(device), from, context_of(source), nbytes, stream);
+}
+
+static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
+                        size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
+  if (!driver.copy_peer_3d) return NOT_FOUND;
+  const struct peer_copy copy = {.from_type = ON_DEVICE,
+                                 .from_device = from,
+                                 .from_context = context_of(source),
+                                 .from_pitch = from_pitch,
+                                 .from_height = lines,
+                                 .to_type = ON_DEVICE,
+                                 .to_device = to,
+                                 .to_context = context_of(device),
+                                 .to_pitch = to_pitch,
+                                 .to_height = lines,
+                                 .width = width,
+                                 .lines = lines,
+                                 .depth = 1};
+  return driver.copy_peer_3d(&copy, stream);
 }
 
 static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,

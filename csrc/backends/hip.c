@@ -30,7 +30,12 @@ enum { /* the driver's constants that are used here alone */
        INVALID_DEVICE = 101,
        KIND_UP = 1, /* of a copy */
        KIND_DOWN = 2,
-       KIND_ANY = 4 /* the addresses say where */
+       KIND_DEVICE = 3, /* either end may be pinned memory as well */
+       HOST_5 = 0,      /* types of memory, by HIP's major version */
+       PLAIN_6 = 0,
+       HOST_6 = 1,
+       ARCHITECTURE_5 = 396, /* where it stands in the properties of a device */
+       ARCHITECTURE_6 = 1160
 };
 
 #define DRIVER_DEF "hip.def"
@@ -38,6 +43,7 @@ enum { /* the driver's constants that are used here alone */
 #define OLDEST "HIP 5.2"
 #define VENDOR "AMD"
 #define NEEDS_POOLS 0
+#define STAGES_LINES 0
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -77,10 +83,12 @@ static void *find_driver(void) {
     for (int i = 0; i < SONAMES && folders[f] && !library; i++) {
       char path[4096];
       const int length = snprintf(path, sizeof path, *folders[f] ? "%s/lib/%s" : "%s%s", folders[f], sonames[i]);
-      if (length >= 0 && (size_t)length < sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (length < 0 || (size_t)length >= sizeof path) continue;
+      library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
       if (library) break;
-      const char *why = dlerror(); /* the first fault of a library that is there */
-      if (why && !strstr(why, "No such file") && !*driver_missing)
+      const char *why = dlerror(); /* the first fault of a library that is there: perhaps it needs one that is not */
+      const bool is_absent = !why || (strncmp(why, path, (size_t)length) == 0 && strstr(why, "No such file"));
+      if (!is_absent && !*driver_missing)
         snprintf(driver_missing, sizeof driver_missing, "%s could not be loaded: %s", sonames[i], why);
     }
   }
@@ -106,7 +114,7 @@ static void *open_driver(void) {
 
 /* Sets the model to the name and the architecture, for which kernels are compiled: "AMD Instinct MI210 (gfx90a)". */
 static int describe(oa_device *device, int number) {
-  enum { ARCHITECTURE_5 = 396, ARCHITECTURE_6 = 1160, MOST = 16384 }; /* where it stands in the properties */
+  enum { MOST = 16384 };
   int code = driver.device_name(device->model, sizeof device->model, number);
   if (code) return failed(device, code, names.device_name, 0, 0);
   char *properties = calloc(1, MOST);
@@ -144,22 +152,36 @@ static int gpu_leave(oa_device *device, void *saved) {
   return code ? failed(device, code, names.set_device, 0, 0) : OA_OK;
 }
 
-/* The program may look for failures of its own calls: it finds none that was expected here. */
+/* The program may look for failures of its own calls: it finds none of the calls here. */
 static void forget_error(void) { driver.last_error(); }
+
+/* A reset ends all streams. HIP has no other sign of it, and says that the context is destroyed of any stream that it
+ * does not know, such as one that the program has destroyed. */
+static bool was_reset(oa_device *device, int code) {
+  enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, CONTEXT_IS_DESTROYED = 709 };
+  struct gpu *gpu = device->state;
+  const gpu_stream own = gpu ? atomic_load(&gpu->first_stream) : NULL;
+  if (code == INVALID_CONTEXT) return true;
+  if (!own || (code != INVALID_VALUE && code != INVALID_HANDLE && code != CONTEXT_IS_DESTROYED)) return false;
+  int capturing;
+  return driver.stream_capturing(own, &capturing) != SUCCESS;
+}
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
-static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream) {
+static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
+                           const char **function) {
+  *function = pool ? names.allocate : names.allocate_now;
   return pool ? driver.allocate(address, nbytes, pool, stream) : driver.allocate_now(address, nbytes);
 }
 
 /* Without a pool, hipFree waits for the whole device first. */
-static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream) {
+static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
+  *function = pool ? names.free : names.free_now;
   return pool ? driver.free(address, stream) : driver.free_now(address);
 }
 
 static enum memory_kind memory_kind(const void *memory) {
-  enum { HOST_5 = 0, PLAIN_6 = 0, HOST_6 = 1 };
   struct pointer_attributes attributes = {0};
   if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5's answer to plain memory */
     forget_error();
@@ -170,14 +192,30 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
+/* Copies between memory that HIP knows. Its default kind, by which HIP finds out, does harm: memory that HIP does not
+ * know, such as that of a device that was reset, is then copied by the host; and HIP 5.7 adds the offset of a pinned
+ * address twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
-  return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_ANY, stream);
+  return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_DEVICE, stream);
 }
 
 static int copy_2d(enum copy_kind kind, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch, size_t width,
                    size_t lines, gpu_stream stream) {
-  static const int kinds[] = {[COPY_UP] = KIND_UP, [COPY_DOWN] = KIND_DOWN, [COPY_ANY] = KIND_ANY};
+  static const int kinds[] = {[COPY_UP] = KIND_UP, [COPY_DOWN] = KIND_DOWN, [COPY_ANY] = KIND_DEVICE};
   return driver.copy_2d((void *)to, to_pitch, (const void *)from, from_pitch, width, lines, kinds[kind], stream);
+}
+
+static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *source, uint64_t from, size_t nbytes,
+                        gpu_stream stream) {
+  return driver.copy_peer((void *)to, device->index, (const void *)from, source->index, nbytes, stream);
+}
+
+/* HIP knows where the addresses are. */
+static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
+                        size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
+  (void)device;
+  (void)source;
+  return driver.copy_2d((void *)to, to_pitch, (const void *)from, from_pitch, width, lines, KIND_DEVICE, stream);
 }
 
 /* HIP fills rectangles with bytes alone. */

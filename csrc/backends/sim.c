@@ -576,6 +576,15 @@ static int sim_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitc
   return issue_copy(device, "copy", stream, CHECK_TO | CHECK_FROM, to, to_pitch, from, from_pitch, width, lines);
 }
 
+/* Runs on this device's stream; the source checks its own memory. */
+static int sim_copy_peer(oa_device *device, void *stream, uint64_t to, size_t to_pitch, oa_device *source,
+                         uint64_t from, size_t from_pitch, size_t width, size_t lines) {
+  int status = width && lines ? count_call(source, "copy_peer of %zu bytes to %s", width * lines, device->name) : OA_OK;
+  if (!status && width && lines) status = check_range(source, "copy_peer", from, from_pitch, width, lines);
+  if (status) return status;
+  return issue_copy(device, "copy_peer", stream, CHECK_TO, to, to_pitch, from, from_pitch, width, lines);
+}
+
 static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   struct sim *sim = device->state;
   int status = count_call(device, "pin of %zu bytes", nbytes);
@@ -815,6 +824,8 @@ const oa_backend oa_backend_sim = {
     .unpin = sim_unpin,
     .pinned = sim_pinned,
     .copy = sim_copy,
+    .copy_peer = sim_copy_peer,
+    .peer_least = 1,
     .fill = sim_fill,
     .stream_create = sim_stream_create,
     .stream_synchronize = sim_stream_synchronize,

@@ -82,6 +82,17 @@ const char *oa_status_name(int status) {
 
 int oa_version(void) { return OA_VERSION; }
 
+int oa_check_version(int compiled) {
+  const int major = compiled / 10000, minor = compiled / 100;
+  const int same = major ? major == OA_VERSION / 10000 && minor <= OA_VERSION / 100 : minor == OA_VERSION / 100;
+  if (compiled > 0 && same) return OA_OK;
+  return oa_fail(
+      OA_ERROR_VERSION,
+      "oa_check_version: the library is version %d.%d.%d, the program was compiled with the header of version "
+      "%d.%d.%d; compile it again, or install that version",
+      OA_VERSION / 10000, OA_VERSION / 100 % 100, OA_VERSION % 100, major, minor % 100, compiled % 100);
+}
+
 static const struct {
   const char *name;
   signed char nbytes;

@@ -2,6 +2,7 @@
 #include "base/settings.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,10 +107,8 @@ static int cgroup_limit(void) {
   return least;
 }
 
-int oa_settings_threads(void) {
-  enum { MOST = 12 };
-  int threads;
-  if (asked_threads(&threads) == OA_OK && threads) return threads;
+/* Returns the CPUs that this process may use. */
+static int usable_cpus(void) {
   cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t has fewer, and is refused on large machines */
   int cpus = 1;
   if (set) {
@@ -117,7 +116,15 @@ int oa_settings_threads(void) {
     CPU_FREE(set);
   }
   const int limit = cgroup_limit();
-  if (limit && limit < cpus) cpus = limit;
-  cpus--; /* one is left to the program's own work */
+  return limit && limit < cpus ? limit : cpus;
+}
+
+int oa_settings_threads(int *helpers) {
+  enum { MOST = 12 };
+  int threads;
+  *helpers = INT_MAX;
+  if (asked_threads(&threads) == OA_OK && threads) return threads;
+  const int cpus = usable_cpus() - 1; /* one is left to the program's own work */
+  *helpers = cpus;
   return cpus < 1 ? 1 : cpus > MOST ? MOST : cpus;
 }

@@ -8,9 +8,10 @@
 
 /* Checks the variables of this file. Returns OA_ERROR_ARGUMENT with a text that names the first wrong one. */
 int oa_settings_check(void);
-/* Returns the number of threads for copies, the caller's own included: OFFLOAD_ARGS_THREADS, or one less than the CPUs
- * this process may use (affinity and cgroup), at least 1 and at most 12. */
-int oa_settings_threads(void);
+/* Returns the number of threads for the copies of one device, the caller's own included: OFFLOAD_ARGS_THREADS, or one
+ * less than the CPUs this process may use (affinity and cgroup), at least 1 and at most 12. *helpers: how many threads
+ * beside the callers there may be for all devices together. */
+int oa_settings_threads(int *helpers);
 /* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; percent are of total. INT64_MAX: no
  * limit is set. */
 int oa_settings_memory_limit(int64_t total, int64_t *limit);

@@ -26,7 +26,7 @@ enum { /* sizes of the first versions */
   _Static_assert(sizeof(type) == offsetof(type, last) + sizeof(((type *)0)->last), \
                  #type " ends in padding, or " #last " is not its last field any more")
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
-OA_ENDS_WITH(oa_counters, pinned_bytes);
+OA_ENDS_WITH(oa_counters, bytes_peer);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);

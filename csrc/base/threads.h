@@ -3,10 +3,12 @@
 #ifndef OA_THREADS_H
 #define OA_THREADS_H
 
-/* Returns how many threads work on one task at most, the caller's included. */
+/* Returns how many threads work for one owner at most, the callers included. */
 int oa_threads_count(void);
 /* Calls run(data) on this thread and on up to participants - 1 others, as many as are free. Returns when all have
- * returned. The calls share the work among themselves. */
-void oa_threads_run(void (*run)(void *), void *data, int participants);
+ * returned. The calls share the work among themselves. Tasks of one owner, a device, share oa_threads_count() threads;
+ * those of different owners have as many each, as far as there are CPUs: one bus is not slower because another one is
+ * busy. */
+void oa_threads_run(const void *owner, void (*run)(void *), void *data, int participants);
 
 #endif

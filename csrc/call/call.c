@@ -7,6 +7,7 @@
 #include "device/memory.h"
 #include "library/library.h"
 #include "region/leave.h"
+#include "region/peers.h"
 #include "region/residency.h"
 #include "region/slot.h"
 #include "transfer/transfer_trace.h"
@@ -366,13 +367,15 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
-/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then. bytes:
- * from bytes_to_send. Frees the lock meanwhile. */
+/* Copies the moves up on *stream; large ones go to a stream of the region for copies, which *stream is then, and so do
+ * those that other devices make. bytes: from bytes_to_send. Frees the lock meanwhile. */
 static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count, int64_t bytes) {
   oa_device *device = region->device;
+  oa_peers peers;
   int status = OA_OK;
-  if (bytes >= OA_OVERLAP_BYTES) {
+  move_count = oa_peers_take(&peers, device, moves, move_count);
+  if (bytes >= OA_OVERLAP_BYTES || peers.count) {
     if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }
@@ -381,12 +384,14 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   const bool holds = *stream == region->stream && !region->blocks.count;
   oa_held_blocks blocks = {.count = 0};
   oa_unlock();
-  if (!status) {
+  if (!status) status = oa_peers_copy(&peers, device, (*stream)->native, call->function, moves, &move_count);
+  if (!status && move_count) {
     const int64_t begun = oa_trace_begin_up(moves, move_count);
     status = oa_transfer_up_holding(device, (*stream)->native, moves, move_count, holds ? &blocks : NULL);
     if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, moves, move_count, call->function, status);
   }
   oa_lock();
+  oa_peers_return(&peers);
   if (status || region->blocks.count) /* another thread's call was faster */
     oa_held_blocks_return(device, &blocks, (*stream)->native, false);
   else

@@ -115,7 +115,14 @@ static void note(const oa_kernel_state *kernel, const oa_launch *launch, int64_t
   char shape[64];
   snprintf(shape, sizeof shape, "grid %ux%ux%u block %ux%ux%u shared %lld", launch->grid[0], launch->grid[1],
            launch->grid[2], launch->block[0], launch->block[1], launch->block[2], (long long)launch->shared_bytes);
-  oa_trace_note(OA_TRACE_LAUNCH, begun, kernel->module->device->number, region, 0, kernel->name, shape, 0, status);
+  oa_trace_event event = {.begun = begun,
+                          .ended = oa_trace_now(),
+                          .region = region,
+                          .kind = OA_TRACE_LAUNCH,
+                          .device = kernel->module->device->number,
+                          .status = status,
+                          .batch = kernel->info.multiprocessors};
+  oa_trace_push(&event, kernel->name, shape);
 }
 
 /* Launches; room: for the operands, and behind them for the arguments. *captured: it became part of a graph. */

@@ -134,5 +134,5 @@ void oa_shared_object_run(void *data) {
   const int participants = grid.blocks <= FEW_THREADS / threads ? 1 : oa_threads_count();
   grid.at_once = participants == 1 ? grid.blocks : grid.blocks / (4 * participants);
   if (grid.at_once < 1) grid.at_once = 1;
-  oa_threads_run(run_blocks, &grid, participants);
+  oa_threads_run(NULL, run_blocks, &grid, participants);
 }

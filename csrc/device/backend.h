@@ -63,6 +63,11 @@ typedef struct oa_backend {
   /* Copies from device memory to device memory, in stream order; the two must not overlap. */
   int (*copy)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
               size_t width, size_t lines);
+  /* Copies from memory of another device of this backend, in the order of `stream`, which is this device's. The caller
+   * has waited for the writers of `from`. NULL: no device of this backend has memory of its own. */
+  int (*copy_peer)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, oa_device *source, uint64_t from,
+                   size_t from_pitch, size_t width, size_t lines);
+  int64_t peer_least; /* bytes: fewer go up from the host, in less time */
   /* Writes the low `unit` bytes of value (1, 2 or 4) over and over; unit divides the address, the pitch and the
    * width. */
   int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
@@ -101,7 +106,7 @@ typedef struct oa_backend {
 
 struct oa_counts { /* oa_counters, atomically */
   _Atomic int64_t copies_up, bytes_up, copies_down, bytes_down, allocations, frees, mappings, regions, calls;
-  _Atomic int64_t memory_used, memory_peak, pinned_bytes;
+  _Atomic int64_t memory_used, memory_peak, pinned_bytes, copies_peer, bytes_peer;
 };
 
 struct oa_device {

@@ -254,6 +254,8 @@ int oa_device_get_counters(int number, oa_counters *counters) {
       .memory_used = counts->memory_used,
       .memory_peak = counts->memory_peak,
       .pinned_bytes = counts->pinned_bytes,
+      .copies_peer = counts->copies_peer,
+      .bytes_peer = counts->bytes_peer,
   };
   oa_sized_write(counters, &now);
   return OA_OK;

@@ -266,7 +266,7 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   return status;
 }
 
-bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
+bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream) {
   struct oa_staging *staging = device->staging;
   if (held->count == OA_HELD_BLOCKS) return false;
   if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* regions may stay open, and others need blocks, too */
@@ -274,7 +274,13 @@ bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block) {
     return false;
   }
   held->at[held->count++] = block;
+  if (held->count == 1 && bytes <= OA_HELD_MARKED_MOST && oa_block_mark(device, block, stream)) block->busy = false;
   return true;
+}
+
+void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held) {
+  int done = 0;
+  if (held->count && held->at[0]->busy) device->backend->event_done(device, held->at[0]->event, &done);
 }
 
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited) {
@@ -282,6 +288,7 @@ void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream
   struct oa_staging *staging = device->staging;
   for (int i = 0; i < held->count; i++) {
     if (waited) {
+      held->at[i]->busy = false;
       oa_block_return(device, held->at[i]);
     } else {
       oa_saved_error before;

@@ -38,14 +38,19 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
 void oa_block_return(oa_device *device, oa_block *block);
 /* Returns a block to the pool with copies on stream under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once their stream was waited for, so that they need no event. */
-enum { OA_HELD_BLOCKS = 2 };
+/* Blocks that are returned once their stream was waited for, so that they need no event. The first has one all the same
+ * if little was sent from it: asking for the event before a copy down is issued makes that copy arrive sooner
+ * (benchmarks/transfer.md). */
+enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];
   int count;
 } oa_held_blocks;
-/* Adds a block with copies under way. Returns false if it has no room, or too many of the device's are held. */
-bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block);
+/* Adds a block with copies of so many bytes under way on stream. Returns false if it has no room, or too many of the
+ * device's are held. */
+bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream);
+/* Asks whether the copies from the first block are over. */
+void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held);
 /* Returns them all to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);
 /* Marks the copies that were issued on stream with the block, so that oa_block_await waits for them. */

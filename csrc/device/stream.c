@@ -135,6 +135,14 @@ bool oa_uses_over(const oa_uses *uses, const oa_stream *stream) {
   return true;
 }
 
+bool oa_uses_arrived(const oa_uses *uses) {
+  for (int i = 0; i < uses->count; i++) {
+    const oa_use *use = use_at(uses, i);
+    if (use->written > use->stream->waited) return false;
+  }
+  return true;
+}
+
 void oa_uses_free(oa_uses *uses) {
   free(uses->more);
   *uses = (oa_uses){.count = 0};

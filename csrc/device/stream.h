@@ -55,6 +55,8 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes);
 /* Notes a use by the stream's last operation. */
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
+/* Returns whether all writes are known to be complete. */
+bool oa_uses_arrived(const oa_uses *uses);
 /* Makes uses by a foreign stream uses by heir, which already runs after it. */
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
 /* Returns whether all uses are by that stream, and known to be complete. */

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include "library/library.h"
 
+#include "library/find.h"
 #include "offload_args/testing.h"
 
 #include <dlfcn.h>
@@ -283,6 +284,14 @@ void oa_library_set_loader(oa_library_loader function) {
   pthread_mutex_unlock(&loading);
 }
 
+/* Loads a library unless another thread did meanwhile. */
+static int load_once(const oa_library *library, const char *path) {
+  pthread_mutex_lock(&loading);
+  const int status = library->state->loaded ? OA_OK : load(library, path, NULL);
+  pthread_mutex_unlock(&loading);
+  return status;
+}
+
 static int ensure_loaded(const oa_library *library) {
   if (loaded_state(library)) return OA_OK;
   oa_libraries_ready();
@@ -295,19 +304,7 @@ static int ensure_loaded(const oa_library *library) {
     if (!status && loaded_state(library)) return OA_OK;
     return text[0] ? oa_fail(OA_ERROR_LIBRARY, "%s: %s", library->name, text) : OA_ERROR_LIBRARY;
   }
-  char tried[512] = "";
-  for (int i = 0; library->sonames && library->sonames[i]; i++) {
-    pthread_mutex_lock(&loading);
-    const int status = library->state->loaded ? OA_OK : load(library, library->sonames[i], NULL);
-    pthread_mutex_unlock(&loading);
-    if (!status) return OA_OK;
-    const size_t used = strlen(tried);
-    snprintf(tried + used, sizeof tried - used, "%s%s", used ? ", " : "", library->sonames[i]);
-  }
-  return oa_fail(
-      OA_ERROR_LIBRARY,
-      "%s: not found; tried %s. Name its file, and the prefix of its symbols if it has one, with oa_library_open",
-      library->name, tried);
+  return oa_library_search(library, load_once);
 }
 
 int oa_library_address(const char *name, const char *symbol, void **address) {

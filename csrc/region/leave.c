@@ -91,9 +91,9 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   return count;
 }
 
-/* Notes that the region's copies down are over, with that status. Under the lock. */
-static void end_moves(oa_region_state *region, int status) {
-  remember(region, status);
+/* Notes that the region's copies down are over, with that status. The lock was not free since, so that no other region
+ * has used their bytes. */
+static void end_moves(oa_region_state *region) {
   region->move_count = 0;
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
@@ -219,6 +219,7 @@ static int issue_down(oa_region_state *region) {
     status =
         oa_device_wait_stream(region->device, region->stream->native, region->serial, "calls, before arrays come down");
   if (!status) {
+    oa_held_blocks_look(region->device, &region->blocks);
     region->copying_since = oa_trace_begin();
     status = fail_coming_down(
         region, oa_transfer_down(region->device, region->stream->native, region->moves, region->move_count));
@@ -269,7 +270,7 @@ static void issue_moves(oa_region_state *region) {
   if (down && !status)
     note_down(region);
   else
-    end_moves(region, OA_OK);
+    end_moves(region);
 }
 
 /* Warns of arrays that no call wrote, or whose results are lost. */
@@ -350,6 +351,15 @@ static bool order_all(oa_region_state *region) {
   return wait;
 }
 
+/* Notes what the region's work came to. Frees the lock meanwhile, before other regions may use its arrays: resident
+ * memory has what the host has until then. */
+static void note_completed(oa_region_state *region, int status) {
+  remember(region, status);
+  for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !region->status);
+  end_moves(region);
+  region->completing = false;
+}
+
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
  * Called with the lock, which it frees meanwhile. */
 static void complete(oa_region_state *region) {
@@ -360,8 +370,7 @@ static void complete(oa_region_state *region) {
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
   if (!wait && !region->move_count) {
     oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
-    end_moves(region, OA_OK);
-    region->completing = false;
+    note_completed(region, OA_OK);
     return;
   }
   oa_unlock();
@@ -380,8 +389,7 @@ static void complete(oa_region_state *region) {
   status = fail_coming_down(region, status);
   oa_lock();
   if (waited) oa_stream_waited(region->stream, ticket);
-  end_moves(region, status);
-  region->completing = false;
+  note_completed(region, status);
   oa_announce_change();
 }
 
@@ -414,7 +422,6 @@ int oa_region_wait(oa_region *handle) {
   oa_device *device = region->device;
   const int64_t leaving_since = region->leaving_since;
   const uint64_t serial = region->serial;
-  for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !first);
   status = oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();

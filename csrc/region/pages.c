@@ -394,6 +394,14 @@ int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages) 
   return count;
 }
 
+bool oa_watch_is_clean(oa_watch *watch) {
+  pthread_mutex_lock(&watching);
+  look_at(&watch, 1);
+  const bool clean = watch->proven && next_bit(watch, 0, true) >= watch->count;
+  pthread_mutex_unlock(&watching);
+  return clean;
+}
+
 void oa_watch_lift(oa_watch *watch) {
   pthread_mutex_lock(&watching);
   protect(watch->at.low, watch->at.high, 0);

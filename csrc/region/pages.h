@@ -30,6 +30,8 @@ int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
  * oa_watch_take_seen then returns later what oa_watch_take would have returned now. */
 void oa_watches_look(oa_watch *const *watches, int count);
 int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
+/* Looks at the pages. Returns whether none was written since the last take or agreement, and the kernel vouches. */
+bool oa_watch_is_clean(oa_watch *watch);
 /* Lifts the protection of all pages, before they are rewritten on purpose. They count as written. */
 void oa_watch_lift(oa_watch *watch);
 /* Arms the pages; their present bytes count as known. */

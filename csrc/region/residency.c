@@ -37,6 +37,7 @@ struct oa_resident {
   bool waited;      /* all work that its mapping's regions issued was waited for */
   bool promoted;    /* the moves under way promote it, if they succeed */
   bool coming;      /* its copies down are under way */
+  bool peering;     /* another device copies its memory, which is idle */
   bool seen;        /* its pages were looked at for this mapping, and the written ones not sent yet */
   uint64_t address; /* 0: it has no memory */
   int64_t nbytes;
@@ -281,7 +282,7 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool made) {
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!entry && !asked && !candidate) return;
   if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
-  if (entry->mapping || (entry->address && !made)) return; /* another mapping has its memory still */
+  if (entry->mapping || entry->peering || (entry->address && !made)) return; /* its memory is in use still */
   change_owner(entry, array);
   if (asked) {
     entry->automatic = false;
@@ -337,6 +338,48 @@ bool oa_resident_return(oa_mapping *mapping) {
   join_list(entry, &idle);
   count_idle(entry, +1);
   return true;
+}
+
+/* -- other devices -- */
+
+typedef struct peer_search {
+  const oa_device *device;
+  uintptr_t low;
+  oa_lines lines;
+  oa_resident *found;
+} peer_search;
+
+static int note_peer(oa_present *element, void *data) {
+  peer_search *s = data;
+  oa_resident *entry = (oa_resident *)element;
+  oa_lines lines = s->lines;
+  if (entry->device == s->device || entry->device->backend != s->device->backend || entry->device->lost ||
+      entry->in != &idle || !entry->watch || !entry->owned || entry->outdated || element->low > s->low)
+    return 0;
+  lines.start = (int64_t)(s->low - element->low);
+  if (!oa_lines_contain(entry->lines, lines)) return 0;
+  s->found = entry;
+  return 1;
+}
+
+oa_resident *oa_resident_take_peer(const oa_device *device, uintptr_t low, oa_lines lines, oa_device **source,
+                                   uint64_t *address) {
+  peer_search s = {.device = device, .low = low, .lines = lines};
+  if (!idle.count || !oa_present_visit(&table, low, low + (uintptr_t)oa_lines_span(lines), note_peer, &s)) return NULL;
+  leave_list(s.found);
+  count_idle(s.found, -1);
+  s.found->peering = true;
+  *source = s.found->device;
+  *address = s.found->address + (uint64_t)(low - s.found->at.low);
+  return s.found;
+}
+
+bool oa_resident_is_current(const oa_resident *entry) { return oa_watch_is_clean(entry->watch); }
+
+void oa_resident_return_peer(oa_resident *entry) {
+  entry->peering = false;
+  join_list(entry, &idle);
+  count_idle(entry, +1);
 }
 
 /* -- giving up -- */
@@ -573,6 +616,9 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
 
 /* -- public -- */
 
+/* Returns whether the entry's memory is being copied: it can't be destroyed before the next change. */
+static bool is_busy(const oa_resident *entry) { return entry->peering || (entry->mapping && entry->mapping->moving); }
+
 int oa_keep(const oa_array *array, int number) {
   uintptr_t low, high;
   oa_lines lines;
@@ -605,7 +651,7 @@ int oa_release(const oa_array *array, int number) {
   if ((status = oa_array_bytes("oa_release", array, &low, &high, &lines)) || low == high) return status;
   oa_lock();
   for (oa_resident *entry = find(device, low, high, lines); entry; entry = find(device, low, high, lines)) {
-    if (entry->mapping && entry->mapping->moving) {
+    if (is_busy(entry)) {
       oa_wait_change();
       continue;
     }
@@ -626,7 +672,7 @@ int oa_owner_gone(const void *owner) {
       entry = entry->next_of_owner;
       continue;
     }
-    if (entry->mapping && entry->mapping->moving) {
+    if (is_busy(entry)) {
       oa_wait_change();
     } else {
       const int freed = destroy(entry);
@@ -681,7 +727,7 @@ int oa_residency_configure(int wanted, int tracking) {
   oa_lock();
   for (int i = 0; i < OWNERS; i++)
     while (owners[i]) {
-      if (owners[i]->mapping && owners[i]->mapping->moving)
+      if (is_busy(owners[i]))
         oa_wait_change();
       else
         destroy(owners[i]);

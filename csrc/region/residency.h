@@ -26,6 +26,15 @@ bool oa_resident_return(oa_mapping *mapping);
 /* Separates the mapping from its entry; the mapping has the memory to itself. */
 void oa_resident_separate(oa_mapping *mapping);
 
+/* Finds idle memory of another device of the same backend that may have those lines of the host, counted from low.
+ * Until oa_resident_return_peer it stays where it is, and no region uses it. Returns NULL if there is none. */
+oa_resident *oa_resident_take_peer(const oa_device *device, uintptr_t low, oa_lines lines, oa_device **source,
+                                   uint64_t *address);
+/* Returns whether the memory still has the host's bytes. Without the lock. */
+bool oa_resident_is_current(const oa_resident *entry);
+/* The caller announces the change. */
+void oa_resident_return_peer(oa_resident *entry);
+
 /* Returns whether the pages of the mapping's array have to be looked at before it is used. */
 bool oa_resident_is_unseen(const oa_mapping *mapping);
 /* Looks at the pages of several such mappings at once. Without the lock, while the mappings are moving. */

@@ -114,6 +114,15 @@ static void texts(void) {
   CHECK(oa_fail_null(NULL, NULL) == OA_ERROR_ARGUMENT);
 }
 
+static void versions(void) {
+  static const int wrong_versions[] = {
+      0, -1, 1, INT_MIN, INT_MAX, OA_VERSION + 100, OA_VERSION - 100, OA_VERSION + 10000};
+  for (size_t i = 0; i < sizeof wrong_versions / sizeof *wrong_versions; i++)
+    REFUSES(OA_ERROR_VERSION, oa_check_version(wrong_versions[i]));
+  CHECK_OK(oa_check_version(OA_VERSION));
+  CHECK_OK(oa_check_version(OA_VERSION / 100 * 100 + 99)); /* another patch */
+}
+
 /* -- devices -- */
 
 static void device_open(void) {
@@ -911,6 +920,7 @@ static const struct {
     {"oa_take_warning", texts},
     {"oa_status_name", texts},
     {"oa_version", texts},
+    {"oa_check_version", versions},
     {"oa_itemsize", texts},
     {"oa_dtype_name", texts},
     {"oa_device_open", device_open},

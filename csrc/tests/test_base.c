@@ -1,6 +1,11 @@
-/* The base's own promises: structs that grow. */
+/* The base's own promises: structs that grow; threads that work for several devices at once. */
 #include "base/sized.h"
+#include "base/threads.h"
 #include "check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 /* A struct in its first version, in its second, and in one that is newer than this core. */
 typedef struct first {
@@ -57,9 +62,45 @@ static void only_the_fields_that_an_older_program_has_are_written(void) {
   CHECK(old.given.size == sizeof(first) && old.given.a == 1 && old.behind == 7);
 }
 
+/* -- threads -- */
+
+enum { EACH = 3 };
+static atomic_int working[2], most_working[2], all_met;
+
+/* Stays until both owners have all their threads, or for a second. */
+static void meet(void *data) {
+  const int owner = *(const int *)data;
+  const int now = atomic_fetch_add(&working[owner], 1) + 1;
+  if (now > atomic_load(&most_working[owner])) atomic_store(&most_working[owner], now);
+  for (int i = 0; i < 1000 && !atomic_load(&all_met); i++) {
+    if (atomic_load(&working[0]) >= EACH && atomic_load(&working[1]) >= EACH) atomic_store(&all_met, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  atomic_fetch_sub(&working[owner], 1);
+}
+
+static void *run_task(void *data) {
+  oa_threads_run(data, meet, data, 2 * EACH);
+  return NULL;
+}
+
+static void devices_that_copy_at_once_have_as_many_threads_each(void) {
+  static int owners[2] = {0, 1};
+  pthread_t thread;
+  CHECK_OK(oa_set_threads(EACH));
+  CHECK(oa_threads_count() == EACH);
+  pthread_create(&thread, NULL, run_task, &owners[1]);
+  run_task(&owners[0]);
+  pthread_join(thread, NULL);
+  CHECK(all_met);
+  CHECK(most_working[0] == EACH && most_working[1] == EACH); /* and no more */
+  CHECK_OK(oa_set_threads(0));
+}
+
 int main(void) {
   a_smaller_struct_of_an_older_program_is_read_and_its_missing_fields_are_0();
   sizes_that_no_version_had_are_refused_with_the_remedy();
   only_the_fields_that_an_older_program_has_are_written();
+  devices_that_copy_at_once_have_as_many_threads_each();
   return failures();
 }

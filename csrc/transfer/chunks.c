@@ -299,7 +299,7 @@ void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   const int64_t threads = alone ? 1 : oa_threads_count();
   cut(b, alone ? oa_tuning.chunk_most : chunk_of(bytes));
   if (b->device->backend->flags & OA_SYNCHRONOUS) {
-    oa_threads_run(work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
+    oa_threads_run(b->device, work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
     return;
   }
   oa_chunk ring[RING];
@@ -309,5 +309,5 @@ void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   b->split = split < 1 ? 1 : (int)split;
   b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
   const int64_t blocks = oa_staging_expect(b->device, bytes);
-  oa_threads_run(work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
+  oa_threads_run(b->device, work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
 }

@@ -27,9 +27,10 @@ static int end_run(const oa_batch *b, packing *k) {
 static int end_block(const oa_batch *b, packing *k) {
   int status = end_run(b, k);
   oa_block *block = k->block;
+  const int64_t used = k->used;
   *k = (packing){.block = NULL};
   if (!block || !b->up) return status;
-  if (b->held && !status && oa_block_hold(b->device, b->held, block)) return OA_OK;
+  if (b->held && !status && oa_block_hold(b->device, b->held, block, used, b->stream)) return OA_OK;
   const int returned = oa_block_return_after(b->device, block, b->stream);
   return status ? status : returned;
 }

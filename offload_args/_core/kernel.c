@@ -18,6 +18,7 @@ typedef struct {
   struct {
     int access, dtype, offset, nbytes;
   } at[OA_MOST_PARAMETERS]; /* access 0: a value; its dtype is OA_ANY if only _value can read it */
+  PyObject *partitions;     /* a tuple of those parameters that have a partition, as covers() reads them */
 } Kernel;
 
 typedef struct {
@@ -26,14 +27,14 @@ typedef struct {
 } Launcher;
 
 static PyTypeObject *launcher_type;
-static PyObject *name_value, *name_pointer, *name_load, *name_configure, *name_misfit;
+static PyObject *name_value, *name_pointer, *name_load, *name_configure, *name_misfit, *name_uncovered;
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
-/* (name, parameters): a tuple (access, dtype, offset, nbytes) for each. */
+/* (name, parameters, partitions): a tuple (access, dtype, offset, nbytes) for each; covers() describes partitions. */
 static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-  PyObject *name, *parameters;
+  PyObject *name, *parameters, *partitions;
   (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "UO!", &name, &PyTuple_Type, &parameters)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "UO!O!", &name, &PyTuple_Type, &parameters, &PyTuple_Type, &partitions)) return NULL;
   const Py_ssize_t count = PyTuple_Size(parameters);
   if (count > OA_MOST_PARAMETERS) {
     PyErr_SetString(python.argument_error, "Kernel: too many parameters");
@@ -43,6 +44,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
   if (self == NULL) return NULL;
   self->name = Py_NewRef(name);
   self->parameters = Py_NewRef(parameters);
+  self->partitions = Py_NewRef(partitions);
   self->count = (int)count;
   for (Py_ssize_t i = 0; i < count; i++) {
     if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "iiii", &self->at[i].access, &self->at[i].dtype,
@@ -60,6 +62,7 @@ static void kernel_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   Py_XDECREF(self->name);
   Py_XDECREF(self->parameters);
+  Py_XDECREF(self->partitions);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -238,11 +241,59 @@ static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, unsig
   return first;
 }
 
+/* -- partitions ---------------------------------------------------------------------------------------------------- */
+enum { BY_SIZE = 1, BY_ROWS, BY_COLUMNS }; /* as offload_args/kernels/partitions.py has them */
+
+/* Reads what a partition divides: the pointer's elements, rows or columns. A matrix's rows lie one after the other in
+ * memory, so those of a matrix in Fortran order are its columns. Returns -1, perhaps with an exception, if it is not a
+ * matrix. */
+static long long extent_of(const Pointer *pointer, int kind) {
+  const Py_ssize_t count = PyTuple_Size(pointer->shape);
+  if (kind == BY_SIZE) {
+    long long size = 1;
+    for (Py_ssize_t i = 0; i < count; i++) size *= PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, i));
+    return size;
+  }
+  if (count != 2) return -1;
+  const long long strides[] = {PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 0)),
+                               PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 1))};
+  const int rows = strides[0] < strides[1];
+  return PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, kind == BY_ROWS ? rows : !rows));
+}
+
+/* Tells whether a grid has an owner for each element of each argument that has a partition. partitions has a tuple
+ * (argument, (along x), (along y)) for each; along an axis: what it divides, how much of that belongs to one thread or
+ * block, and 1 for a block. */
+static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *arguments) {
+  for (Py_ssize_t k = 0; k < PyTuple_Size(kernel->partitions); k++) {
+    int argument, kind[2], each[2], by_block[2];
+    if (!PyArg_ParseTuple(PyTuple_GetItem(kernel->partitions, k), "i(iii)(iii)", &argument, &kind[0], &each[0],
+                          &by_block[0], &kind[1], &each[1], &by_block[1]))
+      return 0;
+    for (int axis = 0; axis < 2; axis++) {
+      if (!kind[axis]) continue;
+      const long long extent = extent_of((Pointer *)PyTuple_GetItem(arguments, argument), kind[axis]);
+      const long long owners = (long long)launch->grid[axis] * (by_block[axis] ? 1 : launch->block[axis]);
+      if (extent < 0 || (extent + each[axis] - 1) / each[axis] > owners) return 0;
+    }
+  }
+  return 1;
+}
+
+static __attribute__((cold, noinline)) PyObject *refuse_grid(Launcher *self, PyObject *arguments) {
+  PyErr_Clear();
+  Py_XDECREF(PyObject_CallMethodObjArgs((PyObject *)self->kernel, name_uncovered, self, arguments, NULL));
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "offload_args: a grid without an owner for each element");
+  return NULL;
+}
+
 static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *bytes) {
   const void *places[OA_MOST_PARAMETERS];
   Kernel *kernel = self->kernel;
   const Pointer *first = read_arguments(kernel, arguments, bytes, places);
   if (first == NULL) return NULL;
+  if (PyTuple_Size(kernel->partitions) && !covers(kernel, &self->launch, arguments))
+    return refuse_grid(self, arguments);
   const int device = (int)PyLong_AsLong(first->device);
   oa_kernel *loaded = device >= 0 && device < DEVICES ? atomic_load(&kernel->loaded[device]) : NULL;
   if (__builtin_expect(loaded == NULL, 0) && (loaded = load(kernel, first->device, device)) == NULL) return NULL;
@@ -398,7 +449,8 @@ static int intern(PyObject **place, const char *text) {
 
 int add_kernel(PyObject *module) {
   if (intern(&name_value, "_value") < 0 || intern(&name_pointer, "_pointer") < 0 || intern(&name_load, "_load") < 0 ||
-      intern(&name_configure, "_configure") < 0 || intern(&name_misfit, "_misfit") < 0)
+      intern(&name_configure, "_configure") < 0 || intern(&name_misfit, "_misfit") < 0 ||
+      intern(&name_uncovered, "_uncovered") < 0)
     return -1;
   PyObject *kernel = PyType_FromSpec(&kernel_spec);
   launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);

@@ -59,6 +59,8 @@ static const Field counters[] = {
     COUNTER(memory_used, "bytes of the device in use now"),
     COUNTER(memory_peak, "the most bytes that were in use at once"),
     COUNTER(pinned_bytes, "of host memory pinned for the device"),
+    COUNTER(copies_peer, "from another device, instead of up from the host"),
+    COUNTER(bytes_peer, ""),
 };
 
 #define RESIDENT(member, doc) FIELD(oa_residency, member, doc)

@@ -5,11 +5,27 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-The names but `include` are also those of the package itself. docs/kernels.md explains them.
+These names are also those of the package itself: Kernel, Module, Shared, launch, offload. The others are partitions,
+and `include`. docs/kernels.md explains them.
 """
 
 from .compilers import include
 from .kernel import Kernel, Shared, launch, offload
 from .module import Module
+from .partitions import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
 
-__all__ = ["Kernel", "Module", "Shared", "include", "launch", "offload"]
+__all__ = [
+    "GridStride1D",
+    "Kernel",
+    "Linear1D",
+    "Linear2D",
+    "Module",
+    "PerBlock",
+    "RowBlocks",
+    "Rows",
+    "Shared",
+    "Tiles",
+    "include",
+    "launch",
+    "offload",
+]

@@ -86,6 +86,10 @@ def _nvrtc() -> ctypes.CDLL:
         if path:
             if not os.path.isabs(path):
                 raise OSError(f"OFFLOAD_ARGS_NVRTC needs an absolute path, got {path!r}")
+            for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
+                ctypes.CDLL(
+                    str(beside)
+                )  # NVRTC opens it by its name alone, and NVIDIA's wheels of 13.0 don't say where
             return ctypes.CDLL(path)
         from cuda.pathfinder import load_nvidia_dynamic_lib
 

@@ -19,6 +19,7 @@ __all__ = ["read"]
 _MACHINE: Final = 190
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
+_RESERVED_BYTES: Final = 1024  # of a block's shared memory: from sm_90 on the driver has them, and files count them
 _ATTRIBUTE: Final = struct.Struct("<BBH")
 
 
@@ -94,6 +95,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     target = elf.flags >> 8 & 0xFF if elf.abi_version >= 8 else elf.flags & 0xFF
     registers = _registers(name, elf)
     sizes = {section.name: section.nbytes for section in elf.sections}
+    reserved = _RESERVED_BYTES if ".nv.shared.reserved.0" in sizes else 0
     kernels: dict[str, KernelFacts] = {}
     left = len(data)  # sections may lie over each other: no more bytes are read than there are
     for section in elf.sections:
@@ -107,7 +109,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
         kernels[kernel] = KernelFacts(
             kernel,
             facts.parameters,
-            shared_bytes=sizes.get(f".nv.shared.{kernel}", 0),
+            shared_bytes=max(0, sizes.get(f".nv.shared.{kernel}", 0) - reserved),
             registers=registers.get(kernel),
             most_threads=facts.most_threads,
         )

@@ -25,6 +25,7 @@ from ..pointers import DevicePtr, _values
 from ..regions import _stream_handle
 from .facts import KernelFacts
 from .loaded import Loaded, Source
+from .partitions import Geometry, check, good_block, needed_grid
 from .signature import Formal, formals_of
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class Kernel(_core.Kernel):
     def __new__(cls, loaded: Loaded, name: str, signature: Sequence[object]) -> Kernel:
         facts = loaded.image.kernels.get(name)
         formals = formals_of(name, signature, facts)
-        self = super().__new__(cls, name, tuple(formal.row for formal in formals))
+        partitions = tuple((i, *one.partition.along()) for i, one in enumerate(formals) if one.partition is not None)
+        self = super().__new__(cls, name, tuple(formal.row for formal in formals), partitions)
         self.facts = facts
         self._formals, self._loaded, self._infos = formals, loaded, {}
         return self
@@ -242,6 +244,15 @@ class Kernel(_core.Kernel):
             raise HostPointerError(f"{what}, got a host array; lend it in a region, or use offload({self.name}, ...)")
         raise HostPointerError(f"{what}, got {_kind(given)}; lend an array in a region")
 
+    def _uncovered(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
+        """Refuse a grid that leaves elements without an owner."""
+        grid, block, _ = launcher._shape
+        for formal, given in zip(self._formals, arguments, strict=True):
+            if formal.partition is not None:
+                check(
+                    f"{self.name}: {formal.name}", formal.partition, Geometry(given.shape, given.strides), grid, block
+                )
+
     def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
         if keywords:
             raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
@@ -258,28 +269,49 @@ def _kind(given: object) -> str:
     return f"{type(given).__name__} {given!r:.60}" if isinstance(given, (int, float, str)) else type(given).__name__
 
 
-def _size_of(argument: Any) -> int:
-    """Return the elements of an array or pointer; 0 of anything else."""
+def _geometry(argument: Any) -> Geometry | None:
+    """Return the shape of an array or pointer; None of anything else."""
     if isinstance(argument, (In, Out, InOut)):
         argument = argument.array
     shape = getattr(argument, "shape", None)
-    return math.prod(shape) if isinstance(shape, tuple) else 0
+    if not isinstance(shape, tuple):
+        return None
+    strides = getattr(argument, "strides", None)
+    if strides is None:  # of a Scratch, or of another package
+        strides = getattr(argument, "__cuda_array_interface__", {}).get("strides")
+    return Geometry(shape, strides)
+
+
+def _size_of(argument: Any) -> int:
+    """Return the elements of an array or pointer; 0 of anything else."""
+    geometry = _geometry(argument)
+    return 0 if geometry is None else math.prod(geometry.shape)
 
 
 def _shape(
     kernel: Kernel, arguments: Sequence[object], device: Device, grid: Sizes | None, block: Sizes | None
 ) -> tuple[Sizes, Sizes]:
-    """Return grid and block; those that are None have a thread for each element of the largest array written."""
+    """Return grid and block. Those that are None follow from the partitions of the signature; without any, they have a
+    thread for each element of the largest array written."""
+    if grid is not None and block is not None:
+        return grid, block
+    if len(arguments) != len(kernel._formals):
+        kernel._misfit(tuple(arguments))
+    pairs = list(zip(kernel._formals, arguments, strict=True))
+    divided = [
+        (f"{kernel.name}: {one.name}", one.partition, geometry)
+        for one, given in pairs
+        if one.partition is not None and (geometry := _geometry(given)) is not None
+    ]
+    limits, on_cpu = kernel.info(device), not device.is_gpu
     if block is None:
-        block = kernel.info(device).good_threads
-    if grid is None:
-        if len(arguments) != len(kernel._formals):
-            kernel._misfit(tuple(arguments))
-        pairs = list(zip(kernel._formals, arguments, strict=True))
+        block = good_block([one[1] for one in divided], limits, on_cpu) if divided else limits.good_threads
+    if grid is None and divided:
+        grid = needed_grid(divided, kernel._sizes("block", block), limits, on_cpu)
+    elif grid is None:
         written = [_size_of(given) for formal, given in pairs if formal.access & _core.OA_OVERWRITE]
         size = max(written or [_size_of(given) for formal, given in pairs if formal.access])
-        threads = math.prod(kernel._sizes("block", block))
-        grid = max(1, -(-size // threads))
+        grid = max(1, -(-size // math.prod(kernel._sizes("block", block))))
     return grid, block
 
 

@@ -13,6 +13,7 @@ from ..arguments import In, InOut, Out, Parameter
 from ..dtypes import code_of
 from ..errors import SignatureError
 from .facts import KernelFacts, ParameterFacts
+from .partitions import Partition
 
 __all__ = ["Formal", "formals_of"]
 
@@ -30,6 +31,7 @@ class Formal:
     dtype: np.dtype[Any] | None  #: None: a pointer to elements of any dtype
     offset: int
     nbytes: int
+    partition: Partition | None = None  #: by which the kernel divides it
 
     @property
     def row(self) -> tuple[int, int, int, int]:
@@ -102,13 +104,26 @@ def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, f
     )
 
 
+def _partition(what: str, declared: object) -> Partition | None:
+    if not isinstance(declared, Parameter) or declared.partition is None:
+        return None
+    if not isinstance(declared.partition, Partition):
+        raise SignatureError(
+            f"{what}: by needs a partition of offload_args.kernels, such as Linear1D(), got {declared.partition!r}"
+        )
+    if declared.direction is In:
+        raise SignatureError(f"{what} is declared as {declared!r}: In has no owners, any thread reads all of it")
+    return declared.partition
+
+
 def _formal(what: str, name: str, declared: object, end: int, facts: ParameterFacts | None) -> Formal:
     direction, dtype = (declared.direction, declared.dtype) if isinstance(declared, Parameter) else (declared, None)
     if isinstance(direction, type) and direction in _ACCESS:
         if dtype is not None and code_of(dtype) < 0:
             raise SignatureError(f"{what} is declared as {declared!r}, whose elements devices can't hold")
         text = repr(declared) if dtype is not None else direction.__name__
-        formal = Formal(name, text, _ACCESS[direction], dtype, _place(what, end, text, None, facts), _POINTER_BYTES)
+        offset = _place(what, end, text, None, facts)
+        formal = Formal(name, text, _ACCESS[direction], dtype, offset, _POINTER_BYTES, _partition(what, declared))
     else:
         value = _value_dtype(what, declared)
         text = str(value)

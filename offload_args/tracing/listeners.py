@@ -53,7 +53,7 @@ class Log:
             text = f"region {raw.region}{at} on {device}: {names or 'entered'} ({size_text(raw.nbytes)} allocated)"
         elif kind == "leave":
             text = f"region {raw.region}{at} left in {time_text(took)}"
-        elif kind in ("up", "down"):
+        elif kind in ("up", "down", "peer"):
             rate = rate_text(raw.nbytes, took)
             text = f"{kind} {raw.name}: {size_text(raw.nbytes)} in {time_text(took)}{rate}, {raw.why}"
         elif kind == "call":

@@ -103,6 +103,7 @@ class Trace:
             self._decoded += 1
             if raw.device not in self._devices:
                 self._devices[raw.device] = by_number(raw.device).name
+            is_launch = raw.kind == _core.OA_TRACE_LAUNCH
             event = Event(
                 kind=_core.TRACE_KINDS[raw.kind],
                 begun=raw.begun,
@@ -116,9 +117,10 @@ class Trace:
                 places=site.places if site is not None else (),
                 unchanged=self._unchanged(raw),
                 packed=raw.packed,
-                batch=raw.batch,
+                batch=0 if is_launch else raw.batch,
                 address=raw.address,
                 failed=failure(raw),
+                multiprocessors=raw.batch if is_launch else 0,
             )
             if raw.kind == _core.OA_TRACE_ENTER and not raw.status:
                 names = ", ".join(site.names) if site is not None else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import sysconfig
@@ -15,6 +16,7 @@ from .source import Loop, Place, loops_around
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
 _CALLS = ("call", "launch")  # kinds of events
+_MOST_ADVICE = 10
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -22,12 +24,13 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 class Event(NamedTuple):
     """Describe an event that is over. Times are nanoseconds, as time.monotonic_ns() counts them."""
 
-    kind: str  #: "region", "enter", "leave", "up", "down", "call", "launch", "wait", "allocate", "release"
+    kind: str  #: "region", "enter", "leave", "up", "down", "peer", "call", "launch", "wait", "allocate", "release"
     #: or "access"
     begun: int
     ended: int
     name: str  #: of the array, as the source of its region has it, or of the function
     why: str  #: the reason of a copy or wait: "first read by cublas.sgemv"
+    #: or the shape of a launch: "grid 9x1x1 block 64x2x1 shared 400"
     nbytes: int
     device: str
     thread: int  #: the system's number
@@ -38,6 +41,7 @@ class Event(NamedTuple):
     batch: int  #: of a copy: how many copies went together; they share the batch's time in proportion to their bytes
     address: int  #: of a copy: its host address; 0: unknown
     failed: str  #: the failure, or ""
+    multiprocessors: int = 0  #: of a launch: those of its device
 
     @property
     def seconds(self) -> float:
@@ -54,6 +58,13 @@ class Event(NamedTuple):
         """Bytes per second; 0 if it moved none."""
         return self.nbytes / self.seconds if self.ended > self.begun else 0.0
 
+    @property
+    def blocks(self) -> int:
+        """The blocks of a launch's grid; 0 of other events."""
+        if self.kind != "launch":
+            return 0
+        return math.prod(map(int, self.why.split()[1].split("x")))
+
 
 class Advice(NamedTuple):
     """Advise one change of the program."""
@@ -61,7 +72,7 @@ class Advice(NamedTuple):
     text: str
     file: str  #: "" if unknown
     line: int
-    seconds: float  #: the time that the change saves
+    seconds: float  #: the time that the change saves; 0: not known
 
     def __str__(self) -> str:
         return self.text
@@ -73,7 +84,7 @@ class Copies(NamedTuple):
     name: str
     nbytes: int  #: of one copy
     device: str
-    direction: str  #: "up" or "down"
+    direction: str  #: "up", "down" or "peer" (from another device)
     places: tuple[Place, ...]
     times: int
     unchanged: int
@@ -115,6 +126,9 @@ class Summary:
     copies_down: int
     bytes_down: int
     seconds_down: float
+    copies_peer: int  #: from other devices
+    bytes_peer: int
+    seconds_peer: float
     regions: int
     calls: int
     waits: int
@@ -132,13 +146,14 @@ class Summary:
         done = [event for event in events if not event.failed or event.kind == "call"]
         self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
         self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
+        self.copies_peer, self.bytes_peer, self.seconds_peer = _sum(done, "peer")
         self.regions, _, _ = _sum(done, "region")
         self.calls = sum(event.kind in _CALLS for event in done)
         self.waits, _, self.seconds_waiting = _sum(done, "wait")
         self.devices = sorted({event.device for event in events})
         self.functions = _functions(done)
         self.copies = _copies(done)
-        self.advice = _advise(self.copies)
+        self.advice = [*_advise(self.copies), *_advise_on_grids(done)][:_MOST_ADVICE]
 
     def _title(self) -> str:
         return (
@@ -157,7 +172,7 @@ class Summary:
     def _repr_html_(self) -> str:
         copies = [
             (one.direction, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
-            for direction in ("up", "down")
+            for direction in ("up", "down", "peer")
             for one in _lines(self.copies, direction)[:10]
         ]
         calls = [(name, f"{count} x", time_text(seconds)) for name, count, seconds in self._calls()]
@@ -178,7 +193,10 @@ class Summary:
         for direction, count, nbytes, seconds in (
             ("up", self.copies_up, self.bytes_up, self.seconds_up),
             ("down", self.copies_down, self.bytes_down, self.seconds_down),
+            ("peer", self.copies_peer, self.bytes_peer, self.seconds_peer),
         ):
+            if direction == "peer" and not count:
+                continue
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
             lines.append(f"{direction:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
             these = _lines(self.copies, direction)
@@ -219,7 +237,7 @@ def _copies(events: Iterable[Event]) -> list[Copies]:
     found: dict[tuple[Any, ...], Copies] = {}
     addresses: dict[tuple[Any, ...], set[int]] = {}
     for event in events:
-        if event.kind not in ("up", "down"):
+        if event.kind not in ("up", "down", "peer"):
             continue
         key = (event.kind, event.name, event.nbytes, event.device, event.places)
         so_far = found.get(key)
@@ -359,4 +377,30 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
         )
         for (name, file, line), case in repeated.items()
     ]
-    return sorted(advice, key=lambda one: -one.seconds)[:10]
+    return sorted(advice, key=lambda one: -one.seconds)
+
+
+def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:
+    """Advise on kernels of which most launches had fewer blocks than half of the device's multiprocessors."""
+    launches: dict[tuple[str, str, tuple[Place, ...]], list[Event]] = {}
+    for event in events:
+        if event.multiprocessors:
+            launches.setdefault((event.name, event.device, event.places[:1]), []).append(event)
+    advice = []
+    for (name, device, places), these in launches.items():
+        few = [event.blocks for event in these if 2 * event.blocks < event.multiprocessors]
+        if 2 * len(few) <= len(these):
+            continue
+        blocks = f"{min(few)}" if min(few) == max(few) else f"{min(few)} to {max(few)}"
+        count = these[0].multiprocessors
+        advice.append(
+            Advice(
+                f"{name} was launched {len(these)} {plural('time', len(these))}, {len(few)} of them with a grid of "
+                f"{blocks} {plural('block', max(few))}: most of the {count} multiprocessors of {device} had no block; "
+                f"launch {count} blocks or more, of fewer threads if need be",
+                places[0].file if places else "",
+                places[0].line if places else 0,
+                0.0,
+            )
+        )
+    return advice

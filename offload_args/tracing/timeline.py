@@ -51,7 +51,7 @@ def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
 def _label(event: Event) -> str:
     if event.kind == "region":
         return f"region {event.place}" if event.place else "region"
-    if event.kind in ("up", "down"):
+    if event.kind in ("up", "down", "peer"):
         return f"{event.kind} {event.name}"
     if event.kind == "wait":
         return f"wait: {event.why}"
@@ -95,7 +95,7 @@ def _details(event: Event) -> dict[str, Any]:
         details["place"] = str(event.place)
     if event.kind == "region":
         details["arrays"] = event.name
-    if event.kind in ("up", "down"):
+    if event.kind in ("up", "down", "peer"):
         details["array"] = event.name
         details["GB/s"] = round(event.rate / 1e9, 3)
         details["batch"] = event.batch

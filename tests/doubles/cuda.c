@@ -49,6 +49,26 @@ struct copy_parameters {
   size_t width, lines;
 };
 
+struct peer_copy {
+  size_t from_x, from_y, from_z, from_level;
+  int from_type;
+  const void *from_host;
+  gpu_address from_device;
+  void *from_array, *from_context;
+  size_t from_pitch, from_height;
+  size_t to_x, to_y, to_z, to_level;
+  int to_type;
+  void *to_host;
+  gpu_address to_device;
+  void *to_array, *to_context;
+  size_t to_pitch, to_height;
+  size_t width, lines, depth;
+};
+
+struct pool_access {
+  int location_type, location_id, flags;
+};
+
 struct launch_attribute {
   int kind, padding;
   union {
@@ -304,6 +324,41 @@ int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream st
   memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
   return SUCCESS;
 }
+/* The destination's context has to be current, as its stream has. */
+static int copy_between(gpu_address to, const struct device *to_device, gpu_address from,
+                        const struct device *from_device, size_t nbytes, gpu_stream stream) {
+  const int code = belongs(stream);
+  if (code) return code;
+  if (to_device != current() || from_device == to_device || !from_device) return INVALID_VALUE;
+  if (owner_of((void *)(uintptr_t)to, nbytes) != to_device->number) return INVALID_VALUE;
+  if (owner_of((void *)(uintptr_t)from, nbytes) != from_device->number) return INVALID_VALUE;
+  memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
+  return SUCCESS;
+}
+int cuMemcpyPeerAsync(gpu_address to, gpu_context to_context, gpu_address from, gpu_context from_context, size_t nbytes,
+                      gpu_stream stream) {
+  return copy_between(to, to_context, from, from_context, nbytes, stream);
+}
+int cuMemcpy3DPeerAsync(const struct peer_copy *c, gpu_stream stream) {
+  int code = c->depth == 1 && c->width <= c->to_pitch && c->width <= c->from_pitch && c->from_type == DEVICE &&
+                     c->to_type == DEVICE
+                 ? SUCCESS
+                 : INVALID_VALUE;
+  for (size_t i = 0; i < c->lines && !code; i++)
+    code = copy_between(c->to_device + i * c->to_pitch, c->to_context, c->from_device + i * c->from_pitch,
+                        c->from_context, c->width, stream);
+  return code;
+}
+int cuDeviceCanAccessPeer(int *can, int device, int peer) {
+  *can = device != peer;
+  return device >= 0 && device < DEVICES && peer >= 0 && peer < DEVICES ? SUCCESS : INVALID_DEVICE;
+}
+int cuMemPoolSetAccess(gpu_pool pool, const struct pool_access *access, size_t count) {
+  const struct device *device = pool;
+  return count == 1 && access->location_type == 1 && access->flags == 3 && access->location_id != device->number
+             ? SUCCESS
+             : INVALID_VALUE;
+}
 int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
   int code = belongs(stream);
   if (c->width > c->to_pitch || c->width > c->from_pitch) return INVALID_VALUE;
@@ -376,7 +431,7 @@ int cuEventSynchronize(gpu_event event) { return belongs(event); }
 /* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
  * tests/kernels are here in C, by their names. A kernel of another name does nothing. */
 enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
-enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90 };
+enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90, NEWEST_VERSION = 9 };
 
 struct function {
   struct function *next;
@@ -424,6 +479,8 @@ int cuModuleLoadDataEx(gpu_module *module, const void *image, unsigned count, in
   if (!target) return refuse_image(INVALID_PTX, "Missing .target directive", count, options, values);
   if (atoi(target + 11) > NEWEST_TARGET)
     return refuse_image(UNSUPPORTED_PTX, "SM version is newer than the device", count, options, values);
+  if (atoi(strstr(text, ".version") + 8) > NEWEST_VERSION)
+    return refuse_image(UNSUPPORTED_PTX, "Unsupported .version", count, options, values);
   char *copy = make(strlen(text) + 1, current()->number);
   if (!copy) return OUT_OF_MEMORY;
   strcpy(copy, text);

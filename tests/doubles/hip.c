@@ -2,6 +2,7 @@
  * codes. HIP_DOUBLE_VERSION says which release's: 5, 6 (the default) or 7. HIP_DOUBLE_NO_POOLS=1: without pools.
  *
  * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
+#define _GNU_SOURCE
 #ifdef REAL_HEADERS
 #define __HIP_PLATFORM_AMD__ 1
 #define __HIP_DISABLE_CPP_FUNCTIONS__
@@ -18,6 +19,7 @@ typedef struct hipPointerAttribute_t {
   unsigned allocationFlags;
 } hipPointerAttribute_t;
 typedef struct pool_properties hipMemPoolProps;
+typedef struct pool_access hipMemAccessDesc;
 #endif
 
 #define GPU_NAME "double of an AMD GPU, number %d"
@@ -136,11 +138,23 @@ hipError_t hipMemcpyDtoHAsync(void *to, hipDeviceptr_t from, size_t nbytes, hipS
   ANSWER(cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, nbytes, stream));
 }
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t nbytes, hipMemcpyKind kind, hipStream_t stream) {
-  ANSWER(kind == 4 ? cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, nbytes, stream) : INVALID_VALUE);
+  ANSWER(kind == 3 ? cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, nbytes, stream) : INVALID_VALUE);
+}
+hipError_t hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t nbytes,
+                              hipStream_t stream) {
+  ANSWER(to_device >= 0 && to_device < DEVICES && from_device >= 0 && from_device < DEVICES
+             ? cuMemcpyPeerAsync((uintptr_t)to, &devices[to_device], (uintptr_t)from, &devices[from_device], nbytes,
+                                 stream)
+             : INVALID_DEVICE);
+}
+hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDeviceCanAccessPeer(can, device, peer)); }
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
+  ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
-  const int other = kind == 4 ? UNIFIED : DEVICE;
+  if (kind < 1 || kind > 3) return remember(INVALID_VALUE);
+  const int other = kind == 3 ? UNIFIED : DEVICE; /* pinned memory will do */
   const struct copy_parameters copy = {.from_type = kind == 1 ? HOST : other,
                                        .from_host = from,
                                        .from_device = (uintptr_t)from,

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import msgpack
 
-from kernels.programs import PTX, shared_object
+from kernels.programs import INCLUDE, PTX, shared_object
 
 CUDA = """\
 struct Line { float slope; double start; };
@@ -34,6 +34,20 @@ kernel void vadd(global const float *a, global const float *b, global float *c, 
 }
 kernel void relu(global float *x, int n) { I; if (i < n) x[i] = x[i] > 0 ? x[i] : 0; }
 kernel void line(global double *y, Line l, long n) { I; if (i < n) y[i] = l.slope * i + l.start; }
+"""
+ONE_SOURCE = """\
+#include <offload_args/kernel.h>
+struct Line { float slope; double start; };
+OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+OA_KERNEL(relu, oa::InOut<float> x, int n) {
+  for (auto one : x.mine(oa::GridStride1D(n), here))
+    if (*one < 0) *one = 0;
+}
+OA_KERNEL(line, oa::Out<double> y, Line line, long long n) {
+  for (auto one : y.mine(oa::Linear1D(n), here)) *one = line.slope * one.index() + line.start;
+}
 """
 # (offset, bytes, whether it is a pointer) of each parameter
 Kernels = dict[str, tuple[tuple[int, int, bool], ...]]
@@ -59,8 +73,9 @@ def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str
     return header + body + b"".join(rows)
 
 
-def made_cubin() -> bytes:
-    sections = []
+def made_cubin(shared: Sequence[tuple[str, int]] = ()) -> bytes:
+    """Return a cubin. shared: more sections of shared memory, by name and size."""
+    sections = [(f".nv.shared.{name}", 8, bytes(nbytes)) for name, nbytes in shared]
     for name, parameters in KERNELS.items():
         info = b""
         for ordinal, (offset, nbytes, pointer) in reversed(list(enumerate(parameters))):
@@ -118,7 +133,10 @@ def compiled(compiler: str, source: str, suffix: str, *options: str) -> bytes:
 
 _FOUND = [n for n in range(21, 13, -1) if shutil.which(f"clang-{n}") and shutil.which(f"ld.lld-{n}")]
 CLANG = f"clang-{_FOUND[0]}" if _FOUND else None
+TARGETS = ("gfx90a", "gfx942", "gfx1100")
 AMD = ("-x", "cl", "-cl-std=CL2.0", "--target=amdgcn-amd-amdhsa", "-nogpulib", "-O2", "-mcode-object-version=5")
+HIP = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-O2", "-std=c++17", f"-I{INCLUDE}",
+       "-mcode-object-version=5", "-Wall", "-Wextra", "-Werror")  # fmt: skip
 FORMATS: dict[str, Callable[[], bytes]] = {
     "PTX": PTX.encode,
     "shared object": shared_object,
@@ -133,5 +151,7 @@ if shutil.which("nvcc"):
     FORMATS["nvcc's PTX"] = partial(compiled, "nvcc", CUDA, ".cu", "-ptx")
     FORMATS["nvcc's fatbin"] = partial(compiled, "nvcc", CUDA, ".cu", "-fatbin", "-arch=sm_90")
 if CLANG:
-    for target in ("gfx90a", "gfx942", "gfx1100"):
+    for target in TARGETS:
         FORMATS[f"clang's HSACO for {target}"] = partial(compiled, CLANG, OPENCL, ".cl", *AMD, f"-mcpu={target}")
+        options = (*HIP, f"--offload-arch={target}")
+        FORMATS[f"clang's HSACO of one source for {target}"] = partial(compiled, CLANG, ONE_SOURCE, ".hip", *options)

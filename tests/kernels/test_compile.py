@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
-from itertools import product
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from helpers.arrays import ramp
 from offload_args import In, InOut, Kernel, Out, errors, offload, offload_args
-from offload_args.kernels import cache
+from offload_args.kernels import cache, compilers
 
 ONE_SOURCE = """\
 #include <offload_args/kernel.h>
@@ -71,6 +72,29 @@ def test_options_reach_the_compiler(cached: Path, device: str) -> None:
     a, b, c = ramp(N), ramp(N), np.zeros(N, np.float32)
     offload(vadd, a, b, c, N, device=device)
     np.testing.assert_array_equal(c, a + b)
+
+
+# It finds the other library only if that is loaded already.
+NVRTC = """\
+#include <dlfcn.h>
+int nvrtcVersion(int *major, int *minor) {
+  *major = 99;
+  *minor = dlopen("libnvrtc-builtins.so.99.7", RTLD_NOW) ? 7 : 0;
+  return 0;
+}
+"""
+
+
+def test_an_nvrtc_of_ones_own_finds_the_library_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builtins = "libnvrtc-builtins.so.99.7"
+    for name, source in ((builtins, ""), ("libnvrtc.so.99", NVRTC)):
+        options = ["-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
+        subprocess.run(["cc", *options], input=source, text=True, check=True)
+    monkeypatch.setenv("OFFLOAD_ARGS_NVRTC", str(tmp_path / "libnvrtc.so.99"))
+    library = compilers._nvrtc.__wrapped__()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    assert (major.value, minor.value) == (99, 7)
 
 
 WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] = {
@@ -142,97 +166,3 @@ def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     cache.store("key", b"bytes")
     assert cache.find("key") is None and not os.listdir(tmp_path)
-
-
-# -- partitions --------------------------------------------------------------------------------------------------------
-
-# They count how often each element is written.
-COUNT = """\
-#include <offload_args/kernel.h>
-
-OA_KERNEL(linear, oa::InOut<int> count, int n) {
-  for (auto one : count.mine(oa::Linear1D(n), here)) *one += 1;
-}
-OA_KERNEL(strided, oa::InOut<int> count, int n) {
-  for (auto one : count.mine(oa::GridStride1D(n), here)) *one += 1;
-}
-OA_KERNEL(plane, oa::InOut<int> count, int rows, int columns, int ld) {
-  for (auto one : count.mine(oa::Linear2D(rows, columns, ld), here)) *one += 1;
-}
-OA_KERNEL(blocks, oa::InOut<int> count) {
-  for (auto one : count.mine(oa::PerBlock(), here)) *one += 1;
-}
-OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
-  OA_SHARED float part[64];
-  here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
-  for (int step = 32; step > 0; step /= 2)
-    here.phase([&](const oa::Here &here) {
-      if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
-    });
-  here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
-  });
-}
-"""
-SHAPES = list(product((1, 2, 3), (1, 2), (1, 2)))
-
-
-def counter(device: str, name: str, *values: type) -> Kernel:
-    return Kernel.compile(COUNT, name, [InOut[np.int32], *values], device=device)
-
-
-def test_linear_and_grid_stride_give_each_element_to_one_thread(device: str) -> None:
-    linear, strided = counter(device, "linear", np.int32), counter(device, "strided", np.int32)
-    for grid, block in product(SHAPES, SHAPES):
-        threads = grid[0] * block[0]
-        for n in (0, 1, 2, 5, 9, 10):
-            count = np.zeros(12, np.int32)
-            offload(linear, count, n, grid=grid, block=block, device=device)
-            np.testing.assert_array_equal(count, np.arange(12) < min(n, threads))
-            count[:] = 0
-            offload(strided, count, n, grid=grid, block=block, device=device)
-            np.testing.assert_array_equal(count, np.arange(12) < n)
-
-
-def test_a_plane_gives_each_element_to_one_thread_and_leaves_gaps_alone(device: str) -> None:
-    plane = counter(device, "plane", np.int32, np.int32, np.int32)
-    for grid, block in product(SHAPES, SHAPES):
-        for rows, columns, ld in ((0, 3, 3), (1, 1, 1), (3, 2, 4), (4, 5, 5), (2, 3, 2)):
-            count = np.zeros((5, 6), np.int32)
-            offload(plane, count, rows, columns, ld, grid=grid, block=block, device=device)
-            expected = np.zeros(30, np.int32)
-            if columns <= ld:  # rows that lie over each other have no owner
-                for row, column in product(
-                    range(min(rows, grid[1] * block[1])), range(min(columns, grid[0] * block[0]))
-                ):
-                    expected[row * ld + column] = 1
-            np.testing.assert_array_equal(count.ravel(), expected)
-
-
-def test_each_block_has_one_element(device: str) -> None:
-    blocks = counter(device, "blocks")
-    for grid, block in product(SHAPES, SHAPES):
-        count = np.zeros(5, np.int32)
-        offload(blocks, count, grid=grid, block=block, device=device)
-        np.testing.assert_array_equal(count, np.arange(5) < grid[0])
-
-
-def test_large_grids_give_each_element_to_one_thread(device: str) -> None:
-    strided, linear = counter(device, "strided", np.int32), counter(device, "linear", np.int32)
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        n = int(rng.integers(1, 200_000))
-        block, grid = int(rng.integers(1, 1025)), int(rng.integers(1, 300))
-        count = np.zeros(n, np.int32)
-        offload(strided, count, n, grid=grid, block=block, device=device)
-        assert (count == 1).all()
-        offload(linear, count, n, grid=-(-n // block), block=block, device=device)
-        assert (count == 2).all()
-
-
-def test_phases_of_a_block_wait_for_each_other(device: str) -> None:
-    sums = Kernel.compile(COUNT, "sums", [In[np.float32], Out[np.float32], np.int32], device=device)
-    x = ramp(1000)
-    y = np.zeros(16, np.float32)
-    offload(sums, x, y, 1000, grid=16, block=64, device=device)
-    np.testing.assert_array_equal(y, np.add.reduceat(x, np.arange(0, 1000, 64)))

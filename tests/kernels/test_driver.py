@@ -14,11 +14,10 @@ from offload_args import InOut, Module, errors, offload
 
 
 @pytest.mark.promise("T41")
-@pytest.mark.parametrize("target", ["sm_120", "sm_999"])
-def test_ptx_for_a_newer_gpu_gives_the_drivers_log(cuda: str, target: str) -> None:
-    relu = Module.load(PTX.replace("sm_50", target).encode(), name="new.ptx").kernel(
-        "relu", InOut[np.float32], np.int32
-    )
+@pytest.mark.parametrize("old, new", [("sm_50", "sm_120"), ("sm_50", "sm_999"), (".version 6.4", ".version 99.0")])
+def test_ptx_for_a_newer_gpu_or_driver_gives_the_drivers_log(cuda: str, old: str, new: str) -> None:
+    module = Module.load(PTX.replace(old, new).encode(), name="new.ptx")
+    relu = module.kernel("relu", InOut[np.float32], np.int32)
     with pytest.raises(errors.ModuleError, match=f"new.ptx: the driver of {cuda} refuses it: .*its log: .*ptxas"):
         offload(relu, ramp(4), 4, device=cuda)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kernels.images import FORMATS, bundle, made_hsaco
+from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
 from offload_args import In, InOut, Module, Out, Scratch, errors, offload
@@ -50,6 +51,26 @@ def test_a_bundle_states_all_targets_and_each_kernel_once() -> None:
 def test_an_hsaco_states_registers_shared_memory_and_block_limit() -> None:
     facts = Module.load(made_hsaco()).kernels["vadd"]
     assert (facts.registers, facts.shared_bytes, facts.most_threads) == (8, 0, 256)
+
+
+SHARES = """
+extern "C" __global__ void shares(float *x) {
+  __shared__ float part[256];
+  part[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = part[255 - threadIdx.x];
+}
+"""
+
+
+def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
+    kernels = Module.load(made_cubin([("vadd", 2048), ("relu", 0)])).kernels
+    assert [kernels[name].shared_bytes for name in ("vadd", "relu", "line")] == [2048, 0, 0]
+    kernels = Module.load(made_cubin([("reserved.0", 0), ("vadd", 3072)])).kernels
+    assert [kernels[name].shared_bytes for name in ("vadd", "relu")] == [2048, 0]
+    for target in ("sm_80", "sm_90", "sm_100") if shutil.which("nvcc") else ():
+        made = compiled("nvcc", SHARES, ".cu", "-cubin", f"-arch={target}")
+        assert Module.load(made).kernels["shares"].shared_bytes == 1024
 
 
 LINE = np.dtype([("slope", np.float32), ("start", np.float64)], align=True)
@@ -102,6 +123,7 @@ def test_a_struct_with_what_devices_can_not_hold_is_refused(image: bytes) -> Non
         Module.load(image).kernel("line", Out, np.dtype([("a", "f8"), ("b", "O")], align=True), np.int64)
 
 
+@pytest.mark.promise("T41")
 def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> None:
     module = Module.load(image, name="mine")
     with pytest.raises(errors.ModuleError, match="mine: there is no kernel 'vad'; did you mean vadd"):
@@ -110,6 +132,7 @@ def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> N
         module.kernel(3, In)  # type: ignore[arg-type]
 
 
+@pytest.mark.promise("T41")
 @pytest.mark.parametrize("data", [b"", b"\0", b"hello", b"\x7fELF", b"\x7fELF" + bytes(60), b".version", bytes(10_000)])
 def test_bytes_that_are_no_module_are_refused(data: bytes) -> None:
     with pytest.raises(errors.ModuleError):
@@ -123,6 +146,7 @@ def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
         Module.load(tmp_path / "none.ptx")
 
 
+@pytest.mark.promise("T41")
 def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
     for cut in range(0, len(image), max(1, len(image) // 400)):
         try:
@@ -132,9 +156,10 @@ def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
 
 
 @pytest.mark.promise("T41")
-def test_mutations_are_modules_or_refused(image: bytes) -> None:
+@pytest.mark.parametrize("seeds", [range(400), pytest.param(range(400, 4000), marks=pytest.mark.slow)], ids=len)
+def test_mutations_are_modules_or_refused(image: bytes, seeds: range) -> None:
     """scripts/fuzz_modules.py reads a million of them."""
-    for seed in range(400):
+    for seed in seeds:
         try:
             repr(Module.load(mutated(image, random.Random(seed))))
         except errors.ModuleError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
-import os
 import subprocess
 import sysconfig
 from importlib.machinery import ExtensionFileLoader
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from helpers.processes import python
-from offload_args import Device, In, Out, _core, call, cblas, cublas, libraries, offload_args, testing
+from offload_args import Device, In, Out, _core, call, cblas, cublas, embedding, libraries, offload_args, testing
 from offload_args._raw import Raw
 from offload_args.errors import (
     ArgumentTypeError,
@@ -367,7 +366,7 @@ def test_a_function_on_the_cores_c_api_gets_handles_and_is_checked() -> None:
         "typedef struct oa_f32 oa_f32; const char *oa_last_error(void);"
         "int oa_cblas_sscal(int64_t n, float alpha, oa_f32 *x, int64_t incx);"
     )
-    core = ffi.dlopen(os.path.join(os.path.dirname(_core.__file__), "liboffload_args.so"))
+    core = ffi.dlopen(embedding.get_library())
     x = np.ones(4, np.float32)
     assert call(core.oa_cblas_sscal, 4, 3.0, x, 1, device="sim:0") == 0
     np.testing.assert_array_equal(x, np.full(4, 3))

@@ -137,8 +137,8 @@ def test_only_libraries_that_a_loaded_module_is_linked_with_are_shared(tmp_path:
     core = build(tmp_path, "core.so", LINKED, build(tmp_path, "libblas.so.3", LACKING))
     code = """
 import ctypes, os
-from offload_args import _core
-core = ctypes.CDLL(os.path.join(os.path.dirname(_core.__file__), "liboffload_args.so"))
+from offload_args import embedding
+core = ctypes.CDLL(embedding.get_library())
 core.oa_last_error.restype = ctypes.c_char_p
 def share(library, module):
     assert core.oa_library_share(library, module) != 0

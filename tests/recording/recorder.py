@@ -169,8 +169,8 @@ class Typed:
             lines.append(f"int call_{name}(void **values) {{ (void)values; return {name}({passed}); }}")
         source = path.with_suffix(".c")
         source.write_text("\n".join([*lines, ""]))
-        core = package / "liboffload_args.so"
-        run("gcc", *OPTIONS, f"-I{package / 'include'}", "-o", path, source, core, f"-Wl,-rpath,{package}")
+        core = [f"-L{package}", "-loffload_args", f"-Wl,-rpath,{package}"]
+        run("gcc", *OPTIONS, f"-I{package / 'include'}", "-o", path, source, *core)
         self._callers = ctypes.CDLL(str(path))
 
     def __contains__(self, name: str) -> bool:

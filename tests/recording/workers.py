@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 # Each double, and whether its integers have 64 bits.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
+QUICK = ("cblas", "cublas")
 
 
 class Turns(NamedTuple):
@@ -87,8 +88,15 @@ def families(library: str) -> list[str]:
 
 
 def every_family(*variants: str) -> Any:
-    """Parametrize a test over (variant, family): every family of bound functions of these variants."""
-    pairs = [(variant, family) for variant in variants for family in families(VARIANTS[variant][0])]
+    """Parametrize a test over (variant, family): every family of bound functions of these variants.
+
+    The default run has those of two libraries, CI all.
+    """
+    pairs = [
+        pytest.param(variant, family, marks=[] if variant in QUICK else [pytest.mark.slow])
+        for variant in variants
+        for family in families(VARIANTS[variant][0])
+    ]
     return pytest.mark.parametrize(("variant", "family"), pairs)
 
 

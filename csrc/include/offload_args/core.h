@@ -42,6 +42,20 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Returns the status of a failed call from the function around it:
+ *   OA_TRY(oa_region_finish(region, OA_COMMIT, NULL));
+ * OA_TRY_TEXT does so in a function that returns the text of a failure, or NULL. The text is valid until the thread's
+ * next failure. */
+#define OA_TRY(call)                 \
+  do {                               \
+    const int oa_tried_ = (call);    \
+    if (oa_tried_) return oa_tried_; \
+  } while (0)
+#define OA_TRY_TEXT(call)               \
+  do {                                  \
+    if ((call)) return oa_last_error(); \
+  } while (0)
+
 /* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
  * file, as bindings/declarations.py expands them. */
 /* [cffi begin] */
@@ -144,6 +158,8 @@ typedef struct oa_counters {
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
+  int64_t copies_peer;  /* from the memory of another device, instead of up from the host */
+  int64_t bytes_peer;
 } oa_counters;
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
@@ -201,7 +217,11 @@ const char *oa_last_warning(void); /* text of this thread's last warning; never 
  * The call costs next to nothing; ask after each region. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
-int oa_version(void);
+int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
+/* Returns OA_OK if a program that was compiled with a header of this version, OA_VERSION, may use the library: before
+ * 1.0 both need the same minor version, from 1.0 on the same major one and a library that is not older. Otherwise
+ * OA_ERROR_VERSION. */
+int oa_check_version(int compiled);
 int64_t oa_itemsize(int dtype);       /* in bytes; 0 of OA_ANY and of a number that is not an oa_dtype */
 const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that is not an oa_dtype */
 
@@ -222,8 +242,9 @@ int oa_device_trim(int device);
  * OFFLOAD_ARGS_PINNED_LIMIT, or by half of the machine's memory. */
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
 int oa_pinned_free(int device, void *memory, size_t nbytes);
-/* Sets how many threads make copies, the caller's own included. 0: as many as OFFLOAD_ARGS_THREADS says, or one less
- * than the CPUs that this process may use, at most 12. */
+/* Sets how many threads make the copies of one device, the caller's own included; devices that copy at the same moment
+ * have as many each. 0: as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs that this process may use, at
+ * most 12, and for all devices together no more than CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
@@ -313,7 +334,12 @@ const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
  * to text and returns OA_ERROR_LIBRARY. */
 typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
-/* Sets the loader. Without one (NULL), the library's usual names are tried. */
+/* Sets the loader. Without one (NULL), as in programs without Python, a library is looked for in this order:
+ * 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CBLAS; if it is set,
+ *    nothing else is tried;
+ * 2. if this library is inside a Python package: the packages beside it (scipy-openblas32, NVIDIA's wheels);
+ * 3. the folders that its vendor installs into ($ROCM_PATH/lib, /opt/rocm/lib);
+ * 4. its usual names ("libopenblas.so.0", "libcublas.so.13"), as dlopen finds them. */
 void oa_library_set_loader(oa_library_loader loader);
 int oa_library_has_symbol(const char *library, const char *symbol);
 /* Finds a function of a library by the name in its manual, and loads the library if needed. Nothing checks the calls of
@@ -365,10 +391,11 @@ typedef struct oa_trace_event {
   int32_t device;
   int32_t thread; /* the system's number */
   int32_t status; /* oa_status; of a vendor's call: the vendor's */
-  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes */
+  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes. Of a
+                   * launch: the multiprocessors of its device */
   int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */
   char name[48];  /* the array's, or the function's */
-  char why[64];   /* of a copy or wait: "first read by cublas.sgemv" */
+  char why[64];   /* of a copy or wait: "first read by cublas.sgemv"; of a launch: "grid 9x1x1 block 64x2x1 shared 0" */
 } oa_trace_event;
 
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While it is on, oa_region_finish waits for the calls

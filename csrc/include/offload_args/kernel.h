@@ -53,15 +53,15 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 
 #ifdef __cplusplus
 /* -- one source for GPUs and the CPU ------------------------------------------------------------------------------- */
-/* A kernel in C++17, for NVRTC, nvcc and the host's compiler alike:
+/* A kernel in C++17, for NVRTC, nvcc, hiprtc, hipcc, clang and the host's compiler alike:
  *
  *   OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
  *     for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
  *   }
  *
  * A written argument has no index of its own: `mine` gives a thread the elements that the partition says are its, so
- * that no two threads write the same one. `here` is the thread. Kernels whose threads wait for each other are in
- * phases: the threads of a block meet at the end of each.
+ * that no two threads write the same one, and `slices` the same elements as runs. `here` is the thread. Kernels whose
+ * threads wait for each other are in phases: the threads of a block meet at the end of each.
  *
  *   OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
  *     OA_SHARED float part[256];
@@ -74,217 +74,458 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
  *   }
  *
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
-#if defined(__CUDACC__) || defined(__HIPCC__)
+
+/* -- compilers ----------------------------------------------------------------------------------------------------- */
+/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. The words
+ * for AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
+#if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
 #define OA_FUNCTION __host__ __device__ __forceinline__
+#define OA_DEVICE __device__ __forceinline__
+#define OA_GLOBAL extern "C" __global__
+#define OA_CONSTANT static __device__ const
 #define OA_SHARED __shared__
+#define OA_ALONG(axis, name) (axis == 0 ? name.x : axis == 1 ? name.y : name.z)
+#elif defined(__HIP__)
+#define OA_ON_GPU 1
+#define OA_FUNCTION __attribute__((host, device, always_inline)) inline
+#define OA_DEVICE __attribute__((device, always_inline)) inline
+#define OA_GLOBAL extern "C" __attribute__((global))
+#define OA_CONSTANT static __attribute__((device)) const
+#define OA_SHARED __attribute__((shared))
+#define OA_ALONG(axis, name) (axis == 0 ? name##_x() : axis == 1 ? name##_y() : name##_z())
 #else
 #define OA_ON_GPU 0
 #define OA_FUNCTION inline __attribute__((always_inline))
 #define OA_SHARED
+#include <math.h> /* which compilers for GPUs have without it */
+#endif
+
+#if OA_ON_GPU
+namespace oa {
+namespace gpu {
+#if defined(__HIP__)
+OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workitem_id); }
+OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_id); }
+OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_size); }
+OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, __builtin_amdgcn_grid_size) / threads(axis); }
+OA_DEVICE void barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+#else
+OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
+OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
+OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
+OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
+OA_DEVICE void barrier() { __syncthreads(); }
+#endif
+}  // namespace gpu
+}  // namespace oa
 #endif
 
 namespace oa {
 
+/* -- threads ------------------------------------------------------------------------------------------------------- */
+#if OA_ON_GPU
 /* The thread that runs, in its block and grid. */
 class Here {
  public:
-#if OA_ON_GPU
-  __device__ __forceinline__ unsigned block_index(int axis = 0) const {
-    return axis == 0 ? blockIdx.x : axis == 1 ? blockIdx.y : blockIdx.z;
+  OA_DEVICE unsigned block_index(int axis = 0) const { return gpu::block(axis); }
+  OA_DEVICE unsigned thread_index(int axis = 0) const { return gpu::thread(axis); }
+  OA_DEVICE unsigned blocks(int axis = 0) const { return gpu::blocks(axis); }
+  OA_DEVICE unsigned threads(int axis = 0) const { return gpu::threads(axis); }
+  /* The thread's number in the grid along an axis, and how many there are. */
+  OA_DEVICE long long index(int axis = 0) const {
+    return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
-  __device__ __forceinline__ unsigned thread_index(int axis = 0) const {
-    return axis == 0 ? threadIdx.x : axis == 1 ? threadIdx.y : threadIdx.z;
-  }
-  __device__ __forceinline__ unsigned blocks(int axis = 0) const {
-    return axis == 0 ? gridDim.x : axis == 1 ? gridDim.y : gridDim.z;
-  }
-  __device__ __forceinline__ unsigned threads(int axis = 0) const {
-    return axis == 0 ? blockDim.x : axis == 1 ? blockDim.y : blockDim.z;
+  OA_DEVICE long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
+  /* The thread's number in its block, along x, then y, then z. */
+  OA_DEVICE int thread() const {
+    return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
   }
   /* Runs f(here) in each thread of the block, and waits for all of them. */
   template <class F>
-  __device__ __forceinline__ void phase(F f) const {
+  OA_DEVICE void phase(F f) const {
     f(*this);
-    __syncthreads();
+    gpu::barrier();
   }
+};
+using Block = Here;
 #else
-  const unsigned *grid, *block; /* of the call */
-  unsigned block_[3];
-  long long index_[3]; /* of the thread in the grid: what the compiler sees a loop run over */
+/* A block of the grid. Its members have copies of the launch's sizes, which no store of a kernel can change. */
+struct Place {
+  unsigned blocks_[3], threads_[3], block_[3];
+  OA_FUNCTION explicit Place(const oa_kernel_call &call)
+      : blocks_{call.grid[0], call.grid[1], call.grid[2]},
+        threads_{call.block[0], call.block[1], call.block[2]},
+        block_{} {}
+  OA_FUNCTION unsigned blocks(int axis = 0) const { return blocks_[axis]; }
+  OA_FUNCTION unsigned threads(int axis = 0) const { return threads_[axis]; }
+  OA_FUNCTION long long size(int axis = 0) const { return static_cast<long long>(blocks_[axis]) * threads_[axis]; }
+  OA_FUNCTION long long first(int axis) const { return static_cast<long long>(block_[axis]) * threads_[axis]; }
+};
+
+/* The thread that runs, in its block and grid. */
+class Here : public Place {
+  long long x, y, z; /* in the grid: what the compiler sees a loop run over */
+  bool in_row;       /* of blocks along x that are one loop: x alone says which block it is */
+
+ public:
+  OA_FUNCTION Here(const Place &place, long long x, long long y, long long z, bool in_row)
+      : Place(place), x(x), y(y), z(z), in_row(in_row) {}
+  OA_FUNCTION long long index(int axis = 0) const { return axis == 0 ? x : axis == 1 ? y : z; }
+  OA_FUNCTION unsigned block_index(int axis = 0) const {
+    return axis == 0 && in_row ? static_cast<unsigned>(x / threads_[0]) : block_[axis];
+  }
+  OA_FUNCTION unsigned thread_index(int axis = 0) const {
+    return static_cast<unsigned>(index(axis) - static_cast<long long>(block_index(axis)) * threads_[axis]);
+  }
+  OA_FUNCTION int thread() const {
+    return static_cast<int>((thread_index(2) * threads_[1] + thread_index(1)) * threads_[0] + thread_index(0));
+  }
+};
+
+/* The block that runs, outside of its phases. */
+class Block : public Place {
+ public:
+  using Place::Place;
   OA_FUNCTION unsigned block_index(int axis = 0) const { return block_[axis]; }
-  OA_FUNCTION unsigned thread_index(int axis = 0) const { return static_cast<unsigned>(index_[axis] - first(axis)); }
-  OA_FUNCTION unsigned blocks(int axis = 0) const { return grid[axis]; }
-  OA_FUNCTION unsigned threads(int axis = 0) const { return block[axis]; }
-  OA_FUNCTION long long first(int axis) const { return static_cast<long long>(block_[axis]) * block[axis]; }
   template <class F>
   OA_FUNCTION void phase(F f) const {
-    const long long ends[] = {first(0) + block[0], first(1) + block[1], first(2) + block[2]};
-    for (long long z = first(2); z < ends[2]; z++)
-      for (long long y = first(1); y < ends[1]; y++)
-        for (long long x = first(0); x < ends[0]; x++)
-          f(Here{grid, block, {block_[0], block_[1], block_[2]}, {x, y, z}});
-  }
-#endif
-  /* The thread's number in the grid along an axis, and how many there are. */
-#if OA_ON_GPU
-  __device__ __forceinline__ long long index(int axis = 0) const {
-    return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
-  }
-#else
-  OA_FUNCTION long long index(int axis = 0) const { return index_[axis]; }
-#endif
-  OA_FUNCTION long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
-  /* The thread's number in its block, along x, then y, then z. */
-  OA_FUNCTION int thread() const {
-    return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
+    for (long long z = first(2), z_end = z + threads_[2]; z < z_end; z++)
+      for (long long y = first(1), y_end = y + threads_[1]; y < y_end; y++)
+        for (long long x = first(0), x_end = x + threads_[0]; x < x_end; x++) f(Here(*this, x, y, z, false));
   }
 };
+#endif
 
-/* -- partitions: which elements belong to which thread ------------------------------------------------------------- */
-/* The element of one thread, if it has one. */
-struct OneIndex {
-  long long index;
+/* -- regions: elements of one thread ------------------------------------------------------------------------------- */
+/* One element, or none. */
+struct One {
+  long long row, column, index;
   bool mine;
 };
-/* The elements of one thread: first, first + step and so on, below end. */
-struct Indices {
+/* The numbers first, first + step and so on, below end. */
+struct Run {
   long long first, end, step;
+  OA_FUNCTION long long size() const { return end > first ? (end - first + step - 1) / step : 0; }
+};
+/* The elements at some rows and some columns, where rows begin ld elements apart. */
+struct Lines {
+  Run rows, columns;
+  long long ld;
 };
 
+/* The share of a thread in first..end - 1: each gets its own. On a GPU neighbours go to neighbouring threads, so that
+ * they are read and written together; on the CPU each thread has a run, so that its loop is a plain one. */
+OA_FUNCTION Run share(long long first, long long end, long long thread, long long threads) {
+#if OA_ON_GPU
+  return {first + thread, end, threads};
+#else
+  if (threads == 1) return {first, end, 1};
+  const long long size = end > first ? end - first : 0, each = size / threads, more = size % threads;
+  const long long before = thread * each + (thread < more ? thread : more);
+  return {first + before, first + before + each + (thread < more), 1};
+#endif
+}
+
+OA_FUNCTION long long smaller(long long a, long long b) { return a < b ? a : b; }
+
+/* -- partitions: which elements belong to which thread ------------------------------------------------------------- */
 /* Element i belongs to thread i of the grid's x axis. Threads along y and z have none but the first. */
 struct Linear1D {
   long long n;
   OA_FUNCTION explicit Linear1D(long long n) : n(n) {}
-  OA_FUNCTION OneIndex of(const Here &here) const {
-    const long long i = here.index();
-    const bool mine = i < n && here.index(1) == 0 && here.index(2) == 0;
-    return {i, mine};
+  OA_FUNCTION One of(const Here &here) const {
+    const long long i = here.index(), end = here.index(1) == 0 && here.index(2) == 0 ? n : 0;
+    return {0, i, i, i < end};
   }
 };
 
-/* Element i belongs to thread i modulo the number of threads along x: any grid covers all elements. */
+/* The threads along x share the elements: any grid covers all. On a GPU, element i belongs to thread i modulo their
+ * number; on the CPU, each has a run. */
 struct GridStride1D {
   long long n;
   OA_FUNCTION explicit GridStride1D(long long n) : n(n) {}
-  OA_FUNCTION Indices of(const Here &here) const {
-    const long long i = here.index();
-    const bool mine = i < n && here.index(1) == 0 && here.index(2) == 0;
-    return {i, mine ? n : i, here.size()};
+  OA_FUNCTION Run of(const Here &here) const {
+    const bool mine = here.index(1) == 0 && here.index(2) == 0;
+    return share(0, mine ? n : 0, here.index(), here.size());
   }
 };
 
-/* Element (row, column) of rows that begin ld elements apart belongs to the thread of that place along y and x. */
-struct Linear2D {
-  long long rows, columns, ld;
-  OA_FUNCTION Linear2D(long long rows, long long columns) : rows(rows), columns(columns), ld(columns) {}
-  OA_FUNCTION Linear2D(long long rows, long long columns, long long ld) : rows(rows), columns(columns), ld(ld) {}
-  OA_FUNCTION OneIndex of(const Here &here) const {
-    const long long row = here.index(1), column = here.index(), i = row * ld + column;
-    const bool mine = row < rows && column < columns && columns <= ld && here.index(2) == 0;
-    return {i, mine};
-  }
-};
-
-/* Element i belongs to the first thread of block i along x. */
+/* Element i, of n, belongs to the first thread of block i along x. */
 struct PerBlock {
-  OA_FUNCTION OneIndex of(const Here &here) const {
+  long long n;
+  OA_FUNCTION PerBlock() : n(1LL << 62) {}
+  OA_FUNCTION explicit PerBlock(long long n) : n(n) {}
+  OA_FUNCTION One of(const Here &here) const {
     const long long i = here.block_index();
-    const bool mine = here.thread() == 0 && here.block_index(1) == 0 && here.block_index(2) == 0;
-    return {i, mine};
+    const bool mine = i < n && here.thread() == 0 && here.block_index(1) == 0 && here.block_index(2) == 0;
+    return {0, i, i, mine};
   }
+};
+
+/* A matrix, whose rows begin ld elements apart. One with columns that overlap has no owners. */
+struct Matrix {
+  long long rows, columns, ld;
+  OA_FUNCTION Matrix(long long rows, long long columns) : rows(rows), columns(columns), ld(columns) {}
+  OA_FUNCTION Matrix(long long rows, long long columns, long long ld)
+      : rows(columns <= ld ? rows : 0), columns(columns), ld(ld) {}
+};
+
+/* Element (row, column) belongs to the thread of that place along y and x. */
+struct Linear2D : Matrix {
+  using Matrix::Matrix;
+  OA_FUNCTION One of(const Here &here) const {
+    const long long row = here.index(1), column = here.index();
+    const long long end = row < rows && here.index(2) == 0 ? columns : 0;
+    return {row, column, row * ld + column, column < end};
+  }
+};
+
+/* Row i belongs to thread i of the grid's x axis. */
+struct Rows : Matrix {
+  using Matrix::Matrix;
+  OA_FUNCTION Lines of(const Here &here) const {
+    const long long row = here.index();
+    const bool mine = row < rows && here.index(1) == 0 && here.index(2) == 0;
+    return {{row, row + mine, 1}, {0, columns, 1}, ld};
+  }
+};
+
+/* The rows and columns of a matrix that belong to one block: where they begin, and how many there are. */
+struct Box {
+  long long row, column, rows, columns;
+};
+
+/* A box's elements belong to the block's threads: they share its rows along y, and its columns along x. */
+OA_FUNCTION Lines shared_out(const Box &box, long long ld, const Here &here) {
+  const bool mine = here.thread_index(2) == 0;
+  return {share(box.row, mine ? box.row + box.rows : box.row, here.thread_index(1), here.threads(1)),
+          share(box.column, box.column + box.columns, here.thread_index(), here.threads()), ld};
+}
+
+/* Rows i * height to (i + 1) * height - 1 belong to block i along x. */
+template <int height>
+struct RowBlocks : Matrix {
+  static_assert(height > 0, "RowBlocks needs 1 or more rows a block");
+  using Matrix::Matrix;
+  template <class BlockOrHere>
+  OA_FUNCTION Box box(const BlockOrHere &here) const {
+    const long long row = static_cast<long long>(height) * here.block_index();
+    const bool mine = row < rows && here.block_index(1) == 0 && here.block_index(2) == 0;
+    return {row, 0, mine ? smaller(height, rows - row) : 0, columns};
+  }
+  OA_FUNCTION Lines of(const Here &here) const { return shared_out(box(here), ld, here); }
+};
+
+/* The tile of rows i * height and following, columns j * width and following belongs to block i along y, j along x. */
+template <int height, int width>
+struct Tiles : Matrix {
+  static_assert(height > 0 && width > 0, "Tiles needs tiles of 1 or more rows and columns");
+  using Matrix::Matrix;
+  template <class BlockOrHere>
+  OA_FUNCTION Box box(const BlockOrHere &here) const {
+    const long long row = static_cast<long long>(height) * here.block_index(1);
+    const long long column = static_cast<long long>(width) * here.block_index();
+    const bool mine = row < rows && column < columns && here.block_index(2) == 0;
+    return {row, column, mine ? smaller(height, rows - row) : 0, mine ? smaller(width, columns - column) : 0};
+  }
+  OA_FUNCTION Lines of(const Here &here) const { return shared_out(box(here), ld, here); }
 };
 
 /* -- arguments ----------------------------------------------------------------------------------------------------- */
-/* One element of a thread. */
+/* Elements in memory. */
 template <class T>
-class Element {
+class Array {
   T *elements;
-  long long i;
 
  public:
-  OA_FUNCTION Element(T *elements, long long i) : elements(elements), i(i) {}
-  OA_FUNCTION T &operator*() const { return elements[i]; }
-  OA_FUNCTION long long index() const { return i; }
+  OA_FUNCTION T &at(long long i) const { return elements[i]; }
+};
+
+/* One element of a thread. A partition of one dimension has row 0 only. */
+template <class T>
+class Element {
+  Array<T> array;
+  long long row_, column_, index_;
+
+ public:
+  OA_FUNCTION Element(const Array<T> &array, long long row, long long column, long long index)
+      : array(array), row_(row), column_(column), index_(index) {}
+  OA_FUNCTION T &operator*() const { return array.at(index_); }
+  OA_FUNCTION long long index() const { return index_; }
+  OA_FUNCTION long long row() const { return row_; }
+  OA_FUNCTION long long column() const { return column_; }
+};
+
+/* A run of a thread's elements in one row: slice[0] to slice[slice.size() - 1], or a loop over them. */
+template <class T>
+class Slice {
+  Array<T> array;
+  long long row_, start; /* of the row */
+  Run columns;
+
+ public:
+  OA_FUNCTION Slice(const Array<T> &array, long long row, long long start, const Run &columns)
+      : array(array), row_(row), start(start), columns(columns) {}
+  OA_FUNCTION T &operator[](long long j) const { return array.at(index(j)); }
+  OA_FUNCTION long long size() const { return columns.size(); }
+  OA_FUNCTION long long row() const { return row_; }
+  /* The column, and the index, of the slice's element j. */
+  OA_FUNCTION long long column(long long j = 0) const { return columns.first + j * columns.step; }
+  OA_FUNCTION long long index(long long j = 0) const { return start + column(j); }
+
+  class Place {
+    Array<T> array;
+    long long row, start, column, step;
+
+   public:
+    OA_FUNCTION Place(const Array<T> &array, long long row, long long start, long long column, long long step)
+        : array(array), row(row), start(start), column(column), step(step) {}
+    OA_FUNCTION Element<T> operator*() const { return Element<T>(array, row, column, start + column); }
+    OA_FUNCTION bool operator!=(const Place &end) const { return column < end.column; }
+    OA_FUNCTION Place &operator++() {
+      column += step;
+      return *this;
+    }
+  };
+  OA_FUNCTION Place begin() const { return Place(array, row_, start, columns.first, columns.step); }
+  OA_FUNCTION Place end() const { return Place(array, row_, start, columns.end, columns.step); }
 };
 
 /* The elements of one thread, for a loop over them. */
-template <class T, class Which>
+template <class T, class Region>
 class Mine;
 
 template <class T>
-class Mine<T, OneIndex> {
-  T *elements;
-  OneIndex which;
+class Mine<T, One> {
+  Array<T> array;
+  One one;
 
  public:
   class Place {
-    T *elements;
-    OneIndex which;
+    Array<T> array;
+    One one;
 
    public:
-    OA_FUNCTION Place(T *elements, const OneIndex &which) : elements(elements), which(which) {}
-    OA_FUNCTION Element<T> operator*() const { return Element<T>(elements, which.index); }
-    OA_FUNCTION bool operator!=(const Place &end) const { return which.mine != end.which.mine; }
+    OA_FUNCTION Place(const Array<T> &array, const One &one) : array(array), one(one) {}
+    OA_FUNCTION Element<T> operator*() const { return Element<T>(array, one.row, one.column, one.index); }
+    OA_FUNCTION bool operator!=(const Place &end) const { return one.mine != end.one.mine; }
     OA_FUNCTION Place &operator++() {
-      which.mine = false;
+      one.mine = false;
       return *this;
     }
   };
-  OA_FUNCTION Mine(T *elements, const OneIndex &which) : elements(elements), which(which) {}
-  OA_FUNCTION Place begin() const { return Place(elements, which); }
-  OA_FUNCTION Place end() const { return Place(elements, OneIndex{which.index, false}); }
+  OA_FUNCTION Mine(const Array<T> &array, const One &one) : array(array), one(one) {}
+  OA_FUNCTION Place begin() const { return Place(array, one); }
+  OA_FUNCTION Place end() const { return Place(array, One{0, 0, 0, false}); }
 };
 
 template <class T>
-class Mine<T, Indices> {
-  T *elements;
-  Indices which;
+class Mine<T, Run> : public Slice<T> {
+ public:
+  OA_FUNCTION Mine(const Array<T> &array, const Run &run) : Slice<T>(array, 0, 0, run) {}
+};
+
+template <class T>
+class Mine<T, Lines> {
+  Array<T> array;
+  Lines lines;
 
  public:
   class Place {
-    T *elements;
-    long long i, step;
+    Array<T> array;
+    Lines lines;
+    long long column;
 
    public:
-    OA_FUNCTION Place(T *elements, long long i, long long step) : elements(elements), i(i), step(step) {}
-    OA_FUNCTION Element<T> operator*() const { return Element<T>(elements, i); }
-    OA_FUNCTION bool operator!=(const Place &end) const { return i < end.i; }
+    OA_FUNCTION Place(const Array<T> &array, const Lines &lines) : array(array), lines(lines), column(0) {
+      column = lines.columns.first;
+      if (column >= lines.columns.end) this->lines.rows.first = lines.rows.end;
+    }
+    OA_FUNCTION Element<T> operator*() const {
+      const long long row = lines.rows.first;
+      return Element<T>(array, row, column, row * lines.ld + column);
+    }
+    OA_FUNCTION bool operator!=(const Place &) const { return lines.rows.first < lines.rows.end; }
     OA_FUNCTION Place &operator++() {
-      i += step;
+      column += lines.columns.step;
+      if (column >= lines.columns.end) {
+        column = lines.columns.first;
+        lines.rows.first += lines.rows.step;
+      }
       return *this;
     }
   };
-  OA_FUNCTION Mine(T *elements, const Indices &which) : elements(elements), which(which) {}
-  OA_FUNCTION Place begin() const { return Place(elements, which.first, which.step); }
-  OA_FUNCTION Place end() const { return Place(elements, which.end, which.step); }
+  OA_FUNCTION Mine(const Array<T> &array, const Lines &lines) : array(array), lines(lines) {}
+  OA_FUNCTION Place begin() const { return Place(array, lines); }
+  OA_FUNCTION Place end() const { return begin(); }
+};
+
+/* The same elements as slices: one for each row of them. */
+template <class T>
+class Slices {
+  Array<T> array;
+  Lines lines;
+
+ public:
+  class Place {
+    Array<T> array;
+    Lines lines;
+
+   public:
+    OA_FUNCTION Place(const Array<T> &array, const Lines &lines) : array(array), lines(lines) {}
+    OA_FUNCTION Slice<T> operator*() const {
+      return Slice<T>(array, lines.rows.first, lines.rows.first * lines.ld, lines.columns);
+    }
+    OA_FUNCTION bool operator!=(const Place &end) const { return lines.rows.first < end.lines.rows.end; }
+    OA_FUNCTION Place &operator++() {
+      lines.rows.first += lines.rows.step;
+      return *this;
+    }
+  };
+  OA_FUNCTION Slices(const Array<T> &array, const Lines &lines) : array(array), lines(lines) {}
+  OA_FUNCTION Slices(const Array<T> &array, const Run &run) : Slices(array, Lines{{0, 1, 1}, run, 0}) {}
+  OA_FUNCTION Slices(const Array<T> &array, const One &one)
+      : Slices(array, Lines{{one.row, one.row + one.mine, 1}, {one.column, one.column + 1, 1}, 0}) {
+    if (one.row) lines.ld = (one.index - one.column) / one.row;
+  }
+  OA_FUNCTION Place begin() const { return Place(array, lines); }
+  OA_FUNCTION Place end() const { return Place(array, lines); }
 };
 
 /* An array that the kernel reads: any thread any element. */
 template <class T>
 class In {
-  const T *elements;
+  Array<const T> array;
 
  public:
-  OA_FUNCTION const T &operator[](long long i) const { return elements[i]; }
+  OA_FUNCTION const T &operator[](long long i) const { return array.at(i); }
 };
 
 /* An array that the kernel writes: each thread the elements that are its own. */
 template <class T>
 class Out {
-  T *elements;
+  Array<T> array;
 
  public:
   template <class Partition>
   OA_FUNCTION auto mine(const Partition &partition, const Here &here) const {
-    const auto which = partition.of(here);
-    return Mine<T, decltype(partition.of(here))>(elements, which);
+    return Mine<T, decltype(partition.of(here))>(array, partition.of(here));
+  }
+  template <class Partition>
+  OA_FUNCTION Slices<T> slices(const Partition &partition, const Here &here) const {
+    return Slices<T>(array, partition.of(here));
   }
 };
 template <class T>
 using InOut = Out<T>;
 
 #if !OA_ON_GPU
+/* -- blocks on the CPU --------------------------------------------------------------------------------------------- */
 template <class T>
 struct Word { /* of a table of parameters */
   static constexpr unsigned value = sizeof(T);
@@ -314,30 +555,45 @@ struct Count<0, numbers...> {
   using type = Numbers<numbers...>;
 };
 
-/* Runs blocks of a kernel. by_thread: the function is one thread's, else a block's. */
-template <auto function, bool by_thread>
-struct Kernel;
-template <class... A, void (*function)(const Here &, A...), bool by_thread>
-struct Kernel<function, by_thread> {
-  static constexpr Table<sizeof...(A)> table = {{sizeof...(A), Word<A>::value...}};
-  template <unsigned... numbers>
-  static void run(const oa_kernel_call *call, Numbers<numbers...>) {
-    run(call, *static_cast<const A *>(call->arguments[numbers])...);
+/* Runs a function of each thread of some blocks. Blocks that follow each other along x are one loop. */
+template <class... A>
+OA_FUNCTION void run_threads(void (*function)(const Here &, A...), const oa_kernel_call &call, const A... arguments) {
+  Place place(call);
+  for (long long number = call.first, count; number < call.last; number += count) {
+    place.block_[0] = static_cast<unsigned>(number % call.grid[0]);
+    place.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
+    place.block_[2] = static_cast<unsigned>(number / call.grid[0] / call.grid[1]);
+    count = smaller(call.last - number, call.grid[0] - place.block_[0]);
+    const long long first = place.first(0), end = first + count * place.threads_[0];
+    for (long long z = place.first(2), z_end = z + place.threads_[2]; z < z_end; z++)
+      for (long long y = place.first(1), y_end = y + place.threads_[1]; y < y_end; y++)
+        for (long long x = first; x < end; x++) function(Here(place, x, y, z, true), arguments...);
   }
+}
+
+/* Runs a function of each of some blocks. */
+template <class... A>
+OA_FUNCTION void run_threads(void (*function)(const Block &, A...), const oa_kernel_call &call, const A... arguments) {
+  Block block(call);
+  for (long long number = call.first; number < call.last; number++) {
+    block.block_[0] = static_cast<unsigned>(number % call.grid[0]);
+    block.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
+    block.block_[2] = static_cast<unsigned>(number / call.grid[0] / call.grid[1]);
+    function(block, arguments...);
+  }
+}
+
+template <auto function>
+struct Kernel;
+template <class Who, class... A, void (*function)(const Who &, A...)>
+struct Kernel<function> {
+  static constexpr Table<sizeof...(A)> table = {{sizeof...(A), Word<A>::value...}};
   static void run(const oa_kernel_call *call) { run(call, typename Count<sizeof...(A)>::type()); }
 
  private:
-  OA_FUNCTION static void run(const oa_kernel_call *call, A... arguments) {
-    Here here = {call->grid, call->block, {}, {}};
-    for (long long number = call->first; number < call->last; number++) {
-      here.block_[0] = static_cast<unsigned>(number % call->grid[0]);
-      here.block_[1] = static_cast<unsigned>(number / call->grid[0] % call->grid[1]);
-      here.block_[2] = static_cast<unsigned>(number / call->grid[0] / call->grid[1]);
-      if (by_thread)
-        here.phase([&](const Here &here) { function(here, arguments...); });
-      else
-        function(here, arguments...);
-    }
+  template <unsigned... numbers>
+  OA_FUNCTION static void run(const oa_kernel_call *call, Numbers<numbers...>) {
+    run_threads<A...>(function, *call, *static_cast<const A *>(call->arguments[numbers])...);
   }
 };
 #endif
@@ -345,21 +601,17 @@ struct Kernel<function, by_thread> {
 }  // namespace oa
 
 #if OA_ON_GPU
-static __device__ const oa::Here here{};
-#define OA_KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+OA_CONSTANT oa::Here here{};
+#define OA_KERNEL(name, ...) OA_GLOBAL void name(__VA_ARGS__)
 #define OA_BLOCK_KERNEL OA_KERNEL
 #else
-#define OA_KERNEL_OF(name, by_thread, ...)                                                              \
-  static OA_FUNCTION void name##_in(const oa::Here &here, __VA_ARGS__);                                 \
-  extern "C" __attribute__((visibility("default"))) void oa_kernel_##name(const oa_kernel_call *call) { \
-    oa::Kernel<&name##_in, by_thread>::run(call);                                                       \
-  }                                                                                                     \
-  extern "C" __attribute__((visibility("default")))                                                     \
-  const decltype(oa::Kernel<&name##_in, by_thread>::table) oa_parameters_##name =                       \
-      oa::Kernel<&name##_in, by_thread>::table;                                                         \
-  static OA_FUNCTION void name##_in([[maybe_unused]] const oa::Here &here, __VA_ARGS__)
-#define OA_KERNEL(name, ...) OA_KERNEL_OF(name, true, __VA_ARGS__)
-#define OA_BLOCK_KERNEL(name, ...) OA_KERNEL_OF(name, false, __VA_ARGS__)
+#define OA_KERNEL_OF(name, who, ...)                                                                                   \
+  static OA_FUNCTION void name##_in(const oa::who &here, __VA_ARGS__);                                                 \
+  OA_KERNEL_EXPORT void oa_kernel_##name(const oa_kernel_call *call) { oa::Kernel<&name##_in>::run(call); }            \
+  OA_KERNEL_EXPORT const decltype(oa::Kernel<&name##_in>::table) oa_parameters_##name = oa::Kernel<&name##_in>::table; \
+  static OA_FUNCTION void name##_in([[maybe_unused]] const oa::who &here, __VA_ARGS__)
+#define OA_KERNEL(name, ...) OA_KERNEL_OF(name, Here, __VA_ARGS__)
+#define OA_BLOCK_KERNEL(name, ...) OA_KERNEL_OF(name, Block, __VA_ARGS__)
 #endif
 #endif
 

@@ -230,6 +230,9 @@ struct oa_library {
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */
   struct oa_library_state *state; /* owned by the core; zero at first */
   const struct oa_repeat *repeat; /* in the copy that oa_routine_repeat makes; else NULL */
+  /* Where it may be beside its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
+  const char *const *beside;  /* patterns of files in other packages of a Python, from the folder of packages */
+  const char *const *folders; /* that its vendor installs into; one may begin with a variable, as in $ROCM_PATH/lib */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];

@@ -1,0 +1,188 @@
+"""Measure the cost of a launch over the bare call of the driver, and beside other packages: see README.md beside it.
+
+python benchmarks/launch_cost.py [--device cuda:0] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import math
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+
+from offload_args import Device, In, Module, Out, offload_args
+
+GOAL = 0.6  # us over C
+COUNT = 200  # launches of a run, which the GPU's queue takes without waiting
+N, BLOCK = 256, 256
+Runs = dict[str, Callable[[], float]]
+SOURCE = """
+extern "C" __global__ void vadd(const float *a, const float *b, float *c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}"""
+
+
+def build(folder: Path) -> tuple[bytes, ctypes.CDLL]:
+    """Return the kernel as PTX, and the bare calls."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise SystemExit("launch_cost.py: nvcc is not here; it comes with the CUDA toolkit")
+    ptx, library = folder / "vadd.ptx", folder / "bare.so"
+    subprocess.run([nvcc, "-ptx", "-x", "cu", "-", "-o", ptx], input=SOURCE.encode(), check=True)
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run(["cc", "-O2", "-Wall", "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
+    bare = ctypes.CDLL(str(library))
+    bare.bare_issue.restype = ctypes.c_double
+    bare.bare_issue.argtypes = [ctypes.c_long, *[ctypes.c_uint] * 2, *[ctypes.c_void_p] * 3, ctypes.c_int]
+    image = ptx.read_bytes() + b"\0"
+    if bare.bare_open(image, b"vadd"):
+        raise SystemExit("launch_cost.py: the driver's own calls failed")
+    bare.bare_current(0)
+    return image, bare
+
+
+def timer(statement: str, **names: Any) -> Callable[[], float]:
+    """Return a run: the seconds of a launch."""
+    made = Timer(statement, globals=names)
+    return lambda: made.timeit(COUNT) / COUNT
+
+
+# -- other packages: each returns its run ------------------------------------------------------------------------------
+
+
+def with_cupy(ptx: bytes, host: list[Any]) -> Callable[[], float]:
+    import cupy
+
+    kernel = cupy.RawKernel(SOURCE, "vadd")
+    a, b, c = map(cupy.asarray, host)
+    return timer("kernel((1,), (256,), (a, b, c, n))", kernel=kernel, a=a, b=b, c=c, n=np.int32(N))
+
+
+def with_cuda_core(ptx: bytes, host: list[Any]) -> Callable[[], float]:
+    try:
+        core = importlib.import_module("cuda.core")
+        core.launch  # noqa: B018
+    except (ImportError, AttributeError):
+        core = importlib.import_module("cuda.core.experimental")
+    device = core.Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    kernel = core.ObjectCode.from_ptx(ptx).get_kernel("vadd")
+    buffers = [device.allocate(4 * N, stream=stream) for _ in host]
+    a, b, c = (int(buffer.handle) for buffer in buffers)
+    names = {"launch": core.launch, "stream": stream, "config": core.LaunchConfig(grid=1, block=BLOCK)}
+    names |= {"kernel": kernel, "a": a, "b": b, "c": c, "n": np.int32(N), "buffers": buffers}
+    return timer("launch(stream, config, kernel, a, b, c, n)", **names)
+
+
+def with_pycuda(ptx: bytes, host: list[Any]) -> Callable[[], float]:
+    import pycuda.driver as driver
+
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    function = driver.module_from_buffer(ptx).get_function("vadd")
+    function.prepare("PPPi")
+    a, b, c = (driver.mem_alloc(4 * N) for _ in host)
+    names = {"call": function.prepared_async_call, "stream": driver.Stream(), "a": a, "b": b, "c": c, "n": N}
+    return timer("call((1, 1), (256, 1, 1), stream, a, b, c, n)", **names, context=context)
+
+
+def with_numba(ptx: bytes, host: list[Any]) -> Callable[[], float]:
+    from numba import cuda
+
+    def vadd(a: Any, b: Any, c: Any, n: int) -> None:
+        i = cuda.grid(1)
+        if i < n:
+            c[i] = a[i] + b[i]
+
+    stream = cuda.stream()
+    a, b, c = map(cuda.to_device, host)
+    launcher = cuda.jit("void(float32[::1], float32[::1], float32[::1], int32)")(vadd)[1, BLOCK, stream]
+    return timer("launcher(a, b, c, n)", launcher=launcher, a=a, b=b, c=c, n=N)
+
+
+OTHERS = {
+    "CuPy RawKernel": with_cupy,
+    "cuda.core": with_cuda_core,
+    "PyCUDA, prepared": with_pycuda,
+    "numba-cuda": with_numba,
+}
+
+
+def in_turn(bare: ctypes.CDLL, rounds: int, ours: Runs, others: Runs) -> dict[str, list[float]]:
+    """Make each run in turn and return their times in us; the first round, in which caches are filled, does not count.
+
+    This package makes the context current itself; the others keep it so.
+    """
+    times: dict[str, list[float]] = {name: [] for name in (*others, *ours)}
+    for _ in range(rounds + 1):
+        for name, run in (*others.items(), *ours.items()):
+            bare.bare_current(name in others)
+            times[name].append(1e6 * run())
+            bare.bare_current(1)
+            bare.bare_wait()
+    bare.bare_current(0)
+    return {name: taken[1:] for name, taken in times.items()}
+
+
+def report(times: dict[str, list[float]], ours: Runs) -> None:
+    in_c = times["C, cuLaunchKernel"]
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    least = min((us for name, us in medians.items() if name not in ours and times[name] is not in_c), default=math.inf)
+    print("| | µs | best | over C | |\n|---|---:|---:|---:|---|")
+    for name, taken in times.items():
+        over = statistics.median(one - other for one, other in zip(taken, in_c, strict=True))
+        verdict = ""
+        if name in ours:
+            verdict = f"at most {GOAL} over C: {'met' if over <= GOAL else 'missed'}, "
+            verdict += f"below other packages: {'met' if medians[name] < least else 'missed'}"
+        print(f"| {name} | {medians[name]:.2f} | {min(taken):.2f} | {over:.2f} | {verdict} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--rounds", type=int, default=301)
+    options = parser.parse_args()
+    device = Device(options.device)
+    host = [np.ones(N, np.float32) for _ in range(3)]
+    print(f"{device.model}: a launch of {BLOCK} threads, issued; median of {options.rounds} rounds of {COUNT}\n")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        offload_args(*host, device=device) as (a, b, c),
+        offload_args(*[one.copy() for one in host], device=device) as borrowed,  # taking an address changes a mapping
+    ):
+        ptx, bare = build(Path(folder))
+        vadd = Module.load(ptx, name="vadd.ptx").kernel("vadd", *[In[np.float32]] * 2, Out[np.float32], np.int32)
+        names = {"a": a, "b": b, "c": c, "n": N}
+        ours = {
+            "offload_args, `vadd[grid, block]` made before": timer("go(a, b, c, n)", go=vadd[1, BLOCK], **names),
+            "offload_args, `vadd[grid, block](...)`": timer(f"vadd[1, {BLOCK}](a, b, c, n)", vadd=vadd, **names),
+        }
+        places = [one.address for one in borrowed]
+        others: Runs = {"C, cuLaunchKernel": lambda: float(bare.bare_issue(COUNT, 1, BLOCK, *places, N)) / COUNT}
+        bare.bare_current(1)
+        for name, prepare in OTHERS.items():
+            try:
+                run = prepare(ptx, host)
+                run()
+                others[name] = run
+            except Exception as error:  # it is not installed, or does not work here
+                print(f"Without {name}: {type(error).__name__}: {error}\n")
+        report(in_turn(bare, options.rounds, ours, others), ours)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+#include "call/portable.h"
+
+#include "region/slot.h"
+
+int oa_portable_place(const char *function, const char *name, const void *pointer, const oa_library *const *libraries,
+                      int *place) {
+  int status;
+  const oa_slot *slot = oa_slot_enter(function, name, pointer, &status);
+  if (!slot) return status;
+  const oa_device *device = slot->region->device;
+  oa_unlock();
+  for (*place = 0; libraries[*place]; ++*place)
+    if (oa_library_works_on(libraries[*place], device)) return OA_OK;
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, for which this build has no BLAS", function, name, device->name);
+}
+
+int oa_portable_check(const char *function, const char *name, const oa_portable_enum *one, int value) {
+  if (value >= one->first && value < one->first + one->count) return OA_OK;
+  return oa_fail_enum(function, name, value, one->names);
+}

@@ -1,0 +1,104 @@
+#define _GNU_SOURCE /* dladdr */
+#include "library/find.h"
+
+#include "base/error.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  const oa_library *library;
+  oa_library_attempt attempt;
+  char tried[1024]; /* every place so far, cut to size */
+} search;
+
+static void note(search *here, const char *place) {
+  const size_t used = strlen(here->tried);
+  snprintf(here->tried + used, sizeof here->tried - used, "%s%s", used ? ", " : "", place);
+}
+
+static bool found_at(search *here, const char *path) {
+  if (here->attempt(here->library, path) == OA_OK) return true;
+  note(here, path);
+  return false;
+}
+
+/* Tries the files that a pattern names. */
+static bool found_among(search *here, const char *pattern) {
+  glob_t files = {0};
+  bool found = false;
+  if (glob(pattern, 0, NULL, &files) == 0) {
+    for (size_t i = 0; i < files.gl_pathc && !found; i++) found = found_at(here, files.gl_pathv[i]);
+  } else {
+    note(here, pattern);
+  }
+  globfree(&files);
+  return found;
+}
+
+/* Tries the packages in the folder in which offload_args lies as a package, too. */
+static bool found_beside(search *here) {
+  const char *const *pattern = here->library->beside;
+  Dl_info info;
+  char folder[PATH_MAX], path[2 * PATH_MAX];
+  if (!pattern || !dladdr((const void *)oa_library_search, &info) || !realpath(info.dli_fname, folder)) return false;
+  for (int i = 0; i < 2; i++) { /* without the file, and without offload_args */
+    char *slash = strrchr(folder, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    if (i == 0 && !(strlen(folder) > 13 && strcmp(folder + strlen(folder) - 13, "/offload_args") == 0)) return false;
+  }
+  for (; *pattern; pattern++) {
+    snprintf(path, sizeof path, "%s/%s", folder, *pattern);
+    if (found_among(here, path)) return true;
+  }
+  return false;
+}
+
+/* Tries the folders that the library's vendor installs into; one may begin with an environment variable, as in
+ * $ROCM_PATH/lib. */
+static bool found_in_folders(search *here) {
+  char path[PATH_MAX], variable[64];
+  for (const char *const *folder = here->library->folders; folder && *folder; folder++) {
+    const char *root = "", *rest = *folder;
+    if (*rest == '$') {
+      const size_t length = strcspn(rest + 1, "/");
+      snprintf(variable, sizeof variable, "%.*s", (int)length, rest + 1);
+      root = getenv(variable);
+      rest += 1 + length;
+    }
+    if (!root || (*root ? *root : *rest) != '/') continue;
+    for (const char *const *name = here->library->sonames; name && *name; name++) {
+      snprintf(path, sizeof path, "%s%s/%s", root, rest, *name);
+      if (found_among(here, path)) return true;
+    }
+  }
+  return false;
+}
+
+int oa_library_search(const oa_library *library, oa_library_attempt attempt) {
+  search here = {.library = library, .attempt = attempt};
+  char variable[64];
+  snprintf(variable, sizeof variable, "OFFLOAD_ARGS_%s", library->name);
+  for (char *c = variable; *c; c++) *c = (char)toupper((unsigned char)*c);
+  const char *given = getenv(variable);
+  if (given && *given) {
+    if (*given != '/')
+      return oa_fail(OA_ERROR_LIBRARY, "%s: %s needs an absolute path, got \"%s\"", library->name, variable, given);
+    if (attempt(library, given) == OA_OK) return OA_OK;
+    snprintf(here.tried, sizeof here.tried, "%s", oa_last_error());
+    return oa_fail(OA_ERROR_LIBRARY, "%s (the path is that of the environment variable %s)", here.tried, variable);
+  }
+  if (found_beside(&here) || found_in_folders(&here)) return OA_OK;
+  for (const char *const *name = library->sonames; name && *name; name++)
+    if (found_at(&here, *name)) return OA_OK;
+  return oa_fail(OA_ERROR_LIBRARY,
+                 "%s: not found; tried %s. Set %s to its absolute path, or name it with oa_library_open", library->name,
+                 here.tried[0] ? here.tried : "nothing, as this build knows no name of it", variable);
+}

@@ -1,0 +1,36 @@
+/* Peers: devices that have bytes which another device of their backend is about to bring up. Those bytes are copied
+ * from the peer's memory, and not by way of the host.
+ *
+ * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose pages
+ * was written since. The copy is waited for, while the peer's memory is held: nothing of it is left when that memory is
+ * written or freed. If it can't be made, the bytes go up from the host, which has them too. */
+#ifndef OA_PEERS_H
+#define OA_PEERS_H
+
+#include "region/mapping.h"
+
+typedef struct oa_peer {
+  oa_move move; /* up, as it would be made from the host */
+  oa_device *device;
+  uint64_t address;    /* of the same bytes on that device */
+  oa_mapping *mapping; /* the mapping that has them; NULL: idle memory */
+  oa_resident *idle;
+  oa_stream *writers; /* the peer's stream that runs after their writers; NULL: these are over */
+  char why[64];
+} oa_peer;
+
+typedef struct oa_peers {
+  oa_peer *at;
+  int count;
+} oa_peers;
+
+/* Takes the moves out of the list that a peer may make, and holds the peers' memory. Returns how many moves are left.
+ * Under the core's lock. */
+int oa_peers_take(oa_peers *peers, const oa_device *device, oa_move *moves, int count);
+/* Makes the peers' copies on the stream, and waits for them. Adds the moves that the host has to make after all to the
+ * list again. Without the lock. */
+int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *function, oa_move *moves, int *count);
+/* Ends the hold of the peers' memory. Under the lock; the caller announces the change. */
+void oa_peers_return(oa_peers *peers);
+
+#endif

@@ -1,0 +1,429 @@
+/* Bytes that another device has go from its memory, not up from the host; and they are exact whatever fails, or is
+ * left, written or freed meanwhile. */
+#include "region/pages.h"
+#include "two_devices.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+const oa_library *const oa_libraries[] = {NULL};
+
+enum { N = 1 << 16 }; /* floats of an array: 256 KiB */
+
+/* The sum of lines of floats, as they lie on the device. */
+struct sum {
+  const float *p;
+  double *sum;
+  int64_t width, pitch, count;
+};
+static void run_sum(void *data) {
+  const struct sum *s = data;
+  double sum = 0;
+  for (int64_t i = 0; i < s->count; i++)
+    for (int64_t j = 0; j < s->width; j++) sum += (double)s->p[i * s->pitch + j] * (double)((i + j) % 7 + 1);
+  *s->sum = sum;
+}
+
+static double host_sum(const float *p, int64_t width, int64_t pitch, int64_t count) {
+  double sum = 0;
+  run_sum(&(struct sum){p, &sum, width, pitch, count});
+  return sum;
+}
+
+/* Sums on the device; waits for it. */
+static int sum_there(const oa_any *pointer, int64_t width, int64_t pitch, int64_t count, double *sum) {
+  oa_operand p = {.name = "p",
+                  .pointer = pointer,
+                  .access = OA_READ,
+                  .dtype = OA_F32,
+                  .extent = OA_MATRIX(width, count, pitch, "width", "count", "pitch")};
+  oa_call call = {.function = "test.sum", .operands = &p, .count = 1, .blocking = 1};
+  const int status = oa_begin(&call);
+  if (status) return status;
+  struct sum s = {p.address, sum, width, pitch, count};
+  return oa_submit(&call, run_sum, &s, sizeof s);
+}
+
+static float *numbers(void) {
+  float *x = mmap(NULL, N * sizeof *x, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (int i = 0; i < N; i++) x[i] = (float)(i % 1000);
+  return x;
+}
+
+static void forget(float *x) { munmap(x, N * sizeof *x); }
+
+static oa_counters counters(int device) {
+  oa_counters c = OA_SIZED(oa_counters);
+  CHECK_OK(oa_device_get_counters(device, &c));
+  return c;
+}
+
+/* Sums an array on both devices, one after the other, and checks the second sum, and how many of its copies came from
+ * the other device and from the host. */
+static void check_copies(oa_array first, oa_array second, int64_t width, int64_t pitch, int64_t count, int64_t peers,
+                         int64_t ups) {
+  double sum = 0;
+  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  const double expected = host_sum(second.data, width, pitch, count);
+  if (first.ndim == 1) CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+  if (first.ndim == 2) CHECK_OK(sum_there(first.handle, first.shape[1], first.strides[0] / 4, first.shape[0], &sum));
+  const oa_counters before = counters(other);
+  CHECK_OK(sum_there(second.handle, width, pitch, count, &sum));
+  const oa_counters after = counters(other);
+  CHECK(sum == expected);
+  CHECK(after.copies_peer - before.copies_peer == peers);
+  CHECK(after.copies_up - before.copies_up == ups);
+  CHECK((after.bytes_peer - before.bytes_peer) == peers * width * count * (int64_t)sizeof(float));
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+}
+
+static void an_array_goes_from_device_to_device(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  const oa_array lent = vector(x, &n, OA_BY_USE);
+  check_copies(lent, lent, N, N, 1, 1, 0);
+  forget(x);
+}
+
+static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
+  const int64_t n = N;
+  float *x = numbers(), found = 0;
+  oa_array first = vector(x, &n, OA_IN), second = first;
+  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  CHECK_OK(peek(first.handle, &found));
+  x[0] = 77; /* behind its back: the host's array is not read */
+  CHECK_OK(peek(second.handle, &found));
+  CHECK(found == 0);
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  forget(x);
+}
+
+static void parts_lines_and_packed_arrays_go_too(void) {
+  const int64_t n = N, part = 1000, shape[] = {64, N / 64}, strides[] = {N / 64 * 4, 4}, inner[] = {32, 100};
+  const int64_t odd[] = {64, N / 128}, odd_strides[] = {N / 64 * 4, 8}, backwards[] = {-4};
+  float *x = numbers();
+  const oa_array all = vector(x, &n, OA_IN), some = vector(x + 3000, &part, OA_IN);
+  check_copies(all, some, 1000, 1000, 1, 1, 0);
+  const oa_array matrix = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
+  oa_array block = matrix; /* rows 5 to 36, columns 7 to 106 */
+  block.data = x + 5 * N / 64 + 7;
+  block.shape = inner;
+  check_copies(matrix, block, 100, N / 64, 32, 1, 0);
+  check_copies(block, block, 100, N / 64, 32, 1, 0); /* not all of the first is read, but all of it goes up */
+  check_copies(block, matrix, N / 64, N / 64, 64, 0, 1);
+  oa_array packed = {.data = x, .shape = odd, .strides = odd_strides, .ndim = 2, .dtype = OA_F32};
+  oa_array other_way = vector(x + N - 1, &n, OA_IN), same = packed;
+  other_way.strides = backwards;
+  double sum = 0;
+  oa_region *a = enter(one, &packed, 1), *b = enter(other, &same, 1);
+  CHECK_OK(sum_there(packed.handle, N / 2, N / 2, 1, &sum));
+  oa_counters before = counters(other);
+  const double expected = sum;
+  CHECK_OK(sum_there(same.handle, N / 2, N / 2, 1, &sum));
+  CHECK(sum == expected);
+  CHECK(counters(other).copies_peer - before.copies_peer == 1);
+  leave(b, OA_COMMIT);
+  b = enter(other, &other_way, 1); /* packed in another way: from the host */
+  before = counters(other);
+  CHECK_OK(sum_there(other_way.handle, N, N, 1, &sum));
+  CHECK(counters(other).copies_peer == before.copies_peer);
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+  forget(x);
+}
+
+static void a_copy_waits_for_its_source_to_arrive(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  oa_array first = vector(x, &n, OA_IN), second = first;
+  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  configure(one, 0, SLOW);
+  oa_operand p = operand(first.handle, OA_READ, n, 1);
+  oa_call call = {.function = "test.reads", .operands = &p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  CHECK_OK(sum_there(second.handle, N, N, 1, &sum)); /* the first device's copy up is under way */
+  CHECK(sum == host_sum(x, N, N, 1));
+  CHECK(counters(other).copies_peer > 0);
+  CHECK_OK(oa_end(&call, 0));
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+  forget(x);
+}
+
+static void updated_results_go_from_device_to_device(void) {
+  const int64_t n = N;
+  float *x = numbers(), found = 0;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first;
+  oa_region *a = enter(one, &first, 1), *b = NULL;
+  CHECK_OK(add(first.handle, n, 5));
+  CHECK_FAILS(oa_region_enter(other, NULL, &second, 1, &b), OA_ERROR_DIRECTION, "is present on another device too");
+  CHECK_OK(oa_update_from(&first, -1));
+  b = enter(other, &second, 1);
+  const oa_counters before = counters(other);
+  CHECK_OK(peek(second.handle, &found));
+  CHECK(found == 5);
+  CHECK(counters(other).copies_peer == before.copies_peer + 1);
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+  forget(x);
+}
+
+static void what_a_failed_call_left_undefined_goes_nowhere(void) {
+  const int64_t n = N;
+  float *x = numbers(), found = -1;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first;
+  oa_region *a = enter(one, &first, 1), *b;
+  oa_operand p = operand(first.handle, OA_READ_WRITE, n, 1);
+  oa_call call = {.function = "test.fails", .operands = &p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  oa_end(&call, -1);
+  CHECK_FAILS(oa_update_from(&first, -1), OA_ERROR_INVALID, "left undefined");
+  CHECK_OK(oa_update_to(&first, -1)); /* the host's bytes heal it */
+  b = enter(other, &second, 1);
+  CHECK_OK(peek(second.handle, &found));
+  CHECK(found == 0);
+  leave(b, OA_COMMIT);
+  leave(a, OA_DISCARD);
+  check_empty();
+  forget(x);
+}
+
+struct reader {
+  const oa_any *pointer;
+  double sum;
+};
+static void *read_slowly(void *data) {
+  struct reader *r = data;
+  CHECK_OK(sum_there(r->pointer, N, N, 1, &r->sum));
+  return NULL;
+}
+
+static void a_region_that_is_left_waits_for_a_copy_from_it(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  const double expected = host_sum(x, N, N, 1);
+  for (int i = 0; i < 3; i++) {
+    oa_array first = vector(x, &n, OA_IN), second = first;
+    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+    configure(other, 0, SLOW);
+    struct reader r = {.pointer = second.handle};
+    pthread_t thread;
+    pthread_create(&thread, NULL, read_slowly, &r);
+    nanosleep(&(struct timespec){.tv_nsec = i * 10000000}, NULL);
+    leave(a, OA_COMMIT); /* its memory is poisoned */
+    oa_device_trim(one);
+    pthread_join(thread, NULL);
+    CHECK(r.sum == expected);
+    leave(b, OA_COMMIT);
+    check_empty();
+  }
+  forget(x);
+}
+
+static void every_failing_backend_call_leaves_exact_bytes(int device) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  const double expected = host_sum(x, N, N, 1);
+  int succeeded = 0;
+  for (int k = 1; k < 40 && succeeded < 3; k++) {
+    oa_array first = vector(x, &n, OA_IN), second = first;
+    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+    configure(device, k, 0);
+    sum = -1;
+    const int status = sum_there(second.handle, N, N, 1, &sum);
+    configure(device, 0, 0);
+    if (status)
+      CHECK(strstr(oa_last_error(), "SIM_ERROR_INJECTED") != NULL);
+    else
+      CHECK(sum == expected);
+    succeeded += !status;
+    CHECK_OK(sum_there(second.handle, N, N, 1, &sum)); /* the next call works */
+    CHECK(sum == expected);
+    leave(b, OA_COMMIT);
+    leave(a, OA_COMMIT);
+    check_empty();
+  }
+  CHECK(succeeded > 0);
+  forget(x);
+}
+
+/* Takes devices of its own, which are then lost. */
+static void the_death_of_the_source_leaves_the_hosts_bytes(void) {
+  const int64_t n = N;
+  static const char *const names[] = {"sim:4", "sim:5", "sim:6", "sim:7"};
+  for (int k = 1; k <= 4; k++) {
+    float *x = numbers();
+    double sum = 0;
+    CHECK_OK(oa_device_open(names[k - 1], &one));
+    oa_array first = vector(x, &n, OA_IN), second = first;
+    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+    configure(one, -k, 0);
+    CHECK_OK(sum_there(second.handle, N, N, 1, &sum));
+    CHECK(sum == host_sum(x, N, N, 1));
+    leave(b, OA_COMMIT);
+    oa_region_finish(a, OA_COMMIT, NULL);
+    oa_region_wait(a);
+    forget(x);
+  }
+}
+
+/* -- resident arrays -- */
+
+static oa_array resident(float *x, const int64_t *n) {
+  oa_array lent = vector(x, n, OA_BY_USE);
+  lent.flags = OA_RESIDENT | OA_OWNED;
+  lent.owner = x;
+  return lent;
+}
+
+static void idle_resident_memory_is_copied_until_the_host_writes(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
+  oa_region *a = enter(one, &first, 1);
+  CHECK_OK(add(first.handle, n, 1)); /* its results are there, too */
+  leave(a, OA_COMMIT);
+  for (int i = 0; i < 4; i++) {
+    if (i == 2) x[N / 2] = 5000; /* one page */
+    const oa_counters before = counters(other);
+    second = vector(x, &n, OA_IN);
+    oa_region *b = enter(other, &second, 1);
+    CHECK_OK(sum_there(second.handle, N, N, 1, &sum));
+    CHECK(sum == host_sum(x, N, N, 1));
+    const int64_t peers = counters(other).copies_peer - before.copies_peer;
+    CHECK(peers == (i < 2));
+    CHECK(counters(other).copies_up - before.copies_up == !peers);
+    leave(b, OA_COMMIT);
+  }
+  CHECK_OK(oa_release(&first, -1));
+  check_empty();
+  forget(x);
+}
+
+static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  const int devices[] = {one, other};
+  int64_t ups = counters(one).bytes_up + counters(other).bytes_up;
+  for (int i = 0; i < 6; i++) {
+    oa_array lent = resident(x, &n);
+    oa_region *region = enter(devices[i % 2], &lent, 1);
+    CHECK_OK(sum_there(lent.handle, N, N, 1, &sum));
+    CHECK(sum == host_sum(x, N, N, 1));
+    leave(region, OA_COMMIT);
+  }
+  CHECK(counters(one).bytes_up + counters(other).bytes_up - ups == N * (int64_t)sizeof(float));
+  x[17] = 9; /* both find it */
+  ups = counters(one).bytes_up + counters(other).bytes_up;
+  for (int i = 0; i < 4; i++) {
+    oa_array lent = resident(x, &n);
+    oa_region *region = enter(devices[i % 2], &lent, 1);
+    CHECK_OK(sum_there(lent.handle, N, N, 1, &sum));
+    CHECK(sum == host_sum(x, N, N, 1));
+    leave(region, OA_COMMIT);
+  }
+  CHECK(counters(one).bytes_up + counters(other).bytes_up - ups < N * (int64_t)sizeof(float));
+  CHECK_OK(oa_release(&(oa_array){.data = x, .shape = &n, .strides = &item, .ndim = 1, .dtype = OA_F32}, -1));
+  check_empty();
+  forget(x);
+}
+
+/* Promise T50. */
+static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  float found = -1;
+  oa_array first = resident(x, &n), second = resident(x, &n);
+  oa_region *left = enter(one, &first, 1);
+  CHECK_OK(add(first.handle, n, 5));
+  CHECK_OK(oa_region_finish(left, OA_COMMIT, NULL));
+  oa_region *region = enter(other, &second, 1);
+  CHECK_OK(add(second.handle, n, 1));
+  leave(region, OA_COMMIT);
+  CHECK_OK(oa_region_wait(left)); /* its device has what the host had before */
+  first = resident(x, &n);
+  region = enter(one, &first, 1);
+  CHECK_OK(peek(first.handle, &found));
+  CHECK(found == 6);
+  leave(region, OA_COMMIT);
+  CHECK_OK(oa_release(&first, -1));
+  check_empty();
+  forget(x);
+}
+
+static void *release_it(void *data) {
+  CHECK_OK(oa_release(data, -1));
+  return NULL;
+}
+
+static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  const double expected = host_sum(x, N, N, 1);
+  for (int i = 0; i < 4; i++) {
+    oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
+    oa_region *a = enter(one, &first, 1);
+    CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+    leave(a, OA_COMMIT);
+    oa_region *b = enter(other, &second, 1);
+    configure(other, 0, SLOW);
+    struct reader r = {.pointer = second.handle};
+    pthread_t thread, releasing;
+    pthread_create(&thread, NULL, read_slowly, &r);
+    nanosleep(&(struct timespec){.tv_nsec = i * 8000000}, NULL);
+    pthread_create(&releasing, NULL, release_it, &first);
+    oa_array again = resident(x, &n); /* which can't have that memory now, nor wait for it */
+    a = enter(one, &again, 1);
+    CHECK_OK(sum_there(again.handle, N, N, 1, &sum));
+    CHECK(sum == expected);
+    leave(a, OA_COMMIT);
+    pthread_join(thread, NULL);
+    pthread_join(releasing, NULL);
+    CHECK(r.sum == expected);
+    leave(b, OA_COMMIT);
+    CHECK_OK(oa_release(&first, -1));
+    check_empty();
+  }
+  forget(x);
+}
+
+int main(void) {
+  CHECK_OK(oa_device_open("host", &host));
+  CHECK_OK(oa_device_open("sim:0", &one));
+  CHECK_OK(oa_device_open("sim:1", &other));
+  an_array_goes_from_device_to_device();
+  the_bytes_come_from_the_device_and_not_from_the_host();
+  parts_lines_and_packed_arrays_go_too();
+  a_copy_waits_for_its_source_to_arrive();
+  updated_results_go_from_device_to_device();
+  what_a_failed_call_left_undefined_goes_nowhere();
+  a_region_that_is_left_waits_for_a_copy_from_it();
+  every_failing_backend_call_leaves_exact_bytes(one);
+  every_failing_backend_call_leaves_exact_bytes(other);
+  if (oa_pages_work()) {
+    idle_resident_memory_is_copied_until_the_host_writes();
+    an_array_resident_on_both_devices_is_sent_once_from_the_host();
+    a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes();
+    resident_memory_that_is_released_meanwhile_is_copied_whole();
+  }
+  the_death_of_the_source_leaves_the_hosts_bytes();
+  return failures();
+}

@@ -1,0 +1,43 @@
+"""C = A B by a kernel in plain CUDA C, which nvcc compiles into a cubin. It runs on NVIDIA GPUs."""
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+
+from offload_args import Device, In, Module, Out, offload
+
+SOURCE = """
+extern "C" __global__ void product(const float *A, const float *B, float *C, int n) {
+  __shared__ float a[16][16], b[16][16];
+  const int x = threadIdx.x, y = threadIdx.y, row = 16 * blockIdx.y + y, column = 16 * blockIdx.x + x;
+  float sum = 0;
+  for (int k = 0; k < n; k += 16) {
+    a[y][x] = A[row * n + k + x], b[y][x] = B[(k + y) * n + column];
+    __syncthreads();
+    for (int i = 0; i < 16; i++) sum += a[y][i] * b[i][x];
+    __syncthreads();
+  }
+  C[row * n + column] = sum;
+}"""
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--device", help="such as cuda:0; the first GPU unless given, else host, which can't run a cubin")
+device = Device(parser.parse_args().device or Device.default().name)
+nvcc = shutil.which("nvcc")
+if nvcc is None:
+    print("nvcc is not here; it comes with the CUDA toolkit")
+else:
+    with tempfile.TemporaryDirectory() as folder:
+        major, minor = device.compute_capability if device.backend == "cuda" else (9, 0)
+        options = ["-cubin", f"-arch=sm_{major}{minor}", "-x", "cu", "-", "-o", f"{folder}/product.cubin"]
+        subprocess.run([nvcc, *options], input=SOURCE.encode(), check=True)
+        module = Module.load(f"{folder}/product.cubin")
+    print(module)  # no GPU is needed to read it
+    product = module.kernel("product", In[np.float32], In[np.float32], Out[np.float32], np.int32)
+    if device.backend == "cuda":
+        A, B = np.random.default_rng(6).random((2, 512, 512), np.float32)
+        C = np.empty_like(A)
+        offload(product, A, B, C, 512, grid=(32, 32), block=(16, 16), device=device)
+        np.testing.assert_allclose(C, A @ B, rtol=1e-4)

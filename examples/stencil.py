@@ -1,0 +1,45 @@
+"""Heat in a plate by a five-point stencil, in tiles of 16 x 16 points that a block of threads shares."""
+
+import argparse
+
+import numpy as np
+
+from offload_args import Device, In, Kernel, Out, Scratch, launch, offload_args
+from offload_args.kernels import Tiles
+
+SOURCE = """
+#include <offload_args/kernel.h>
+OA_BLOCK_KERNEL(heat, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
+  OA_SHARED float points[18][18];  // those of the tile, and a border
+  const oa::Tiles<16, 16> tiles(rows, columns);
+  const oa::Box box = tiles.box(here);
+  here.phase([&](const oa::Here &here) {
+    for (int i = here.thread(); i < 18 * 18; i += here.threads(0) * here.threads(1)) {
+      const long long r = box.row + i / 18 - 1, c = box.column + i % 18 - 1;
+      points[i / 18][i % 18] = r >= 0 && r < rows && c >= 0 && c < columns ? from[r * columns + c] : 0;
+    }
+  });
+  here.phase([&](const oa::Here &here) {
+    for (auto point : to.mine(tiles, here)) {
+      const long long r = point.row() - box.row + 1, c = point.column() - box.column + 1;
+      *point = 0.6f * points[r][c] + 0.1f * (points[r - 1][c] + points[r + 1][c] + points[r][c - 1] + points[r][c + 1]);
+    }
+  });
+}"""
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
+device = Device(parser.parse_args().device or Device.default().name)
+signature = [In[np.float32], Out[np.float32].by(Tiles(16, 16)), np.int32, np.int32]
+kernel = Kernel.compile(SOURCE, "heat", signature, device=device)
+
+plate = np.random.default_rng(5).random((300, 500), np.float32)
+expected = np.pad(plate, 1)  # it is cold outside
+with offload_args(plate, Scratch(plate.shape, np.float32), device=device) as (dx, dy):
+    for _ in range(50):
+        launch(kernel, dx, dy, *dx.shape)
+        launch(kernel, dy, dx, *dx.shape)
+for _ in range(100):
+    beside = expected[:-2, 1:-1] + expected[2:, 1:-1] + expected[1:-1, :-2] + expected[1:-1, 2:]
+    expected[1:-1, 1:-1] = 0.6 * expected[1:-1, 1:-1] + 0.1 * beside
+np.testing.assert_allclose(plate, expected[1:-1, 1:-1], rtol=1e-4)
+print(f"after 100 steps the mean is {plate.mean():.4f}")

@@ -1,0 +1,56 @@
+"""Where the C library is: its headers, its file, and what build systems need to find them.
+
+    cc program.c $(python -m offload_args config --cflags --libs)
+    cmake -Doffload_args_DIR=$(python -m offload_args config --cmake-dir) ...
+    PKG_CONFIG_PATH=$(python -m offload_args config --pkg-config-dir) ...
+
+docs/embedding.md says more.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import _core
+
+__all__ = ["get_cmake_dir", "get_include", "get_library", "get_pkg_config_dir"]
+
+# In an editable install it is not where the sources are.
+_FOLDER = Path(_core.__file__).resolve().parent
+
+
+def get_include() -> str:
+    """Return the folder of the C headers, for the compiler's option -I."""
+    return str(_FOLDER / "include")
+
+
+def get_library() -> str:
+    """Return the path of the C library.
+
+    A program that is linked with it finds it at run time by an rpath to its folder. In a process that imported
+    offload_args it is loaded already.
+    """
+    major, minor, _ = _core.VERSION.split(".")
+    return str(_FOLDER / f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}")
+
+
+def get_cmake_dir() -> str:
+    """Return the folder to set offload_args_DIR to, for find_package(offload_args) of CMake."""
+    return str(_FOLDER / "cmake")
+
+
+def get_pkg_config_dir() -> str:
+    """Return the folder of offload_args.pc, for PKG_CONFIG_PATH."""
+    return str(_FOLDER / "pkgconfig")
+
+
+def cflags() -> list[str]:
+    """Return the options for a C compiler."""
+    return [f"-I{get_include()}"]
+
+
+def libs() -> list[str]:
+    """Return the options for the linker."""
+    folder = os.path.dirname(get_library())
+    return [f"-L{folder}", "-loffload_args", f"-Wl,-rpath,{folder}"]

@@ -1,0 +1,140 @@
+"""The C library as it is installed: its names and exports, and how build systems and programs without Python use it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offload_args import __version__, get_cmake_dir, get_include, get_library
+from offload_args.embedding import cflags, get_pkg_config_dir, libs
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "embedding"
+EIGENVALUE = "4.615471737948\n"
+
+
+def run(*command: object, folder: Path | None = None, status: int = 0, **environment: str) -> str:
+    """Run a command outside of Python's environment, and return what it printed: the errors if it fails as it must."""
+    plain = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    ran = subprocess.run(
+        [str(one) for one in command],
+        cwd=folder,
+        env=plain | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == status, ran.stdout + ran.stderr
+    return ran.stderr if status else ran.stdout
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C example, linked as `config` says."""
+    path = tmp_path_factory.mktemp("program") / "power"
+    options = run(sys.executable, "-m", "offload_args", "config", "--cflags", "--libs").split()
+    run("gcc", "-Wall", "-Wextra", "-Werror", "-o", path, EXAMPLES / "c_cmake" / "power.c", *options, "-lm")
+    return path
+
+
+def test_the_library_exports_what_its_list_and_the_generated_headers_say_and_nothing_else() -> None:
+    listed = [one for one in (ROOT / "csrc/exports.txt").read_text().splitlines() if not one.startswith("#")]
+    generated = {
+        name
+        for path in Path(get_include()).glob("offload_args_*.h")
+        for name in re.findall(r"^(?:int )(oa_\w+)\(", path.read_text(), re.MULTILINE)
+    }
+    exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", get_library()).splitlines()}
+    assert len(generated) > 1000 and len(listed) == len(set(listed))
+    assert exported - generated == set(listed), "csrc/exports.txt has a line for each exported name"
+    assert generated <= exported
+
+
+def test_the_file_of_the_library_has_its_soname_and_the_versions_of_its_abi() -> None:
+    major, minor, _ = __version__.split(".")
+    name = f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}"
+    assert Path(get_library()).name == name
+    assert re.findall(r"soname: \[(.*)\]", run("readelf", "-d", get_library())) == [name]
+
+
+def test_the_library_needs_neither_python_nor_a_vendor() -> None:
+    needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", get_library()))
+    assert {re.sub(r"\.so.*", "", name) for name in needed} <= {
+        "libc",
+        "libm",
+        "libdl",
+        "libpthread",
+        "ld-linux-x86-64",
+    }
+
+
+def test_a_program_without_python_finds_a_blas_beside_the_library(program: Path) -> None:
+    assert run(program, "host", 20, 20) == EIGENVALUE
+    assert run(program, "sim:0", 20, 20) == EIGENVALUE
+
+
+def test_the_environment_names_the_library_of_a_program_without_python(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "libblas.so").write_text("no library")
+    assert "needs an absolute path" in run(program, "host", 4, 4, status=1, OFFLOAD_ARGS_CBLAS="libblas.so")
+    wrong = run(program, "host", 4, 4, status=1, OFFLOAD_ARGS_CBLAS=str(tmp_path / "libblas.so"))
+    assert f"cblas: {tmp_path}/libblas.so" in wrong and "environment variable OFFLOAD_ARGS_CBLAS" in wrong
+
+
+def test_the_library_alone_names_every_place_where_it_looked_for_a_blas(program: Path, tmp_path: Path) -> None:
+    shutil.copy(get_library(), tmp_path)
+    source = tmp_path / "open.c"
+    source.write_text(
+        "#include <offload_args.h>\n#include <stdio.h>\n"
+        'int main(void) { void *f; int status = oa_library_address("cblas", "cblas_dgemm", &f);'
+        ' puts(status ? oa_last_error() : oa_library_path("cblas")); return 0; }\n'
+    )
+    library = tmp_path / Path(get_library()).name
+    run("gcc", "-o", tmp_path / "open", source, *cflags(), library, f"-Wl,-rpath,{tmp_path}")
+    said = run(tmp_path / "open")
+    assert "libopenblas.so.0" in said or said.startswith("lib")
+    assert "/offload_args" not in said  # nothing lies beside it
+
+
+def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:
+    tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
+    run("make", folder=tree / "c_pkgconfig", PKG_CONFIG_PATH=get_pkg_config_dir())
+    assert run(tree / "c_pkgconfig" / "power", "host", 20, 20) == EIGENVALUE
+    assert (
+        run("pkg-config", "--modversion", "offload_args", PKG_CONFIG_PATH=get_pkg_config_dir()).strip() == __version__
+    )
+
+
+def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None:
+    moved = shutil.copytree(Path(get_library()).parent, tmp_path / "elsewhere/offload_args")
+    source = EXAMPLES / "c_cmake"
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for name, option in {
+        "dir": f"-Doffload_args_DIR={get_cmake_dir()}",
+        "prefix": f"-DCMAKE_PREFIX_PATH={moved.parent}",
+    }.items():
+        run(cmake, "-S", source, "-B", tmp_path / name, option)
+    run(cmake, "--build", tmp_path / "prefix")
+    assert str(moved) in run("ldd", tmp_path / "prefix/power")
+    too_new = tmp_path / "too_new"
+    shutil.copytree(source, too_new)
+    lists = too_new / "CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("offload_args 0.1 ", "offload_args 0.2 "))
+    assert "0.2" in run(cmake, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
+
+
+def test_the_folders_and_options_are_those_that_the_command_prints() -> None:
+    def config(*options: str) -> str:
+        return run(sys.executable, "-m", "offload_args", "config", *options).strip()
+
+    assert config("--include") == get_include() and Path(get_include(), "offload_args.h").is_file()
+    assert config("--library") == get_library() and Path(get_library()).is_file()
+    assert config("--cmake-dir") == get_cmake_dir() and Path(get_cmake_dir(), "offload_args-config.cmake").is_file()
+    assert config("--pkg-config-dir") == get_pkg_config_dir()
+    assert config("--cflags", "--libs").split() == [*cflags(), *libs()]
+    assert get_library() in config()

@@ -1,0 +1,302 @@
+"""Partitions: each element that a grid reaches belongs to one thread, and a grid that misses some is refused.
+
+The kernels add 1 to each element that `mine` gives a thread, 16 to each in a loop over its slices, and 256 to each by
+the numbers within a slice: an element with one owner has 273. The expected reach of a grid is stated here in NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from helpers.arrays import ramp
+from offload_args import In, InOut, Kernel, Out, Scratch, errors, launch, offload, offload_args
+from offload_args.kernels import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
+from offload_args.kernels.partitions import Partition
+
+ONE_OWNER = 1 + 16 + 256
+KERNEL = """
+OA_KERNEL(%(name)s, oa::InOut<int> count, int rows, int columns, int ld) {
+  const %(type)s partition(%(sizes)s);
+  for (auto one : count.mine(partition, here)) *one += one.index() == one.row() * %(ld)s + one.column() ? 1 : 1 << 20;
+  for (auto slice : count.slices(partition, here))
+    for (auto one : slice) *one += one.row() == slice.row() ? 16 : 1 << 20;
+  for (auto slice : count.slices(partition, here))
+    for (long long j = 0; j < slice.size(); j++)
+      slice[j] += slice.index(j) == slice.row() * %(ld)s + slice.column(j) ? 256 : 1 << 20;
+}
+"""
+LINES: list[Partition] = [Linear1D(), GridStride1D(), PerBlock()]
+MATRICES: list[Partition] = [Linear2D(), Rows(), RowBlocks(1), RowBlocks(3), Tiles(1, 1), Tiles(2, 3), Tiles(4, 2)]
+
+
+def name_of(partition: Partition) -> str:
+    return "_".join(map(str, (type(partition).__name__.lower(), *astuple(partition))))
+
+
+def in_cpp(partition: Partition) -> str:
+    sizes = ", ".join(map(str, astuple(partition)))
+    return f"oa::{type(partition).__name__}" + (f"<{sizes}>" if sizes else "")
+
+
+def source_of(*partitions: Partition) -> str:
+    text = "#include <offload_args/kernel.h>\n"
+    for one in partitions:
+        sizes, ld = ("columns", "0") if one in LINES else ("rows, columns, ld", "ld")
+        text += KERNEL % {"name": name_of(one), "type": in_cpp(one), "sizes": sizes, "ld": ld}
+    return text
+
+
+@cache
+def counter(device: str, partition: Partition) -> Kernel:
+    known = LINES + MATRICES
+    source = source_of(*(known if partition in known else [partition]))
+    signature = [InOut[np.int32], np.int32, np.int32, np.int32]
+    return Kernel.compile(source, name_of(partition), signature, device=device)
+
+
+def reach(partition: Partition, grid: tuple[int, ...], block: tuple[int, ...], rows: int, columns: int) -> Any:
+    """Return the rows and columns that have owners, from the first on."""
+    x, y = grid[0] * block[0], grid[1] * block[1]
+    match partition:
+        case Linear1D():
+            return rows, min(columns, x)
+        case GridStride1D():
+            return rows, columns
+        case PerBlock():
+            return rows, min(columns, grid[0])
+        case Linear2D():
+            return min(rows, y), min(columns, x)
+        case Rows():
+            return min(rows, x), columns
+        case RowBlocks(height):
+            return min(rows, grid[0] * height), columns
+        case Tiles(height, width):
+            return min(rows, grid[1] * height), min(columns, grid[0] * width)
+
+
+def check_owners(
+    device: str,
+    partition: Partition,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    rows: int,
+    columns: int,
+    gap: int,
+) -> None:
+    """Count the owners of each element of a matrix with gaps between its rows, and look at what lies around it."""
+    if partition in LINES:
+        rows, gap = 1, 3
+    counted = np.zeros((rows + 1, columns + gap), np.int32)
+    kernel = counter(device, partition)
+    offload(kernel, counted, rows, columns, columns + gap, grid=grid, block=block, device=device)
+    expected = np.zeros_like(counted)
+    with_rows, with_columns = reach(partition, grid, block, rows, columns)
+    expected[:with_rows, :with_columns] = ONE_OWNER
+    np.testing.assert_array_equal(counted, expected, f"{partition} {grid} {block} {rows} {columns} {gap}")
+
+
+SHAPES = list(product((1, 2, 3), (1, 2), (1, 2)))
+SIZES = list(product((0, 1, 2, 5), (0, 1, 3, 5), (0, 2)))
+ID = {"ids": repr}
+
+
+@pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
+def test_each_element_has_one_owner_in_every_small_grid(device: str, partition: Partition) -> None:
+    few = SHAPES if device == "host" else [(1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (3, 2, 2)]
+    for grid, block in product(few, few):
+        for rows, columns, gap in SIZES[:: 1 if device == "host" else 3]:
+            check_owners(device, partition, grid, block, rows, columns, gap)
+            if partition in LINES and rows:
+                break
+
+
+LARGE = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+)
+
+
+@pytest.mark.parametrize("partition", [*LINES, *MATRICES, RowBlocks(17), Tiles(16, 16), Tiles(5, 64)], **ID)
+@LARGE
+@given(data=st.data())
+def test_each_element_has_one_owner_in_large_grids(device: str, partition: Partition, data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(1, 400)), data.draw(st.integers(1, 600))
+    if partition in LINES:
+        columns *= rows
+    block = data.draw(st.sampled_from([(1, 1, 1), (7, 1, 1), (32, 8, 1), (256, 1, 1), (5, 3, 2), (1, 64, 1)]))
+    grid = (data.draw(st.integers(1, 90)), data.draw(st.integers(1, 40)), data.draw(st.integers(1, 2)))
+    check_owners(device, partition, grid, block, rows, columns, data.draw(st.integers(0, 9)))
+
+
+def test_rows_that_overlap_have_no_owner(device: str) -> None:
+    for partition in MATRICES:
+        counted = np.zeros(30, np.int32)
+        offload(counter(device, partition), counted, 5, 6, 5, grid=(8, 8), block=(8, 8), device=device)
+        assert not counted.any(), partition
+
+
+# -- grid and block from a partition -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
+@pytest.mark.parametrize("shape", [(1, 1), (37, 53), (300, 7), (1, 4000)], **ID)
+def test_grid_and_block_follow_from_the_partition(device: str, partition: Partition, shape: tuple[int, int]) -> None:
+    kernel = Kernel.compile(
+        source_of(*LINES, *MATRICES),
+        name_of(partition),
+        [InOut[np.int32].by(partition), np.int32, np.int32, np.int32],
+        device=device,
+    )
+    columns = shape[0] * shape[1] if partition in LINES else shape[1]
+    for block in (None, 1, (4, 2)):
+        counted = np.zeros(shape, np.int32)
+        offload(kernel, counted, shape[0], columns, columns, block=block, device=device)
+        assert (counted == ONE_OWNER).all()
+        with offload_args(counted, device=device) as (dc,):
+            launch(kernel, dc, shape[0], columns, columns, block=block)
+        assert (counted == 2 * ONE_OWNER).all()
+
+
+@pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
+def test_a_grid_is_refused_exactly_if_it_leaves_elements_without_an_owner(device: str, partition: Partition) -> None:
+    signature = [InOut[np.int32].by(partition), np.int32, np.int32, np.int32]
+    kernel = Kernel.compile(source_of(*LINES, *MATRICES), name_of(partition), signature, device=device)
+    for grid, block, (rows, columns) in product(SHAPES[::2], SHAPES[::2], ((1, 1), (2, 5), (5, 2), (4, 6))):
+        counted = np.zeros((rows, columns), np.int32)
+        sizes = (1, rows * columns) if partition in LINES else (rows, columns)
+        covered = reach(partition, grid, block, *sizes) == sizes
+        with offload_args(counted, device=device) as (dc,):
+            if covered:
+                kernel[grid, block](dc, *sizes, sizes[1])
+            else:
+                with pytest.raises(errors.CoverageError, match=r"argument 1: .* reaches \d+ of \d+ .*; it needs \d+"):
+                    kernel[grid, block](dc, *sizes, sizes[1])
+        assert (counted == (ONE_OWNER if covered else 0)).all()
+
+
+COPY = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(copy, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
+  for (auto one : to.mine(oa::Tiles<16, 8>(rows, columns), here)) *one = from[one.index()];
+}
+OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
+  OA_SHARED float part[64];
+  here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
+  for (int step = 32; step > 0; step /= 2)
+    here.phase([&](const oa::Here &here) {
+      if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
+    });
+  here.phase([&](const oa::Here &here) {
+    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+  });
+}
+OA_BLOCK_KERNEL(plus, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
+  OA_SHARED float tile[10][10];  // of 8 x 8, and what lies around
+  const oa::Tiles<8, 8> tiles(rows, columns);
+  const auto box = tiles.box(here);
+  here.phase([&](const oa::Here &here) {
+    const int step = here.threads(0) * here.threads(1);
+    for (int i = here.thread(); i < 100; i += step) {
+      const long long r = box.row + i / 10 - 1, c = box.column + i % 10 - 1;
+      tile[i / 10][i % 10] = r >= 0 && r < rows && c >= 0 && c < columns ? from[r * columns + c] : 0;
+    }
+  });
+  here.phase([&](const oa::Here &here) {
+    for (auto one : to.mine(tiles, here)) {
+      const int r = one.row() - box.row + 1, c = one.column() - box.column + 1;
+      *one = tile[r][c] + tile[r - 1][c] + tile[r + 1][c] + tile[r][c - 1] + tile[r][c + 1];
+    }
+  });
+}
+"""
+
+
+def test_a_matrix_in_either_order_has_its_rows_as_they_lie_in_memory(device: str) -> None:
+    signature = [In[np.float32], Out[np.float32].by(Tiles(16, 8)), np.int32, np.int32]
+    copy = Kernel.compile(COPY, "copy", signature, device=device)
+    a = ramp(35 * 50).reshape(35, 50)
+    for given_a, rows, columns in ((a, 35, 50), (np.asfortranarray(a), 50, 35)):
+        c = np.zeros_like(given_a)
+        offload(copy, given_a, c, rows, columns, device=device)
+        np.testing.assert_array_equal(c, a)
+        with offload_args(given_a, c, device=device) as (da, dc):
+            with pytest.raises(errors.CoverageError, match=f"of {rows} rows"):
+                copy[100, 32](da, dc, rows, columns)
+            with pytest.raises(errors.CoverageError, match=f"of {columns} columns"):
+                copy[(1, 100), 32](da, dc, rows, columns)
+
+
+def test_the_array_decides_whatever_it_is_lent_as(device: str) -> None:
+    signature = [In[np.float32], Out[np.float32].by(Tiles(16, 8)), np.int32, np.int32]
+    copy = Kernel.compile(COPY, "copy", signature, device=device)
+    a = ramp(35 * 50).reshape(35, 50)
+    c = np.zeros_like(a)
+    offload(copy, In(a), Out(c), 35, 50, device=device)
+    np.testing.assert_array_equal(c, a)
+    offload(copy, a, Scratch((35, 50), np.float32), 35, 50, device=device)
+    with pytest.raises(errors.CoverageError, match=r"Tiles\(16, 8\) divides a matrix, got one with shape \(1750,\)"):
+        offload(copy, a, c.ravel(), 35, 50, device=device)
+    with pytest.raises(errors.ArgumentTypeError):
+        offload(copy, a, device=device)
+    with pytest.raises(errors.HostPointerError):
+        offload(copy, a, 5, 35, 50, device=device)
+
+
+WRONG = [
+    (lambda: Tiles(0, 4), errors.ArgumentError, "Tiles: height needs 1 or more, got 0"),
+    (lambda: Tiles(4, 2.5), errors.ArgumentTypeError, "Tiles: width needs a whole number, got 2.5"),
+    (lambda: RowBlocks(2**31), errors.ArgumentError, "RowBlocks: height"),
+    (lambda: compiled_with(In[np.float32].by(Linear1D())), errors.SignatureError, "In has no owners"),
+    (lambda: compiled_with(Out[np.float32].by("tiles")), errors.SignatureError, "needs a partition"),
+    (lambda: compiled_with(Out[np.float32].by(Tiles)), errors.SignatureError, "needs a partition"),
+]
+
+
+def compiled_with(declared: object) -> Kernel:
+    return Kernel.compile(COPY, "copy", [declared, Out[np.float32], np.int32, np.int32], device="host")
+
+
+@pytest.mark.parametrize("case", range(len(WRONG)))
+def test_a_partition_that_can_not_be_is_refused(case: int) -> None:
+    make, error, words = WRONG[case]
+    with pytest.raises(error, match=words):
+        make()
+
+
+# -- phases ------------------------------------------------------------------------------------------------------------
+
+
+def test_phases_of_a_block_wait_for_each_other(device: str) -> None:
+    signature = [In[np.float32], Out[np.float32].by(PerBlock()), np.int32]
+    sums = Kernel.compile(COPY, "sums", signature, device=device)
+    x = ramp(1000)
+    y = np.zeros(16, np.float32)
+    offload(sums, x, y, 1000, block=64, device=device)
+    np.testing.assert_array_equal(y, np.add.reduceat(x, np.arange(0, 1000, 64)))
+
+
+@pytest.mark.parametrize("block", [None, (8, 8), (3, 5), 1], **ID)
+def test_tiles_with_what_lies_around_them(device: str, block: Any) -> None:
+    signature = [In[np.float32], Out[np.float32].by(Tiles(8, 8)), np.int32, np.int32]
+    plus = Kernel.compile(COPY, "plus", signature, device=device)
+    a = ramp(37 * 53).reshape(37, 53)
+    c = np.zeros_like(a)
+    offload(plus, a, c, *a.shape, block=block, device=device)
+    around = np.pad(a, 1)
+    expected = a + around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_a_kernel_by_threads_has_no_phases_on_the_cpu() -> None:
+    head = "OA_KERNEL(copy, oa::In<float> from, oa::Out<float> to, int rows, int columns) {"
+    source = COPY.replace(head, head + "here.phase([&](const oa::Here &) {});")
+    with pytest.raises(errors.ModuleError, match="phase"):
+        Kernel.compile(source, "copy", [In[np.float32], Out[np.float32], np.int32, np.int32], device="host")

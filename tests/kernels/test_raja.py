@@ -1,0 +1,150 @@
+"""Ten kernels of the RAJA Performance Suite (benchmarks/raja_kernels.py), compared with NumPy."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import Array
+from offload_args import Device, Kernel, Scratch, offload, offload_args, trace
+
+RAJA = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "raja_kernels.py"))
+N = 10_007  # no multiple of a block
+GRID, BLOCK = -(-N // RAJA["BLOCK"]), RAJA["BLOCK"]
+SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # inputs, numbers, and the outputs in NumPy
+    "copy": (1, (), lambda a: (a,)),
+    "mul": (1, (0.3,), lambda c: (0.3 * c,)),
+    "add": (2, (), lambda a, b: (a + b,)),
+    "triad": (2, (0.3,), lambda b, c: (b + 0.3 * c,)),
+    "muladdsub": (2, (), lambda x, y: (x * y, x + y, x - y)),
+    "pressure1": (1, (2 / 3,), lambda compression: (2 / 3 * (compression + 1),)),
+}
+
+
+@pytest.fixture
+def kernels(device: str) -> dict[str, Kernel]:
+    made: dict[str, Kernel] = RAJA["compiled"](Device(device))
+    return made
+
+
+def arrays(count: int) -> list[Array]:
+    return list(np.random.default_rng(12).uniform(-1, 1, (count, N)))
+
+
+def close(found: Array, expected: Array) -> None:
+    """A GPU multiplies and adds in one step."""
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_a_loop_over_vectors_is_that_of_numpy(kernels: dict[str, Kernel], device: str, name: str) -> None:
+    count, numbers, formula = SIMPLE[name]
+    inputs = arrays(count)
+    expected = formula(*inputs)
+    outputs = [np.full(N, np.nan) for _ in expected]
+    offload(kernels[name], *outputs, *inputs, *numbers, N, grid=GRID, block=BLOCK, device=device)
+    for found, wanted in zip(outputs, expected, strict=True):
+        close(found, wanted)
+
+
+def test_daxpy_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
+    x, y = arrays(2)
+    expected = y + 0.7 * x
+    offload(kernels["daxpy"], y, x, 0.7, N, grid=GRID, block=BLOCK, device=device)
+    close(y, expected)
+
+
+@pytest.mark.parametrize("parts", [1, 7, 64])
+def test_dot_is_that_of_numpy(kernels: dict[str, Kernel], device: str, parts: int) -> None:
+    a, b = arrays(2)
+    found = np.full(1, np.nan)
+    with offload_args(a, b, Scratch(parts, np.float64), found, device=device) as (da, db, dsums, dfound):
+        kernels["dot"][parts, BLOCK](dsums, da, db, N)
+        kernels["total"][1, BLOCK](dfound, dsums, parts)
+    np.testing.assert_allclose(found[0], a @ b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("parts", [1, 7, 64])
+def test_reduce3_int_finds_sum_least_and_most(kernels: dict[str, Kernel], device: str, parts: int) -> None:
+    x = np.random.default_rng(3).integers(-100_000, 100_000, N, np.int32)
+    found = np.zeros(3, np.int32)
+    with offload_args(x, Scratch((parts, 3), np.int32), found, device=device) as (dx, dparts, dfound):
+        kernels["reduce3"][parts, BLOCK](dparts, dx, N)
+        kernels["total3"][1, BLOCK](dfound, dparts, parts)
+    assert found.tolist() == [x.sum(dtype=np.int32), x.min(), x.max()]
+
+
+def test_pressure_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
+    compression, e_old, vnewc = arrays(3)
+    bvc, p_new = np.full((2, N), np.nan)
+    p_cut, p_min, most = 0.05, -0.3, 0.9
+    with offload_args(compression, e_old, vnewc, bvc, p_new, device=device) as (dc, de, dv, dbvc, dp):
+        kernels["pressure1"][GRID, BLOCK](dbvc, dc, 2 / 3, N)
+        kernels["pressure2"][GRID, BLOCK](dp, dbvc, de, dv, p_cut, p_min, most, N)
+    expected = 2 / 3 * (compression + 1) * e_old
+    expected[(abs(expected) < p_cut) | (vnewc >= most)] = 0
+    close(bvc, 2 / 3 * (compression + 1))
+    close(p_new, np.maximum(expected, p_min))
+
+
+NAMES = "e_old delvc p_new p_old q_old work comp_half p_half bvc pbvc ql_old qq_old vnewc".split()
+RHO0, E_CUT, E_MIN, Q_CUT = 1.5, 0.03, -2.0, 0.2
+
+
+def energy_in_numpy(
+    e_old: Array, delvc: Array, p_new: Array, p_old: Array, q_old: Array, work: Array, comp_half: Array,
+    p_half: Array, bvc: Array, pbvc: Array, ql_old: Array, qq_old: Array, vnewc: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return e_new and q_new."""
+
+    def viscosity(e: Array, v: Array, p: Array) -> Array:
+        squared = (pbvc * e + v * v * bvc * p) / RHO0
+        return np.where(squared <= 0.1111111e-36, 0.3333333e-18, np.sqrt(np.abs(squared))) * ql_old + qq_old
+
+    def cut(e: Array) -> Array:
+        return np.maximum(np.where(abs(e) < E_CUT, 0, e), E_MIN)
+
+    e = e_old - 0.5 * delvc * (p_old + q_old) + 0.5 * work
+    q = np.where(delvc > 0, 0, viscosity(e, 1 / (1 + comp_half), p_half))
+    e = e + 0.5 * delvc * (3 * (p_old + q_old) - 4 * (p_half + q))
+    e = cut(e + 0.5 * work)
+    q_tilde = np.where(delvc > 0, 0, viscosity(e, vnewc, p_new))
+    e = cut(e - (7 * (p_old + q_old) - 8 * (p_half + q) + (p_new + q_tilde)) * delvc / 6)
+    last = viscosity(e, vnewc, p_new)
+    return e, np.where(delvc > 0, q, np.where(abs(last) < Q_CUT, 0, last))
+
+
+def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
+    kernels: dict[str, Kernel], device: str
+) -> None:
+    inputs = dict(zip(NAMES, arrays(len(NAMES)), strict=True))
+    inputs["comp_half"] += 2
+    e_new, q_new = np.full((2, N), np.nan)
+    before = Device(device).counters
+    with trace() as made, offload_args(*inputs.values(), e_new, q_new, device=device) as pointers:
+        d, (e, q) = dict(zip(NAMES, pointers[:-2], strict=True)), pointers[-2:]
+
+        def run(number: int, written: Any, *arguments: Any) -> None:
+            read = (d.get(one, one) if isinstance(one, str) else one for one in arguments)
+            kernels[f"energy{number}"][GRID, BLOCK](written, *read, N)
+
+        run(1, e, "e_old", "delvc", "p_old", "q_old", "work")
+        run(2, q, "delvc", "comp_half", "pbvc", e, "bvc", "p_half", "ql_old", "qq_old", RHO0)
+        run(3, e, "delvc", "p_old", "q_old", "p_half", q)
+        run(4, e, "work", E_CUT, E_MIN)
+        run(5, e, "delvc", "pbvc", "vnewc", "bvc", "p_new", "ql_old", "qq_old", "p_old", "q_old", "p_half", q, RHO0,
+            E_CUT, E_MIN)  # fmt: skip
+        run(6, q, "delvc", "pbvc", e, "vnewc", "bvc", "p_new", "ql_old", "qq_old", RHO0, Q_CUT)
+    after = Device(device).counters
+    expected_e, expected_q = energy_in_numpy(*inputs.values())
+    close(e_new, expected_e)
+    close(q_new, expected_q)
+    assert np.count_nonzero(expected_e == 0) > 50 and np.count_nonzero(expected_q == 0) > 50
+    assert made.summary.calls == 6
+    assert sorted(event.nbytes for event in made.events if event.kind == "up") == [8 * N] * len(NAMES)
+    assert sorted(event.nbytes for event in made.events if event.kind == "down") == [8 * N] * 2
+    assert after.copies_up - before.copies_up == len(NAMES) and after.copies_down - before.copies_down == 2
