@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import _core, errors
+from ._core import _C_API as _C_API
 from ._table import LIBRARIES
 from .arguments import In, InOut, Out, Scratch
 from .devices import Device

@@ -11,6 +11,7 @@ from .devices import Device
 from .pointers import DevicePtr
 
 VERSION: str
+_C_API: object  # a capsule, for extensions: csrc/include/offload_args/python.h
 
 # numbers.c: the core's own, by their names in C.
 DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, that of the C type, bytes, NumPy's kind or ""

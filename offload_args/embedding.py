@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from . import _core
+from .devices import by_number
+from .dtypes import DTYPE_NAMES
+from .errors import DTypeError, HostPointerError, WrongDeviceError
 
 __all__ = ["get_cmake_dir", "get_include", "get_library", "get_pkg_config_dir"]
 
@@ -54,3 +58,21 @@ def libs() -> list[str]:
     """Return the options for the linker."""
     folder = os.path.dirname(get_library())
     return [f"-L{folder}", "-loffload_args", f"-Wl,-rpath,{folder}"]
+
+
+def _refuse(given: object, dtype: int, device: int) -> NoReturn:
+    """Raise the error of an object that is not the DevicePtr that a C extension needs."""
+    wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
+    if not isinstance(given, _core.Pointer):
+        raise HostPointerError(
+            f"offload_args: an argument needs a {wanted}, got {type(given).__name__}; lend the array in a region first"
+        )
+    own = DTYPE_NAMES[given._dtype_code]
+    if dtype not in (_core.OA_ANY, given._dtype_code):
+        raise DTypeError(
+            f"offload_args: an argument needs a {wanted}, got a DevicePtr[{own}]; lend an array of its dtype"
+        )
+    raise WrongDeviceError(
+        f"offload_args: an argument is on {by_number(given._device)}, needs to be on {by_number(device)}; "
+        "lend it in a region there"
+    )

@@ -1,7 +1,8 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
 tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers and portable: the typed C
-functions and their headers. python_modules, stubs, raw and docs: the Python side. report: what is bound.
+functions and their headers. extensions: what extensions of Python need beside them. python_modules, stubs, raw and
+docs: the Python side. report: what is bound.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from ..roles import Library, RolesError
 from .docs import record
+from .extensions import names_header, pxd_files
 from .portable import portable_file, portable_header
 from .python_modules import python_module, python_table
 from .raw import raw_file
@@ -46,6 +48,7 @@ def emit(libraries: list[Library], out: Path) -> None:
     texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
     texts |= {"libraries/blas_api.c": portable_file(libraries)}
     texts |= {"include/offload_args_blas.h": portable_header(libraries)}
+    texts |= {"include/offload_args_names.h": names_header(), **pxd_files(libraries)}
     for one in libraries:
         texts |= {
             f"libraries/{one.name}.c": library_file(one),

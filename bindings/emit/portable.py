@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..parameters import Array, EnumValue, Parameter
 from ..roles import Function, Library
 from .c_text import wrapped
+from .wrappers import through_python
 
 # Of CBLAS, by the type of the enum: the first value, the names of the portable constants, and each library's constants.
 _ENUMS: dict[str, tuple[int, tuple[str, ...], dict[str, tuple[str, ...]]]] = {
@@ -108,6 +109,11 @@ def _definition(one: _Portable) -> list[str]:
     return [*lines, "}", ""]
 
 
+def portable_constants() -> list[str]:
+    """Returns the names of the constants, without OA_BLAS_."""
+    return [name for _, names, _ in _ENUMS.values() for name in names]
+
+
 def portable_file(libraries: list[Library]) -> str:
     """Returns blas_api.c."""
     functions = _functions(libraries)
@@ -161,5 +167,5 @@ def portable_header(libraries: list[Library]) -> str:
     lines += ["};", ""]
     for one in portable_prototypes(libraries):
         lines += wrapped(one)
-    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
+    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif"]
+    return "\n".join([*lines, *through_python([f"oa_blas_{one.name}" for one in _functions(libraries)]), "#endif", ""])

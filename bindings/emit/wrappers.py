@@ -78,6 +78,12 @@ def wrappers_file(library: Library) -> str:
     return "\n".join(lines)
 
 
+def through_python(names: list[str]) -> list[str]:
+    """Returns the end of a header: in an extension of Python, its functions go through offload_args/python.h."""
+    lines = ["", "#define OA_DECLARED", "#ifdef OA_THROUGH"]
+    return [*lines, *(f"#define {name} OA_THROUGH({name})" for name in names), "#endif"]
+
+
 def header(library: Library) -> str:
     """Returns include/offload_args_<library>.h, for users in C."""
     guard = f"OFFLOAD_ARGS_{library.name.upper()}_H"
@@ -95,5 +101,8 @@ def header(library: Library) -> str:
     lines += struct_types(library)
     for one in prototypes(library):
         lines += wrapped(one)
-    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
+    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif"]
+    names = [f"oa_{library.name}_{one.name}" for one in library.functions]
+    suffixed = zip(library.functions, names, strict=True)
+    device_forms = [f"{name}_device" for one, name in suffixed if library.has_device_form(one)]
+    return "\n".join([*lines, *through_python(names + device_forms), "#endif", ""])

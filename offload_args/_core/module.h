@@ -210,6 +210,7 @@ int add_kernel(PyObject *module);
 int add_memory(PyObject *module);
 int add_device(PyObject *module);
 int add_trace(PyObject *module);
+int add_c_api(PyObject *module);
 
 /* -- records.c ----------------------------------------------------------------------------------------------------- */
 enum {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -32,5 +33,6 @@ def test_the_public_headers_compile_alone_and_with_no_extension(language: str, t
             f'#include "{header}"\n#include "offload_args.h"\n'
             "int main() { oa_counters c = OA_SIZED(oa_counters); return c.size == 0; }\n"
         )
-        options = [standard, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}"]
+        python = [f"-I{sysconfig.get_path('include')}", "-DOA_LINKED"] if header.endswith("python.h") else []
+        options = [*python, standard, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}"]
         subprocess.run(["gcc", "-x", language, *options, source], check=True)

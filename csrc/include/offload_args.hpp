@@ -1,0 +1,203 @@
+/* offload_args for C++17: regions that end by themselves, pointers typed by template, failures as exceptions.
+ *
+ *   std::vector<double> A(n * n), x(n), y(n);
+ *   oa::Region region("cuda:0", oa::in(A.data(), {n, n}), oa::in(x.data(), {n}), oa::out(y.data(), {n}));
+ *   auto [dA, dx, dy] = region.pointers();             // oa::Pointer<const double>, ..., oa::Pointer<double>
+ *   oa::check(oa_blas_dgemv(OA_BLAS_TRANS, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1));
+ *   region.close();                                    // y comes down
+ *
+ * A region that is not closed, because an exception passed by, is discarded: nothing comes down. */
+#ifndef OFFLOAD_ARGS_HPP
+#define OFFLOAD_ARGS_HPP
+
+#include <array>
+#include <complex>
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "offload_args.h"
+
+namespace oa {
+
+/* A call that failed: its oa_status, and its text as what(). */
+class Error : public std::runtime_error {
+ public:
+  explicit Error(int status) : std::runtime_error(oa_last_error()), status_(status) {}
+  int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
+/* Throws Error unless the status is OA_OK. */
+inline void check(int status) {
+  if (status != OA_OK) throw Error(status);
+}
+
+/* The oa_dtype of a type of C++, and the C type of its handles. */
+template <class T>
+struct Dtype;
+#define OA_DTYPE_OF(cpp, name, type)           \
+  template <>                                  \
+  struct Dtype<cpp> {                          \
+    static constexpr int value = OA_##name;    \
+    using handle = oa_##type;                  \
+    static constexpr const char *text = #type; \
+  }
+OA_DTYPE_OF(bool, BOOL, bool);
+OA_DTYPE_OF(std::int8_t, I8, i8);
+OA_DTYPE_OF(std::int16_t, I16, i16);
+OA_DTYPE_OF(std::int32_t, I32, i32);
+OA_DTYPE_OF(std::int64_t, I64, i64);
+OA_DTYPE_OF(std::uint8_t, U8, u8);
+OA_DTYPE_OF(std::uint16_t, U16, u16);
+OA_DTYPE_OF(std::uint32_t, U32, u32);
+OA_DTYPE_OF(std::uint64_t, U64, u64);
+OA_DTYPE_OF(float, F32, f32);
+OA_DTYPE_OF(double, F64, f64);
+OA_DTYPE_OF(std::complex<float>, C64, c64);
+OA_DTYPE_OF(std::complex<double>, C128, c128);
+#undef OA_DTYPE_OF
+
+/* A region's pointer to T, or to const T. It converts to the handle that the C functions take; it has no use on the
+ * host, and is known as stale after its region. */
+template <class T>
+class Pointer {
+ public:
+  using Plain = typename Dtype<std::remove_const_t<T>>::handle;
+  using Handle = std::conditional_t<std::is_const_v<T>, const Plain, Plain>;
+
+  constexpr Pointer() = default;
+  constexpr explicit Pointer(Handle *handle) : handle_(handle) {}
+  /* A pointer to T is one to const T. */
+  template <class U, class = std::enable_if_t<std::is_same_v<const U, T>>>
+  constexpr Pointer(Pointer<U> other) : handle_(other.handle()) {}
+
+  constexpr Handle *handle() const noexcept { return handle_; }
+  constexpr operator Handle *() const noexcept { return handle_; }
+  oa_any *any() const noexcept { return reinterpret_cast<oa_any *>(const_cast<Plain *>(handle_)); }
+  oa_pointer_info info() const {
+    oa_pointer_info found = OA_SIZED(oa_pointer_info);
+    check(oa_pointer_query(any(), &found));
+    return found;
+  }
+
+ private:
+  Handle *handle_ = nullptr;
+};
+
+/* An array to lend. */
+template <class T>
+struct Array {
+  std::remove_const_t<T> *data;
+  std::vector<std::int64_t> shape, strides; /* strides in bytes */
+  int direction;
+
+  /* Says that the array lies by columns, as in Fortran, not by rows. */
+  Array by_columns() && {
+    std::int64_t stride = sizeof(T);
+    for (std::size_t i = 0; i < shape.size(); stride *= shape[i++]) strides[i] = stride;
+    return std::move(*this);
+  }
+};
+
+template <class T>
+Array<T> lend(T *data, std::vector<std::int64_t> shape, int direction = OA_BY_USE) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = sizeof(T);
+  for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) strides[i] = stride;
+  return {const_cast<std::remove_const_t<T> *>(data), std::move(shape), std::move(strides), direction};
+}
+/* Never comes down. */
+template <class T>
+Array<const T> in(const T *data, std::vector<std::int64_t> shape) {
+  return lend<const T>(data, std::move(shape), OA_IN);
+}
+/* Never goes up. */
+template <class T>
+Array<T> out(T *data, std::vector<std::int64_t> shape) {
+  return lend(data, std::move(shape), OA_OUT);
+}
+template <class T>
+Array<T> inout(T *data, std::vector<std::int64_t> shape) {
+  return lend(data, std::move(shape), OA_INOUT);
+}
+/* Memory of the device with no array behind it. */
+template <class T>
+Array<T> scratch(std::vector<std::int64_t> shape) {
+  return lend<T>(nullptr, std::move(shape), OA_SCRATCH);
+}
+
+/* Returns the number of a device, such as "cuda:0" or "host". */
+inline int device(const std::string &name) {
+  int number;
+  check(oa_device_open(name.c_str(), &number));
+  return number;
+}
+
+/* Arrays lent to a device until close(), or until the end of the object, which discards them. */
+template <class... T>
+class Region {
+ public:
+  Region(int device, const Array<T> &...given) {
+    std::array<oa_array, sizeof...(T)> arrays{described(given)...};
+    check(oa_region_enter(device, nullptr, arrays.data(), static_cast<int>(arrays.size()), &region_));
+    for (std::size_t i = 0; i < arrays.size(); i++) handles_[i] = arrays[i].handle;
+  }
+  Region(const std::string &name, const Array<T> &...given) : Region(oa::device(name), given...) {}
+  Region(const Region &) = delete;
+  Region &operator=(const Region &) = delete;
+  ~Region() {
+    if (region_) end(OA_DISCARD);
+  }
+
+  std::tuple<Pointer<T>...> pointers() const { return pointers(std::index_sequence_for<T...>()); }
+  /* Brings down what was written, and ends the pointers. */
+  void close() { check(end(OA_COMMIT)); }
+  /* Ends the region without that. */
+  void discard() { check(end(OA_DISCARD)); }
+  void synchronize() { check(oa_region_synchronize(region_)); }
+  oa_region *handle() const noexcept { return region_; }
+
+ private:
+  template <class U>
+  static oa_array described(const Array<U> &one) {
+    oa_array array = oa_array();
+    array.data = one.data;
+    array.shape = one.shape.data();
+    array.strides = one.strides.data();
+    array.ndim = static_cast<std::int32_t>(one.shape.size());
+    array.dtype = Dtype<std::remove_const_t<U>>::value;
+    array.direction = one.direction;
+    return array;
+  }
+  template <std::size_t... I>
+  std::tuple<Pointer<T>...> pointers(std::index_sequence<I...>) const {
+    return {Pointer<T>(reinterpret_cast<typename Pointer<T>::Handle *>(handles_[I]))...};
+  }
+  int end(int outcome) {
+    oa_region *ending = region_;
+    region_ = nullptr;
+    const int finished = ending ? oa_region_finish(ending, outcome, nullptr) : OA_OK;
+    return finished || !ending ? finished : oa_region_wait(ending);
+  }
+
+  oa_region *region_ = nullptr;
+  std::array<oa_any *, sizeof...(T)> handles_{};
+};
+template <class... T>
+Region(int, const Array<T> &...) -> Region<T...>;
+template <class... T>
+Region(const char *, const Array<T> &...) -> Region<T...>;
+template <class... T>
+Region(const std::string &, const Array<T> &...) -> Region<T...>;
+
+}  // namespace oa
+
+#endif

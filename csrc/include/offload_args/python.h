@@ -1,0 +1,127 @@
+/* For extensions of Python in C, C++ or Cython: the library that offload_args has loaded, and its objects.
+ *
+ *   #include <offload_args/python.h>          before offload_args_blas.h and its like
+ *   #include <offload_args_blas.h>
+ *
+ *   static PyObject *scale(PyObject *module, PyObject *pointer) {
+ *     oa_f64 *x = oa_f64_of(pointer);                    // a live DevicePtr[float64], or NULL with an exception
+ *     if (!x) return NULL;
+ *     const int status = oa_blas_dscal(4, 2.0, x, 1);
+ *     return status ? oa_raise(status) : Py_NewRef(Py_None);
+ *   }
+ *   PyMODINIT_FUNC PyInit_mine(void) {
+ *     if (oa_import() < 0) return NULL;                  // as NumPy's import_array()
+ *     ...
+ *
+ * An extension is compiled against the headers alone: it is linked with nothing of offload_args, and each function of
+ * the C API goes through the capsule offload_args._C_API. So it shares the present table, the regions and the streams
+ * with Python. Functions of the C API need no GIL; those of this header do. Define OA_LINKED before the first header if
+ * the extension is linked with the library instead. */
+#ifndef OFFLOAD_ARGS_PYTHON_H
+#define OFFLOAD_ARGS_PYTHON_H
+
+#if defined(OA_DECLARED) && !defined(OA_LINKED)
+#error "include offload_args/python.h before offload_args_blas.h and its like, or define OA_LINKED"
+#endif
+
+#include <Python.h>
+
+#include "offload_args/launch.h"
+#include "offload_args/routine.h"
+#include "offload_args/testing.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A function of the C API, to be cast to its own type. */
+typedef void (*oa_function)(void);
+
+/* The struct that the capsule points to. New members go to its end. */
+typedef struct oa_python_api {
+  size_t size; /* of this struct, in the library's version */
+  int version; /* OA_VERSION of the library */
+  int reserved;
+  /* Returns the address of a function that the library exports, such as "oa_cublas_sgemv"; NULL if it has none of that
+   * name. Needs no GIL. */
+  oa_function (*find)(const char *name);
+  /* Sets *handle to a DevicePtr's. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or -1
+   * with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
+   * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
+  int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);
+  /* Returns a new DevicePtr to a part of the handle's memory that begins at the same element: a slice, with a slot of
+   * its own. strides in bytes; NULL: C order. NULL with an exception if it would go beyond the memory. */
+  PyObject *(*pointer_new)(const oa_any *handle, int ndim, const int64_t *shape, const int64_t *strides);
+  /* Sets *handle to that of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize; Python
+   * ends it. Returns 0, or -1 with an exception. */
+  int (*region_get)(PyObject *region, oa_region **handle);
+  /* Raises the exception of a call that failed on this thread. Returns NULL. */
+  PyObject *(*raise)(int status);
+} oa_python_api;
+
+/* One for all files of an extension. */
+extern __attribute__((weak, visibility("hidden"))) const oa_python_api *oa_python;
+__attribute__((weak, visibility("hidden"))) const oa_python_api *oa_python = NULL;
+
+/* Imports offload_args, and checks that its version suits the headers. Returns 0, or -1 with ImportError. */
+static inline int oa_import(void) {
+  if (oa_python) return 0;
+  const oa_python_api *api = (const oa_python_api *)PyCapsule_Import("offload_args._C_API", 0);
+  if (!api) return -1;
+  int (*suits)(int) = (int (*)(int))api->find("oa_check_version");
+  const char *(*text)(void) = (const char *(*)(void))api->find("oa_last_error");
+  if (!suits || !text || suits(OA_VERSION)) {
+    PyErr_Format(PyExc_ImportError, "this extension can't use the installed offload_args: %s", text ? text() : "");
+    return -1;
+  }
+  if (api->size < sizeof *api) {
+    PyErr_SetString(PyExc_ImportError, "the installed offload_args is older than the headers of this extension");
+    return -1;
+  }
+  oa_python = api;
+  return 0;
+}
+
+/* Returns the address of a function of the C API. An extension that never called oa_import does so here. */
+static inline oa_function oa_find(const char *name) {
+  if (!oa_python) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    if (oa_import() < 0) PyErr_Print();
+    PyGILState_Release(state);
+    if (!oa_python) Py_FatalError("an extension uses offload_args, which can't be imported");
+  }
+  return oa_python->find(name);
+}
+
+static inline PyObject *oa_raise(int status) { return oa_python->raise(status); }
+
+/* `oa_f32 *oa_f32_of(PyObject *)` and its like: the handle of a live DevicePtr of that dtype, or NULL with an
+ * exception. oa_any_of takes any dtype. */
+#define OA_DTYPE(name, type, nbytes, kind, text)                                                             \
+  static inline oa_##type *oa_##type##_of(PyObject *pointer) {                                               \
+    oa_any *handle = NULL;                                                                                   \
+    return oa_python->pointer_get(pointer, OA_##name, -1, &handle) < 0 ? NULL : (oa_##type *)(void *)handle; \
+  }
+#include "offload_args/dtypes.def"
+#undef OA_DTYPE
+
+#ifdef __cplusplus
+}
+#endif
+
+/* The C API through the capsule; each place that uses a function looks it up once. */
+#ifndef OA_LINKED
+#define OA_THROUGH(name)                                           \
+  (*__extension__({                                                \
+    static oa_function found_;                                     \
+    oa_function now_ = __atomic_load_n(&found_, __ATOMIC_RELAXED); \
+    if (!now_) {                                                   \
+      now_ = oa_find(#name);                                       \
+      __atomic_store_n(&found_, now_, __ATOMIC_RELAXED);           \
+    }                                                              \
+    (__typeof__(&name))now_;                                       \
+  }))
+#include "offload_args_names.h"
+#endif
+
+#endif

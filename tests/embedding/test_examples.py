@@ -1,0 +1,141 @@
+"""Each folder of examples/embedding is a project of its own: it is built outside of the checkout, and run.
+
+They are built against this installation, or against the wheel that OFFLOAD_ARGS_WHEEL names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "embedding"
+PROGRAMS = ("c_cmake", "c_pkgconfig", "cpp_cmake", "fortran")
+EXTENSIONS = ("c_extension", "cffi", "cython", "nanobind", "pybind11")
+EIGENVALUE = "8.938402115629"
+
+
+def run(*command: object, folder: Path, **environment: str) -> str:
+    ran = subprocess.run(
+        [str(one) for one in command],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the package: this one, or one with the wheel and all else of this one."""
+    wheel = os.environ.get("OFFLOAD_ARGS_WHEEL")
+    if not wheel:
+        return Path(sys.executable)
+    folder = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder)
+    own = Path(
+        run(folder / "bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder)[:-1]
+    )
+    (own / "packages.pth").write_text(sysconfig.get_path("purelib"))  # its .pth of an editable install is not read
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", own, wheel, folder=folder)
+    return folder / "bin/python"
+
+
+@pytest.fixture(scope="session")
+def built(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that builds the project of a folder once, and returns the folder that has the result."""
+    tree = shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("examples") / "embedding")
+    done: dict[str, Path] = {}
+
+    def asked(module: str, option: str) -> str:
+        return run(interpreter, "-m", module, *option.split(), folder=tree).strip()
+
+    def build(name: str) -> Path:
+        folder = tree / name
+        if (folder / "CMakeLists.txt").exists():
+            cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+            options = [f"-Doffload_args_DIR={asked('offload_args', 'config --cmake-dir')}"]
+            options += [f"-DPython_EXECUTABLE={interpreter}", "-DCMAKE_BUILD_TYPE=Release"]
+            options += [f"-Dpybind11_DIR={asked('pybind11', '--cmakedir')}"] if name == "pybind11" else []
+            options += [f"-Dnanobind_DIR={asked('nanobind', '--cmake_dir')}"] if name == "nanobind" else []
+            run(cmake, "-S", folder, "-B", folder / "build", *options, folder=folder)
+            run(cmake, "--build", folder / "build", "--parallel", "2", folder=folder)
+            return folder / "build"
+        if (folder / "Makefile").exists():
+            run("make", folder=folder, PKG_CONFIG_PATH=asked("offload_args", "config --pkg-config-dir"))
+        elif (folder / "setup.py").exists():
+            run(interpreter, "setup.py", "build_ext", "--inplace", folder=folder)
+        else:
+            run(interpreter, "build.py", folder=folder)
+        return folder
+
+    def once(name: str) -> Path:
+        if name not in done:
+            done[name] = build(name)
+        return done[name]
+
+    return once
+
+
+def test_every_folder_is_one_of_these() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0].islower()} == {
+        *PROGRAMS,
+        *EXTENSIONS,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_computes_what_numpy_does(name: str, device: str, built: Callable[[str], Path]) -> None:
+    if name == "fortran" and not shutil.which("gfortran"):
+        pytest.skip("device unavailable: no gfortran")
+    assert run(built(name) / "power", device, 200, 50, folder=EXAMPLES).strip() == EIGENVALUE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_an_extension_computes_what_numpy_does(
+    name: str, device: str, built: Callable[[str], Path], interpreter: Path
+) -> None:
+    said = run(interpreter, EXAMPLES / "compare.py", built(name), "--device", device, folder=EXAMPLES)
+    assert EIGENVALUE in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nanobind", "pybind11"])
+def test_type_casters_refuse_and_return_pointers(
+    name: str, device: str, built: Callable[[str], Path], interpreter: Path
+) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(built(name))!r})
+import numpy as np, power
+from offload_args import In, offload_args
+from offload_args.errors import DirectionError, StalePointerError
+x, y, z, w = np.ones(4), np.ones(4, np.float32), np.ones((2, 2)), np.ones(4)
+def refused(error, *arguments):
+    try:
+        power.iterate(*arguments)
+    except error as e:
+        return str(e)
+    raise AssertionError(error)
+with offload_args(x, y, In(z), w, device={device!r}) as (dx, dy, dz, dw):
+    whole = power.whole(dx[1:])
+    assert (whole.shape, whole.dtype) == ((3,), np.float64), whole
+    assert "DevicePtr" in refused(TypeError, 2, dz, dx, dy, 1)
+    refused(TypeError, 2, dz, x, dx, 1)
+    refused(TypeError, 2, None, dx, dx, 1)
+    refused(DirectionError, 2, dx, dz, dw, 1)
+refused(StalePointerError, 2, dz, dx, dx, 1)
+"""
+    run(interpreter, "-c", code, folder=EXAMPLES)
