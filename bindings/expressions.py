@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from .described import Integers
 from .parameters import Array, EnumValue, Extent, HostList, Number, Parameter, Size
-from .services import HostArray
+from .services import HostArray, Integer, Object
 
 # Extents whose first argument is a test; their last may be another one.
 _TRIANGLES = ("triangle", "band_triangle", "packed")
@@ -27,6 +28,7 @@ class Names:
         """of_groups: the names of lists stand for a group's own values."""
         lists = [one for one in parameters if isinstance(one, HostList)] if of_groups else []
         self.sizes: dict[str, Size | HostList] = {one.name: one for one in parameters if isinstance(one, Size)}
+        self.integers = {one.name for one in parameters if isinstance(one, Integer)}
         self.sizes |= {one.name: one for one in lists if one.label in ("size", "ld")}
         self.numbers = {
             one.name for one in parameters if isinstance(one, Number) and one.is_read_only and one.count == 1
@@ -35,6 +37,8 @@ class Names:
         self.tested = {one.name for one in parameters if isinstance(one, (EnumValue, Size))} | set(constants)
         self.tested |= {one.name for one in lists if one.label != "scalar"}
         self.known = {one.name for one in parameters} | set(constants)
+        self.objects = {one.name for one in parameters if isinstance(one, Object)}
+        self.lists_of_integers = {one.name for one in parameters if isinstance(one, Integers)}
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
         """Yields a fault for each name that there is not."""
@@ -45,8 +49,14 @@ class Names:
         """Yields why an expression is not a size."""
         match expression:
             case ast.Name(id=name):
-                if name not in self.sizes:
+                if name not in self.sizes and name not in self.integers:
                     yield f"{name} is not a size"
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int())):
+                if name not in self.objects:
+                    yield f"{name} is not a descriptor"
+            case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
+                if name not in self.lists_of_integers:
+                    yield f"{name} is not a list of integers"
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
@@ -93,6 +103,10 @@ class Names:
     def extent(self, extent: Extent) -> Iterator[str]:
         """Yields the faults of an extent's arguments."""
         arguments = list(extent.arguments)
+        if extent.kind == "described":
+            if not isinstance(arguments[0], ast.Name) or arguments[0].id not in self.objects:
+                yield f"{ast.unparse(arguments[0])!r} is not a descriptor"
+            return
         if extent.kind in _TRIANGLES:
             yield from self.test(arguments.pop(0))
             if extent.leaves_out_the_diagonal:

@@ -89,6 +89,8 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
                 "returns": _c_type(cursor.result_type),
                 "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()] + rest,
             }
+            if cursor.availability is cindex.AvailabilityKind.DEPRECATED:
+                functions[name]["deprecated"] = True
         elif cursor.kind is cindex.CursorKind.ENUM_DECL:
             constants = _constants(cursor)
             if constants and all(re.match(settings["constants"], one) for one in constants):

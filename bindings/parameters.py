@@ -30,6 +30,9 @@ EXTENTS = {
     "band": ((5,), (0, 1)),
     "band_triangle": ((4, 5), (1,)),
     "packed": ((2, 3), (1,)),
+    "described": ((1,), ()),
+    "bytes": ((1,), ()),
+    "all": ((0,), ()),
 }
 MOST_NAMED = 20  # constants in one message
 # Integer types of 32 bits, unless a library has them with 64.
@@ -242,6 +245,11 @@ class Array(Parameter):
     @property
     def is_read_only(self) -> bool:
         return self.direction == "in"
+
+    @property
+    def by(self) -> str:
+        """Returns the descriptor that says its dtype and extent, or ""."""
+        return ast.unparse(self.extent.arguments[0]) if self.extent.kind == "described" else ""
 
     @property
     def extents(self) -> list[Extent]:

@@ -75,6 +75,43 @@ A function with arrays may have objects and integers, too, and arrays of the hos
     place = "struct"                                             a struct by value, which [raw] defines
     elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
+Of libraries whose objects describe memory:
+
+    [object.tensor.describes]
+    call = "xGetTensorDescriptor"                                the function that says what one describes
+    gives = "8 dtype rank shape strides"                         what each of its parameters after the object is:
+                                                                 a number that it takes; `dtype` (a type of [enums] with
+                                                                 dtypes), `rank`, `shape`, `strides`, `shape[0]` alone;
+                                                                 `layout[1]`: for that layout there are only as many as
+                                                                 `lengths`, a list of `count`, sum up to; `unused`;
+                                                                 `none`: NULL
+    bytes = "xGetTensorSizeInBytes"                              the function that says how many bytes
+
+    x = "in described(xDesc)"                                    its dtype and extent are those that xDesc describes
+    alpha = "factor of yDesc"                                    a number of the host: a double if yDesc describes
+                                                                 doubles, else a float; "number of yDesc": of its dtype
+    labels = "in elements(xDesc[1])"                             the size of a dimension that it describes
+    reserve = "inout bytes(size); at least xGetReserveSize(xDesc)"   so many bytes of any dtype; not fewer than that
+                                                                 function says: its handle, what is in the brackets,
+                                                                 and an output, such as xGetSizes(xDesc).reserveSize
+    room = "workspace(size) by xGetWorkspaceSize(xDesc)"         likewise; if the caller has none, the device's pool
+    grid = "in all()"                                            all that the pointer has
+    z = "in described(zDesc); optional"                          there may be no such array
+
+and for the functions that set and ask them, beside the roles of services:
+
+    zDesc = "object tensor or none"                              "holds tensor": the first object uses it from now on
+    coef = "real"                                                a number by value; "gives real"
+    dims = "integers(n)"                                         a list of at least n; "integers": of any length. In
+                                                                 lengths, sum(lengths) is the sum of another list
+    shape = "gives integers(n)"                                  "gives text(n)", "gives structs(n)", of [raw]
+    fill = "number of dataType"                                  behind a pointer, in the dtype that an enum says;
+                                                                 "gives number of dataType"
+    values = "host in elements(n) of dataType"                   a NumPy array of that dtype; "host out ..."
+    place = "gives place in weights"                             an address inside an array: bytes from its start
+    graph = "address"                                            an object of another library; "gives address"
+    tag = "nothing"                                              always NULL
+
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
@@ -166,7 +203,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import expressions, schema, shared
+from . import described, expressions, schema, shared
 from .lines import extended_by, located
 from .older import Older, fault, read_api
 from .parameters import (
@@ -328,6 +365,8 @@ class Library:
     integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
     object_kinds: list[ObjectKind] = field(default_factory=list)
+    dtype_enums: list[Enum] = field(default_factory=list)
+    adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
     not_bound: dict[str, list[str]] = field(default_factory=dict)
     api_count: int = 0
 
@@ -338,7 +377,7 @@ class Library:
 
 def _pointee(c_type: str) -> tuple[str, bool]:
     """Returns what a pointer type points to, and whether that is const; ("", False) for any other type."""
-    found = re.fullmatch(r"(const )?([\w ]+?) ?\*", c_type)
+    found = re.fullmatch(r"(const )?([\w ]+?) ?(?:\*|\[\])", c_type)
     return (found.group(2), found.group(1) is not None) if found else ("", False)
 
 
@@ -357,7 +396,10 @@ class _Reader:
         self.enums = roles.get("enums", {})
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
-        self.folded = {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
+        self.order: list[str] = []  # the names of the function's parameters in the record
+        self.enums_given: set[str] = set()  # those of its parameters that are enums
+        self.folded = {one.replace("_", "").casefold(): one for one in api["functions"]}  # of cudnnRNNForward_v8
+        self.folded |= {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
         self.words: dict[str, str] = {}
         self.on_device = False  # all pointers of the family that is read are to the device
         older = api.get("older")
@@ -381,7 +423,7 @@ class _Reader:
             self.words[word] = key.removeprefix(strip)
             if key not in used:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
-        self.constants = {key.removeprefix(strip): value for key, value in self.all_constants.items() if key in used}
+        self.constants = {self.stripped(key): value for key, value in self.all_constants.items() if key in used}
 
     def read_object_kinds(self) -> dict[str, ObjectKind]:
         """Returns the [object] tables."""
@@ -392,8 +434,18 @@ class _Reader:
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
-            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle)
+            describes = table.get("describes", {})
+            asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))
+            for called in filter(None, (asked[0], asked[2])):
+                if called not in self.api["functions"]:
+                    self.faults.append(f"{where} describes: the header has no {called}")
+            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle, asked)
         return found
+
+    def stripped(self, key: str) -> str:
+        """Returns a constant's name without the vendor's prefix, unless only that makes it a name."""
+        short = key.removeprefix(self.settings.get("strip", ""))
+        return short if short.isidentifier() else key
 
     def constants_of(self, enum: dict[str, Any]) -> list[str]:
         """Returns the names of an enum's constants: as they are listed, or those of the header's that fit a pattern."""
@@ -407,16 +459,15 @@ class _Reader:
         names = self.constants_of(entry)
         if letter in ("c", "z"):
             names = entry.get("complex", names)
-        strip = self.settings.get("strip", "")
         values, flags = (
-            tuple((one.removeprefix(strip), self.all_constants.get(one, 0)) for one in listed)
+            tuple((self.stripped(one), self.all_constants.get(one, 0)) for one in listed)
             for listed in (names, entry.get("flags", []))
         )
         if "dtypes" not in entry:
             return Enum(entry["type"], values, key, flags=flags)
         dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
         of_header = next((one for one in self.api["enums"].values() if names[0] in one), {})
-        others = {value: (one.removeprefix(strip), value, "") for one, value in reversed(of_header.items())}
+        others = {value: (self.stripped(one), value, "") for one, value in reversed(of_header.items())}
         others = {value: one for value, one in others.items() if value not in dtypes}
         known = tuple((name, value, dtypes[value]) for name, value in values)
         return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))
@@ -466,6 +517,7 @@ class _Reader:
             return None
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
         pointers, optional, optional_if = extent.pointers, False, None
+        query: described.Query | None = None
         for clause in clauses:
             if clause.startswith("overwrites if ") and direction == "inout":
                 overwrites = self.parse(clause.removeprefix("overwrites if "), where)
@@ -483,13 +535,15 @@ class _Reader:
                 optional_if = self.parse(clause.removeprefix("optional if "), where)
             elif clause == "reads despite no const" and direction == "in":
                 despite_const = True
+            elif clause.startswith("at least ") and extent.kind == "bytes":
+                query = described.query_from(clause.removeprefix("at least "))
             else:
                 self.faults.append(f"{where}: {clause!r} is not understood")
         pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         if pointers and of and not pointee:  # of one library void * means void **, too
             pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
-        if of:
+        if of or extent.kind in ("described", "bytes"):
             dtype = "any" if pointee == "void" else ""
         if not pointee or not dtype:
             kind_of = "pointers" if pointers else "an array"
@@ -498,6 +552,16 @@ class _Reader:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
         elif direction == "in" and const == despite_const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
+        if extent.kind == "bytes":
+            return described.Room(
+                name=name,
+                c_type=c_type,
+                dtype=dtype,
+                direction=direction,
+                extent=extent,
+                optional=optional,
+                query=query,
+            )
         return (PointerArray if pointers else Array)(
             name=name,
             c_type=c_type,
@@ -558,13 +622,22 @@ class _Reader:
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
+            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
+        found = re.fullmatch(r"(factor|number) of (\w+)", label)
+        if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
+            made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], exact=found[1] == "number")
+            return made
+        found = re.fullmatch(r"workspace\((\w+)\) by (.+)", label)
+        if found and c_type == "void *":
+            return self.workspace(name, c_type, found[1], found[2], where)
         labels = Labels(
             library=self.name,
             kinds=self.object_kinds,
             enums={key: self.enum(key, letter) for key in self.enums},
             named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
         )
-        service = labels.read(name, c_type, label)
+        service = described.Reader(labels, self.order).read(name, c_type, label)
+        service = labels.read(name, c_type, label) if service is None else service
         if isinstance(service, str):
             self.faults.append(f"{where}: {service}")
         if service is not None:
@@ -626,6 +699,23 @@ class _Reader:
         """Returns how the names of queries end; "" if the library has none."""
         return str(self.settings.get("workspace", ""))
 
+    def workspace(self, name: str, c_type: str, size: str, asked: str, where: str) -> Parameter | None:
+        query = described.query_from(asked)
+        if query is None or query.symbol not in self.api["functions"]:
+            self.faults.append(f"{where}: {asked!r} is not a function of the header, with its arguments")
+            return None
+        extent = Extent("bytes", (ast.Name(size),))
+        return described.Room(
+            name=name,
+            c_type=c_type,
+            dtype="any",
+            direction="out",
+            extent=extent,
+            optional=True,
+            query=query,
+            is_workspace=True,
+        )
+
     def host_list(self, name: str, c_type: str, label: str, length: str, letter: str, where: str) -> HostList:
         found = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", c_type)
         element = found[1] if found else ""
@@ -660,6 +750,14 @@ class _Reader:
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
         used: set[str] = set()
+        self.order = [
+            ours
+            for given, _ in entry["parameters"]
+            if (ours := labels.get(also.get(given.casefold(), given).casefold(), ("", "nothing"))[0])
+            and not labels[ours.casefold()][1].startswith(("gives", "new", "returned", "nothing", "stream"))
+        ]
+        self.enums_given = {ours for ours, label in labels.values() if label in self.enums}
+        self.enums_given |= {ours for ours, label in labels.values() if label.startswith("gives ")}
         for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
             if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
@@ -922,6 +1020,8 @@ class _Reader:
             integers=self.integers,
             raw=self.roles.get("raw", {}),
             object_kinds=list(self.object_kinds.values()),
+            dtype_enums=[self.enum(key, "") for key, one in self.enums.items() if "dtypes" in one],
+            adds=settings.get("adds", {}),
             not_bound=not_bound,
             api_count=len(self.api["functions"]),
         )

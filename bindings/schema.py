@@ -38,6 +38,7 @@ LIBRARY = Table(
     {
         **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace"), TEXT),
         **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes"), TEXTS),
+        "adds": Table(others=TEXTS),
         "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),
     },
     required=("name", "title"),
@@ -73,7 +74,10 @@ ENUM = Table(
     },
     ("type",),
 )
-OBJECT = Table(dict.fromkeys(("type", "class", "destroy"), TEXT), ("type", "class", "destroy"))
+DESCRIBES = Table(dict.fromkeys(("call", "gives", "bytes"), TEXT), ("call", "gives"))
+OBJECT = Table(
+    {**dict.fromkeys(("type", "class", "destroy"), TEXT), "describes": DESCRIBES}, ("type", "class", "destroy")
+)
 FAMILY = Table(
     {
         "bind": Table(others=ANY),

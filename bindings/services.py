@@ -39,6 +39,7 @@ class ObjectKind:
     name: str  # of its class in Python
     destroy: str  # the function that destroys one
     is_handle: bool  # it is the library's handle, of one device and with a stream
+    describes: tuple[str, str, str] = ("", "", "")  # memory: the functions that say how, and how many bytes; "": none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +379,7 @@ class Labels:
                 return of(name, c_type, word, more) or f"labelled {label}, but its type is {c_type}"
         return None
 
-    def _dtype(self, c_type: str) -> str:
+    def dtype(self, c_type: str) -> str:
         """Returns the dtype of an integer's C type, which [raw] may define; "" of other types."""
         plain = c_type.removeprefix("enum ")
         return INTEGERS.get(self.named.get(plain, plain), "")
@@ -396,7 +397,7 @@ class Labels:
         return (Object if word == "object" else Ended)(name=name, c_type=c_type, object_kind=kind)
 
     def _integer(self, name: str, c_type: str, *_: str) -> Parameter | None:
-        dtype = self._dtype(c_type)
+        dtype = self.dtype(c_type)
         return Integer(name=name, c_type=c_type, dtype=dtype) if dtype else None
 
     def _text(self, name: str, c_type: str, _: str, or_none: str) -> Parameter | None:
@@ -440,7 +441,7 @@ class Labels:
             return Given(name=name, c_type=c_type, what=what, returned=returned) if right else None
         if what != "integer" and what not in self.enums:
             return f"labelled {word} {what}, and there is no such thing to give"
-        enum, dtype = self.enums.get(what), self._dtype(pointee)
+        enum, dtype = self.enums.get(what), self.dtype(pointee)
         if not dtype or (enum and pointee != enum.type):
             return None
         return Given(name=name, c_type=c_type, what="integer", enum=enum, dtype=dtype, returned=returned)

@@ -113,6 +113,11 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
             _check_list(function, token, value, fail)
         elif token.kind in ("object", "ended"):
             _check_object(function, token, value, fail)
+        elif token.kind in ("object?", "holds"):
+            if value is not None:
+                _check_object(function, token, value, fail, " or None")
+        elif token.kind == "integers":
+            _check_list(function, token._replace(kind="integer*"), value, fail)
         elif token.kind == "text":
             _check_text(token, value, fail)
         elif token.kind in ("host_in", "host_out"):
@@ -220,10 +225,10 @@ def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
         fail(SizeOverflowError, f"an integer{unsigned} of at most {(end - 1).bit_length()} bits")
 
 
-def _check_object(function: str, token: _Token, value: object, fail: _Failure) -> None:
+def _check_object(function: str, token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
     library = function.partition(".")[0]
     if type(value) is not class_of(library, token.dtype):
-        fail(ArgumentTypeError, f"a {library}.{token.dtype}")
+        fail(ArgumentTypeError, f"a {library}.{token.dtype}{otherwise}")
 
 
 def _check_array(value: object, fail: _Failure) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -21,7 +23,9 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
     constants = [name for name in namespace if not name.startswith("_")]
     routines = frozenset(_core.routine_names(library))
     classes = frozenset(_core.object_kinds(library))
-    public = sorted([*constants, *routines, *classes, "raw"])
+    deprecated: frozenset[str] = namespace.get("_DEPRECATED", frozenset())
+    adds: dict[str, str] = namespace.get("_ADDS", {})  # the module that has each name which is not generated
+    public = sorted({*constants, *routines, *classes, *adds, "raw"})
 
     def find(name: str) -> Any:
         if name == "raw":
@@ -32,8 +36,13 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
             from .objects import class_of
 
             return namespace.setdefault(name, class_of(library, name))
+        if name in adds:
+            return namespace.setdefault(name, getattr(import_module(f".{adds[name]}", __package__), name))
         if name not in routines:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if name in deprecated:
+            text = f"{library}.{name} is deprecated by its vendor; later versions of the library may lack it"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
         return namespace.setdefault(name, _core.function(library, name, module))  # the same for all threads
 
     def names() -> list[str]:

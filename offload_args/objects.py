@@ -137,3 +137,9 @@ def packed(function: str, name: str, fields: str, value: Any) -> bytes:
         return struct.pack(f"@{fields}0{widest}", *numbers)
     except (struct.error, OverflowError) as error:
         raise ArgumentTypeError(f"{needed}: {error}") from None
+
+
+def unpacked(fields: str, memory: bytes, count: int) -> list[tuple[Any, ...]]:
+    """Return structs that a function gave; fields: their format, as the struct module has them."""
+    layout = struct.Struct(f"@{fields}0{max(fields, key=struct.calcsize)}")
+    return [layout.unpack_from(memory, layout.size * at) for at in range(count)]

@@ -452,12 +452,12 @@ class Body:
         itemsize = f" * (size_t)oa_itemsize(routine->dtypes[{self.at[like[0].name]}])" if like else ""
         self.add(f"  int status = ((int (*)({types}))query)({values});")
         self.add("  if (status == routine->library->success) {")
-        self.add("    oa_workspace taken;")
+        self.add("    oa_workspaces taken;")
         nbytes = f"(size_t){sizes[False]}{itemsize}, {f'(size_t){sizes[True]}' if True in sizes else '0'}"
-        self.add(f"    const int refused = oa_workspace_take(&taken, &call, {nbytes});")
+        self.add(f"    const int refused = oa_workspaces_take(&taken, &call, {nbytes});")
         self.add("    if (refused) return refused;")
         self.add(f"    status = {self.vendor_call(False)};")
-        self.add("    return oa_workspace_end(&taken, &call, status);")
+        self.add("    return oa_workspaces_end(&taken, &call, status);")
         self.add("  }")
 
     def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:

@@ -26,6 +26,10 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"oa_times({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
             return f"oa_least({to_c(left, constants)}, {to_c(right, constants)})"
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(axis))):
+            return f"oa_dimension(&{name}_says, {axis})"
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
+            return f"oa_list_sum({name})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
+from ..described import Factor, Room
 from ..parameters import (
     NUMPY,
     Array,
@@ -87,12 +88,20 @@ def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
             return f"one triangle of order {words[1]} of {words[2]} + 1 diagonals, {lines} {words[3]} apart{unit}"
         case "packed":
             return f"a packed triangle of order {words[1]}{unit}"
+        case "described":
+            return f"as {words[0]} describes"
+        case "bytes":
+            return f"{words[0]} bytes"
+        case "all":
+            return "all of it"
     return "1 element" if words[0] == "1" else f"{words[0]} elements"
 
 
 def _dtype(one: Parameter) -> str:
     """Returns the name of an operand's dtype."""
     if not one.of:
+        if isinstance(one, Array) and one.by:
+            return f"{one.by}'s dtype"
         return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")
     return f"{one.of}'s dtype" + (f", complex as {one.complex_as} is" if one.complex_as else "")
 
@@ -105,6 +114,9 @@ def _array(one: Array, library: Library, function: Function) -> str:
         does += f"; becomes {_in_words(one.becomes, library, function)}"
     if one.in_place and not one.is_read_only:
         does += f", may be {one.in_place}"
+    if isinstance(one, Room) and one.is_workspace:
+        size = ast.unparse(one.extent.arguments[0])
+        return f"{one.name}: DevicePtr of {size} bytes, or None: the device's pool has it."
     if isinstance(one, PointerArray) and one.extent.pointers:
         count = ast.unparse(one.extent.pointers)
         count = f"sum({count})" if one.extent.groups else count
@@ -132,6 +144,9 @@ def _parameters(library: Library, function: Function) -> list[str]:
                 lines.append(f"{one.name}: a sequence of {one.length} values, one a group: {values}.")
             case Array():
                 lines.append(_array(one, library, function))
+            case Factor():
+                kind = "a number" if one.exact else "a number, float64 if the elements are and else float32"
+                lines.append(f"{one.name}: {kind}, as {one.by} says.")
             case Scalar():
                 number = "a number" if one.count == 1 else f"{one.count} numbers"
                 lines.append(f"{one.name}: {number}{there}.")
@@ -143,7 +158,9 @@ def _parameters(library: Library, function: Function) -> list[str]:
     for one in function.sizes:
         if one.label == "itemsize":
             lines.append(f"{one.name}: the bytes of an element.")
-    sizes = [one.name for one in function.sizes if one.label != "itemsize"]
+    rooms = {ast.unparse(one.extent.arguments[0]) for one in function.arrays if isinstance(one, Room)}
+    lines += [f"{one.name}: bytes." for one in function.sizes if one.name in rooms]
+    sizes = [one.name for one in function.sizes if one.label != "itemsize" and one.name not in rooms]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
         if any(one.may_be_negative for one in function.sizes):
@@ -176,6 +193,8 @@ def docstring(library: Library, function: Function) -> str:
         )
         lines.append(f"handle: {needed}, whose stream is used.")
     lines += [SERVICE_RAISES if function.is_service else RAISES, f"Source: {library.source}, {function.symbol}."]
+    if library.api["functions"][function.symbol].get("deprecated"):
+        lines.insert(1, f"Deprecated: {library.title} {library.version} has it still, and a later one may not.")
     wrapped_lines: list[str] = []
     for line in lines:
         wrapped_lines += textwrap.wrap(line, 104, subsequent_indent="    ", break_long_words=False) or [""]

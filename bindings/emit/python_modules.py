@@ -15,6 +15,11 @@ def python_module(library: Library) -> str:
     lines += [*textwrap.wrap(made_from(library), 104), '"""', ""]
     lines += ["from ._routines import serve as _serve", ""]
     lines += [f"{constant} = {value}" for constant, value in library.constants.items()] + [""]
+    deprecated = [one.name for one in library.functions if library.api["functions"][one.symbol].get("deprecated")]
+    if deprecated:
+        lines += ["_DEPRECATED = frozenset(", f"    {' '.join(deprecated)!r}.split()", ")", ""]
+    if library.adds:
+        lines += [f"_ADDS = { ({name: module for module, names in library.adds.items() for name in names})!r}", ""]
     return "\n".join([*lines, "__getattr__, __dir__, __all__ = _serve(__name__, globals())", ""])
 
 

@@ -7,12 +7,15 @@ from ..roles import Function, Library
 from ..services import Ended, Given, Kept, ServiceParameter
 from .bodies import Body
 from .c_text import to_c
+from .described import DescribedBody, is_described, list_checks, list_locals, number_afterwards
 from .grouped import GroupedBody
 
 
 def body_of(library: Library, function: Function) -> Body:
     """Returns the writer of a function's body."""
     kind = ServiceBody if function.is_service else GroupedBody if function.lists else Body
+    if is_described(library, function):
+        kind = DescribedBody
     return kind(library, function)
 
 
@@ -31,7 +34,9 @@ class ServiceBody(Body):
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         self.add("  (void)device;")
         self.locals()
+        list_locals(self)
         self.checks()
+        list_checks(self)
         self.symbol()
         self.begin()
         self.call()
@@ -47,7 +52,7 @@ class ServiceBody(Body):
     def keep(self) -> None:
         """Has the object keep the memory that it gets."""
         kept = [one for one in self.function.parameters if isinstance(one, Kept)]
-        if kept and (len(kept) > 1 or len(self.function.of("object")) != 1):
+        if kept and (len(kept) > 1 or not self.function.of("object")):
             raise ValueError(f"{kept[0].name}: one object keeps one piece of memory")
         for one in kept:
             size = to_c(one.size, self.library.constants)
@@ -70,6 +75,7 @@ class ServiceBody(Body):
             self.add("  return oa_service_end(&service, values, routine->library->success);")
         else:
             self.add(f"  const int status = {called};")
+            number_afterwards(self)
             self.add("  return oa_service_end(&service, values, status);")
 
     def vendor_call(self, wide: bool) -> str:
@@ -82,7 +88,7 @@ class ServiceBody(Body):
                 returns = one.c_value.strip()
             elif isinstance(one, ServiceParameter):
                 if one.passed:
-                    c_type, value = one.vendor(self.at[one.name])
+                    c_type, value = one.vendor(self.at.get(one.name, -1))
                     types.append(c_type)
                     values.append(value)
             elif isinstance(one, EnumValue):

@@ -8,6 +8,7 @@ from ..declarations import entries
 from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
 from .bodies import Bodies
 from .c_text import made_from, quoted, quoted_lines, struct_types, wrapped
+from .described import asked_symbols, describing_functions, enums_used
 from .docs import builtin_doc, record
 from .services import body_of
 
@@ -22,7 +23,7 @@ def symbols_of(library: Library) -> list[str]:
     names |= {one.query for one in library.functions if one.query}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
-    names |= {one.destroy for one in library.object_kinds}
+    names |= {one.destroy for one in library.object_kinds} | set(asked_symbols(library))
     optional = optional_symbols(library)
     return [*sorted(names - optional), *sorted(optional)]
 
@@ -51,13 +52,15 @@ class _Types:
 
     def __init__(self, library: Library) -> None:
         self.tables: dict[str, str] = {}  # by the text of the values
+        self.enums: list[str] = []
         self.lines: list[str] = []
         enums = {one.enum.label: one.enum for function in library.functions for one in function.types}
+        enums |= {one.label: one for one in enums_used(library)}
         for label, enum in sorted(enums.items()):
-            self.lines.append(f"static const oa_code_dtype types_{label}[] = {{")
+            self.enums.append(f"static const oa_code_dtype types_{label}[] = {{")
             for name, value, dtype in enum.dtypes:
-                self.lines.append(f'    {{{value}, OA_{(dtype or "any").upper()}, "{name}"}},')
-            self.lines += ["    {0, OA_ANY, NULL}};", ""]
+                self.enums.append(f'    {{{value}, OA_{(dtype or "any").upper()}, "{name}"}},')
+            self.enums += ["    {0, OA_ANY, NULL}};", ""]
         for function in library.functions:
             values = ", ".join(_typed_values(function))
             if values and values not in self.tables:
@@ -163,14 +166,14 @@ def library_file(library: Library) -> str:
     """Returns <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library, body_of)
-    lines = [f"/* {made_from(library)} */", '#include "call/groups.h"', '#include "call/service.h"']
-    lines += ['#include "call/workspace.h"', ""]
+    lines = [f"/* {made_from(library)} */", '#include "call/described.h"', '#include "call/groups.h"']
+    lines += ['#include "call/service.h"', '#include "call/workspace.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)
-    lines += [*struct_types(library), *bodies.lines()]
     types = _Types(library)
-    lines += types.lines
+    described = describing_functions(library, index)
+    lines += [*types.enums, *struct_types(library), *described, *bodies.lines(), *types.lines]
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
     for function in library.functions:
         lines += _row(library, function, index, bodies, types)

@@ -6,6 +6,7 @@ them as device pointers.
 
 from __future__ import annotations
 
+from ..described import GivenList
 from ..parameters import Number
 from ..roles import Function, Library
 from ..services import Given
@@ -54,7 +55,8 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
         if one.role in ("scalar", "update"):
             lines += [f"  memcpy(values[{place}].bytes, {one.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
     back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
-    back += [one for one in function.parameters if isinstance(one, Given)]  # type: ignore[misc]
+    given = [one for one in function.parameters if isinstance(one, Given) and not isinstance(one, GivenList)]
+    back += given  # type: ignore[arg-type]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
     lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]

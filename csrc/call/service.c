@@ -42,10 +42,16 @@ static const oa_object_kind *kind_named(const oa_library *library, const oa_toke
 
 /* -- one call -- */
 
+/* Returns whether a value is an object: it may be none. */
+static bool is_object(const oa_token *read, const oa_value *value) {
+  if (oa_token_is(read, "object?") || oa_token_is(read, "holds")) return value->pointer != NULL;
+  return oa_token_is(read, "object");
+}
+
 /* Notes what a value is to the service. */
 static int note(oa_service *service, const oa_token *read, oa_value *values, int at) {
   const oa_routine *routine = service->routine;
-  if (oa_token_is(read, "object")) {
+  if (is_object(read, &values[at])) {
     if (service->use_count == OA_MOST_OBJECTS)
       return oa_fail(OA_ERROR_ARGUMENT, "%s: has more objects than %d", routine->function, OA_MOST_OBJECTS);
     service->uses[service->use_count++] = (oa_object_use){.name = read->name,
@@ -84,7 +90,7 @@ static void unwrap(const oa_service *service, oa_value *values) {
   const char *next = service->routine->record;
   const oa_object_use *use = service->uses;
   for (int at = 0; (next = oa_token_read(next, &read)); at++)
-    if (oa_token_is(&read, "object")) values[at].pointer = (use++)->state->native;
+    if (is_object(&read, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
 int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
@@ -170,6 +176,16 @@ static oa_object_memory *change_memory(oa_service *service, bool succeeded) {
   return old;
 }
 
+/* Waits for what the library began on the memory on the stream of a handle among the objects. */
+static int wait_for_memory(const oa_service *service) {
+  const oa_device *device = service->device;
+  for (int i = 1; i < service->use_count; i++) {
+    const oa_object_state *state = service->uses[i].state;
+    if (state->kind->is_handle) return device->backend->synchronize(service->device);
+  }
+  return OA_OK;
+}
+
 /* Checks that the pointer is of the device, writable, and has that many bytes without gaps. */
 static int check_memory(const oa_service *service, const char *name, const oa_any *pointer, int64_t size) {
   const char *function = service->routine->function;
@@ -253,6 +269,7 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   }
   if (!status && service->makes) status = make(service, values);
   if (!status) give_kept(service, values);
+  if (!status && service->memory) status = wait_for_memory(service);
   oa_object_memory *unused = change_memory(service, !status);
   status = leave(service->device, service->saved, status);
   if (status) return_stream(service->stream);

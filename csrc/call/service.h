@@ -5,7 +5,7 @@
 #include "call/object.h"
 #include "call/routine.h"
 
-enum { OA_MOST_OBJECTS = 8 };
+enum { OA_MOST_OBJECTS = 16 };
 
 /* One call of a service, from oa_service_begin to oa_service_end. */
 typedef struct oa_service {

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static int take(oa_workspace *w, const oa_call *call, size_t host_bytes) {
+static int take(oa_workspaces *w, const oa_call *call, size_t host_bytes) {
   uint64_t address = 0;
   if (call->open == OA_CALL_UNNOTED)
     return oa_fail(OA_ERROR_CAPTURE,
@@ -20,8 +20,8 @@ static int take(oa_workspace *w, const oa_call *call, size_t host_bytes) {
   return status ? oa_fail_in(status, "%s: its workspace of %zu bytes", call->function, w->device_bytes) : OA_OK;
 }
 
-int oa_workspace_take(oa_workspace *w, oa_call *call, size_t device_bytes, size_t host_bytes) {
-  *w = (oa_workspace){.device_bytes = device_bytes};
+int oa_workspaces_take(oa_workspaces *w, oa_call *call, size_t device_bytes, size_t host_bytes) {
+  *w = (oa_workspaces){.device_bytes = device_bytes};
   const int status = device_bytes || host_bytes ? take(w, call, host_bytes) : OA_OK;
   if (!status) return OA_OK;
   oa_saved_error saved;
@@ -32,7 +32,7 @@ int oa_workspace_take(oa_workspace *w, oa_call *call, size_t device_bytes, size_
   return status;
 }
 
-int oa_workspace_end(oa_workspace *w, oa_call *call, int vendor_status) {
+int oa_workspaces_end(oa_workspaces *w, oa_call *call, int vendor_status) {
   oa_device *device = call->device;
   int status = OA_OK;
   if (w->host) status = device->backend->stream_synchronize(device, call->native_stream);

@@ -712,6 +712,7 @@ static int kind_named(const char *name, size_t length) {
                {"inout", ARRAY},
                {"in?", OPTIONAL},
                {"out?", OPTIONAL},
+               {"inout?", OPTIONAL},
                {"in*", POINTERS},
                {"out*", POINTERS},
                {"inout*", POINTERS},
@@ -722,6 +723,10 @@ static int kind_named(const char *name, size_t length) {
                {"integer", INTEGER},
                {"object", OBJECT},
                {"ended", OBJECT},
+               {"object?", OBJECT_OR_NONE},
+               {"holds", HELD},
+               {"integers", INTEGERS},
+               {"gives_list", GIVEN_LIST},
                {"text", TEXT},
                {"new", NEW},
                {"device", NEW_DEVICE},
@@ -780,9 +785,9 @@ static int read_record(Function *function) {
     function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
     const int64_t itemsize = parameter->dtype == OA_ANY ? (int64_t)sizeof(oa_value) : oa_itemsize(parameter->dtype);
     function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
-    function->positional +=
-        parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN && parameter->kind != NEW;
-    if (parameter->elements > 1) room += (itemsize * parameter->elements + 15) & ~15;
+    function->positional += parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN &&
+                            parameter->kind != GIVEN_LIST && parameter->kind != NEW;
+    if (parameter->elements > 1 && parameter->kind != GIVEN_LIST) room += (itemsize * parameter->elements + 15) & ~15;
     at += length + (at[length] == ' ');
   }
   return function->count == function->routine->count && room <= ROOM ? 0 : -1;

@@ -28,15 +28,19 @@ enum kind {
   OUTPUT,
   FIRST_OF_SERVICES,
   INTEGER = FIRST_OF_SERVICES,
-  OBJECT,     /* an object of the library's */
+  OBJECT, /* an object of the library's */
+  OBJECT_OR_NONE,
+  HELD,       /* an object or None, which the first object uses from now on */
+  INTEGERS,   /* a list of integers of 32 bits */
   TEXT,       /* more: "none" if None will do */
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
   HOST_ARRAY,
-  STRUCT, /* by value; more: the format of its fields, as Python's struct module has them */
-  KEPT,   /* device memory that an object keeps, or None */
-  GIVEN,  /* an output: an integer, or of more: "text" or "stream" */
-  NEW     /* an object that the function makes */
+  STRUCT,     /* by value; more: the format of its fields, as Python's struct module has them */
+  KEPT,       /* device memory that an object keeps, or None */
+  GIVEN,      /* an output: an integer, or of more: "text" or "stream" */
+  GIVEN_LIST, /* integers, or of more: "text", or structs of that format; elements: the place that says how many */
+  NEW         /* an object that the function makes */
 };
 
 typedef struct {

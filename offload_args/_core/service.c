@@ -1,6 +1,7 @@
 /* Calls of services: the functions of a library that make, set, ask, name and destroy. They are not on a hot path. */
 #include "function.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* -- reading arguments --------------------------------------------------------------------------------------------- */
@@ -36,8 +37,62 @@ static int read_text(const Parameter *parameter, PyObject *object, oa_value *val
 typedef struct {
   Item items[MOST_VALUES];
   oa_array arrays[MOST_VALUES];
-  int count;
+  oa_number_list lists[MOST_VALUES];
+  void *memory[MOST_VALUES];  /* of lists */
+  int64_t sizes[MOST_VALUES]; /* of those that are given, by place */
+  int count, allocated;
 } Room;
+
+/* Returns zeros that live until the end of the call, or NULL with an exception. */
+static void *take_memory(Room *room, size_t count, size_t itemsize) {
+  void *memory = calloc(count + 1, itemsize);
+  if (memory == NULL)
+    PyErr_NoMemory();
+  else
+    room->memory[room->allocated++] = memory;
+  return memory;
+}
+
+/* Reads a sequence of integers of 32 bits. Returns 0; -1 with or without an exception; -2 with one that says all. */
+static int read_integer_list(PyObject *object, const Parameter *parameter, oa_value *value, Room *room) {
+  if (PyUnicode_Check(object) || PyBytes_Check(object)) return -1;
+  PyObject *numbers = PySequence_Tuple(object);
+  if (numbers == NULL) return -1;
+  const Py_ssize_t count = PyTuple_Size(numbers);
+  int32_t *memory = take_memory(room, (size_t)count, sizeof *memory);
+  int status = memory == NULL ? -2 : 0;
+  for (Py_ssize_t i = 0; i < count && status == 0; i++) {
+    oa_value one = {0};
+    status = read_sized(PyTuple_GetItem(numbers, i), parameter->dtype, &one);
+    memory[i] = (int32_t)one.integer;
+  }
+  oa_number_list *list = &room->lists[room->allocated - (memory != NULL)];
+  *list = (oa_number_list){.at = memory, .count = count, .itemsize = sizeof *memory};
+  value->pointer = list;
+  Py_DECREF(numbers);
+  return status;
+}
+
+enum { MOST_GIVEN = 1 << 20, MOST_STRUCT = 128 }; /* elements of a list; bytes of a struct */
+
+/* Makes room for a list that the function gives. Returns 0, or -1 with an exception. */
+static int make_room(const Function *function, int at, oa_value *values, Room *room) {
+  const Parameter *parameter = &function->parameters[at];
+  const int64_t count = values[parameter->elements].integer;
+  const size_t itemsize = parameter->dtype != OA_ANY             ? sizeof(int32_t)
+                          : strcmp(parameter->more, "text") == 0 ? 1
+                                                                 : MOST_STRUCT;
+  if (count < 0 || count > MOST_GIVEN) {
+    PyObject *given = PyLong_FromLongLong(count);
+    PyErr_Format(PyExc_ValueError, "%s: %U needs to be from 0 to %d, got %S", function->routine->function,
+                 function->parameters[parameter->elements].name, MOST_GIVEN, given);
+    Py_XDECREF(given);
+    return -1;
+  }
+  room->sizes[at] = count;
+  values[at].pointer = take_memory(room, (size_t)count, itemsize);
+  return values[at].pointer == NULL ? -1 : 0;
+}
 
 /* Reads an array of the host. An ndarray can be neither freed nor resized meanwhile: its interface refers to it. */
 static int read_host(PyObject *object, oa_value *value, Room *room) {
@@ -102,6 +157,12 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
       return read_sized(object, parameter->dtype, value);
     case OBJECT:
       return read_object(function, parameter, object, value);
+    case OBJECT_OR_NONE:
+    case HELD:
+      value->pointer = NULL;
+      return object == Py_None ? 0 : read_object(function, parameter, object, value);
+    case INTEGERS:
+      return read_integer_list(object, parameter, value, room);
     case OPTIONAL:
       value->pointer = NULL;
       return object == Py_None ? 0 : function_read_array(object, parameter, value);
@@ -140,22 +201,46 @@ static PyObject *given_one(const Parameter *parameter, const oa_value *value, Py
       return PyLong_FromUnsignedLong(*(const uint32_t *)value->bytes);
     case OA_I64:
       return PyLong_FromLongLong(value->integer);
+    case OA_F32:
+      return PyFloat_FromDouble((double)value->single);
+    case OA_F64:
+      return PyFloat_FromDouble(value->real);
     default:
       return PyLong_FromUnsignedLongLong((unsigned long long)value->integer);
   }
 }
 
+/* Returns a list that the function gives. */
+static PyObject *given_list(const Parameter *parameter, const void *memory, int64_t count) {
+  if (parameter->dtype == OA_ANY && strcmp(parameter->more, "text") == 0)
+    return PyUnicode_DecodeUTF8(memory, (Py_ssize_t)strlen(memory), "replace");
+  if (parameter->dtype == OA_ANY)
+    return object_ask("unpacked", Py_BuildValue("(sy#L)", parameter->more, (const char *)memory,
+                                                (Py_ssize_t)(count * MOST_STRUCT), (long long)count));
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (int64_t i = 0; tuple != NULL && i < count; i++) {
+    const int32_t number = ((const int32_t *)memory)[i];
+    PyObject *one = parameter->dtype == OA_U32 ? PyLong_FromUnsignedLong((uint32_t)number) : PyLong_FromLong(number);
+    if (one == NULL)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SetItem(tuple, (Py_ssize_t)i, one);
+  }
+  return tuple;
+}
+
 /* Returns what the function gives: nothing, one value, or a tuple of several. NULL with an exception. */
-static PyObject *given_from(const Function *function, const Arguments *arguments, const oa_value *values,
-                            Object *made) {
+static PyObject *given_from(const Function *function, const Arguments *arguments, const oa_value *values, Object *made,
+                            const Room *room) {
   PyObject *list = PyList_New(0);
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
     const int is_number = parameter->kind == RESULT || parameter->kind == VALUE;
-    PyObject *one = parameter->kind == NEW ? Py_NewRef((PyObject *)made)
-                    : is_number            ? function_number(parameter, values[i].bytes)
-                                           : given_one(parameter, &values[i], first);
+    PyObject *one = parameter->kind == NEW          ? Py_NewRef((PyObject *)made)
+                    : is_number                     ? function_number(parameter, values[i].bytes)
+                    : parameter->kind == GIVEN_LIST ? given_list(parameter, values[i].pointer, room->sizes[i])
+                                                    : given_one(parameter, &values[i], first);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -186,7 +271,7 @@ static void note(const Function *function, const Arguments *arguments, const oa_
       PyObject *old = object == NULL ? NULL : object->stream;
       if (object != NULL) object->stream = Py_NewRef(arguments->positional[i]);
       Py_XDECREF(old);
-    } else if (parameter->kind == KEPT) {
+    } else if (parameter->kind == KEPT || parameter->kind == HELD) {
       Object *object = object_from(arguments->positional[0]);
       if (object != NULL && object->kept == NULL) object->kept = PyDict_New();
       if (object == NULL || object->kept == NULL ||
@@ -197,17 +282,19 @@ static void note(const Function *function, const Arguments *arguments, const oa_
 }
 
 /* Makes the call once its arguments are read. */
-static PyObject *run(const Function *function, const Arguments *arguments, oa_value *values) {
+static PyObject *run(const Function *function, const Arguments *arguments, oa_value *values, Room *room) {
   Object *made = NULL;
   int status;
   for (int i = function->positional; i < function->count; i++)
     if (function->parameters[i].kind == NEW && made == NULL) {
       made = object_new(function->library, function->parameters[i].more);
       if (made == NULL) return NULL;
+    } else if (function->parameters[i].kind == GIVEN_LIST && make_room(function, i, values, room) < 0) {
+      return NULL;
     }
   Py_BEGIN_ALLOW_THREADS status = function_run(function, arguments, values);
   Py_END_ALLOW_THREADS if (status == OA_OK) note(function, arguments, values, made);
-  PyObject *given = status == OA_OK ? given_from(function, arguments, values, made) : fail(status);
+  PyObject *given = status == OA_OK ? given_from(function, arguments, values, made, room) : fail(status);
   Py_XDECREF((PyObject *)made);
   return given;
 }
@@ -216,12 +303,13 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
   oa_value values[MOST_VALUES] = {{0}};
   Room room;
   int wrong = 0;
-  room.count = 0;
+  room.count = room.allocated = 0;
   for (int i = 0; i < function->positional && !wrong; i++)
     wrong = read_one(function, &arguments->parameters[i], arguments->positional[i], &values[i], &room);
   PyObject *given = wrong == -1 ? function_explain(function, arguments)
                     : wrong     ? NULL
-                                : run(function, arguments, values);
+                                : run(function, arguments, values, &room);
+  for (int i = 0; i < room.allocated; i++) free(room.memory[i]);
   for (int i = 0; i < room.count; i++) release_item(&room.items[i]);
   return given;
 }

@@ -20,6 +20,8 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
@@ -157,13 +159,12 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
         "get_pointer_mode": "memset({1}, 0, sizeof *{1}); *(int *){1} = (int)((struct held *){0})->mode;",
     }
     working = {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
-    for kind in library.object_kinds:
-        if kind.is_handle and "create" in library.handle:
-            continue
-        working[kind.destroy] = bodies["destroy"]
-        for name, entry in library.api["functions"].items():  # which may take settings, too
-            if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
-                working[name] = bodies["create"]
+    for kind in library.object_kinds if "create" not in library.handle else []:
+        if kind.is_handle:  # made by functions that take settings, too
+            working[kind.destroy] = bodies["destroy"]
+            for name, entry in library.api["functions"].items():
+                if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
+                    working[name] = bodies["create"]
     return working
 
 
@@ -196,9 +197,52 @@ def version_function(library: roles.Library) -> dict[str, str]:
     return {name: body[gives]} if gives in body else {}
 
 
+# Each descriptor of a double describes so many elements of float. Queries say so many bytes.
+SHAPES = {4: (2, 3, 4, 5), 3: (2, 3, 20)}
+ELEMENTS, NEEDED = 120, 64
+
+
+def asked_functions(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that the core asks for extents, by name: all descriptors say the same."""
+    bodies: dict[str, str] = {}
+    for kind in library.object_kinds:
+        called, words, size = kind.describes
+        lines = []
+        scalars = re.findall(r"shape\[(\d)\]", words)
+        shape = SHAPES[len(scalars) or 4]
+        strides = [ELEMENTS // int(np.prod(shape[: at + 1])) for at in range(len(shape))]
+        for at, word in enumerate(words.split(), 1):
+            place = re.fullmatch(r"shape\[(\d)\]", word)
+            values = {"shape": shape, "strides": strides, "rank": (len(shape),), "dtype": (0,)}.get(word, ())
+            values = (shape[int(place[1])],) if place else (0,) if word.startswith("layout") else values
+            lines += [f"((int *){{{at}}})[{i}] = {value};" for i, value in enumerate(values)]
+        if called:
+            bodies[called] = " ".join(lines)
+        if size:
+            bodies[size] = f"*{{1}} = {4 * ELEMENTS};"
+    for function in library.functions:
+        for query in filter(None, (getattr(one, "query", None) for one in function.arrays)):
+            parameters = library.api["functions"][query.symbol]["parameters"]
+            outputs = [at for at, (_, c_type) in enumerate(parameters) if c_type == "size_t *"]
+            bodies[query.symbol] = " ".join(f"*{{{at}}} = {NEEDED};" for at in outputs)
+    return bodies
+
+
+def object_functions(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that make and destroy objects, by name."""
+    found = {kind.destroy: "free((void *){0});" for kind in library.object_kinds}
+    for one in library.functions:
+        for given in one.parameters:
+            if getattr(given, "object_kind", None) and given.role == "gives":
+                types = [c_type for _, c_type in library.api["functions"][one.symbol]["parameters"]]
+                found[one.symbol] = f"*{{{types.index(given.c_type)}}} = (void *)calloc(1, 8);"
+    return found
+
+
 def working(library: roles.Library) -> dict[str, str]:
     """Return the bodies of all functions that do more than note their arguments, by name."""
-    return handle_functions(library) | version_function(library) | queries(library)
+    made = object_functions(library) | handle_functions(library)
+    return made | version_function(library) | asked_functions(library) | queries(library)
 
 
 def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Bench:
     """One library on one device."""
 
     def __init__(self, library: roles.Library, device: str) -> None:
+        warnings.filterwarnings("ignore", ".* is deprecated by its vendor", DeprecationWarning)
         self.library, self.device = library, device
         self.module: Any = importlib.import_module(f"offload_args.{library.name}")
         self.runs_late = library.backend is None  # then numbers on the device are read before the call

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
+from bindings.emit.described import is_described  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
     Array,
@@ -62,8 +63,22 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(library: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name: those that compute, which services and copies do not."""
-    return {one.name: one for one in libraries()[library].functions if not one.is_service and not one.of("host")}
+    """Return the bound functions of a library by name: those that compute, which services and copies do not.
+
+    Those whose extents descriptors say are not among them.
+    """
+    return {
+        one.name: one
+        for one in libraries()[library].functions
+        if not one.is_service and not one.of("host") and one.name not in described(library)
+    }
+
+
+@cache
+def described(library: str) -> dict[str, roles.Function]:
+    """Return the functions of a library whose extents descriptors or the library say, by name."""
+    known = libraries()[library]
+    return {one.name: one for one in known.functions if is_described(known, one)}
 
 
 def services(library: str) -> dict[str, roles.Function]:
@@ -73,7 +88,7 @@ def services(library: str) -> dict[str, roles.Function]:
 
 def copies(library: str) -> dict[str, roles.Function]:
     """Return the functions of a library that copy between arrays of the host and of the device, by name."""
-    return {one.name: one for one in libraries()[library].functions if one.of("host")}
+    return {one.name: one for one in libraries()[library].functions if one.of("host") and not one.is_service}
 
 
 def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
@@ -576,6 +591,8 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
         named = named if named in ours else named.removesuffix("array")
         if named not in ours:
             named = named.removesuffix("array")
+        if named not in ours and label.casefold() in ours:
+            named = label.casefold()
         if named not in ours:
             named = "result" if "result" in ours else "results"
         found.append((label, c_type, ours.pop(named)))

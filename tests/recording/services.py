@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import zlib
 from typing import Any
 
 import numpy as np
 
 import offload_args
+from bindings.described import (
+    Address,
+    Elements,
+    GivenList,
+    GivenReal,
+    Integers,
+    Nothing,
+    NumberOf,
+    OptionalObject,
+    Real,
+)
+from bindings.expressions import names_in
 from bindings.parameters import EnumValue, Parameter, Size
 from bindings.services import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream, Text
 from doubles.recording import working
@@ -25,7 +38,9 @@ C_TYPES = {
     "i64": ctypes.c_int64,
     "u64": ctypes.c_uint64,
 }
+REALS = {"f32": np.float32, "f64": np.float64}
 TEXT = ctypes.create_string_buffer(b"a text")
+LENGTH = 8  # of lists
 
 
 def maker(library: roles.Library, kind: ObjectKind) -> roles.Function:
@@ -38,7 +53,11 @@ def maker(library: roles.Library, kind: ObjectKind) -> roles.Function:
 
 
 def answer(one: Given) -> Any:
-    """Return the value that the double gives for an output: an integer, or a text."""
+    """Return the value that the double gives for an output: an integer, a number, a text, or a list."""
+    if isinstance(one, GivenReal):
+        return 0.75
+    if isinstance(one, GivenList):
+        return tuple(range(1, LENGTH + 1)) if one.dtype else [] if one.format else "abc"
     if one.what == "text":
         return TEXT.value.decode()
     return one.enum.values[-1][1] if one.enum else 23
@@ -50,13 +69,21 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     enums = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
     if in_c:
         return by_c(bench, function, enums)
-    device = {"device": bench.device} if kind.is_handle else {}
-    return getattr(bench.module, function.name)(**enums, **device)
+    placed = any(isinstance(one, DeviceNumber) for one in function.parameters)
+    return getattr(bench.module, function.name)(**enums, **({"device": bench.device} if placed else {}))
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
     """Return an argument for a parameter that stands for neither an object nor an output."""
     match one:
+        case Real():
+            return float(random.integers(1, 100)) / 4
+        case Integers():
+            return [int(number) for number in random.integers(0, 2, LENGTH)]
+        case Elements():
+            return np.arange(LENGTH, dtype=np.int64)
+        case Address():
+            return int(random.integers(1, 1 << 40))
         case EnumValue():
             return int(random.choice([number for _, number in one.enum.values]))
         case Integer():
@@ -70,7 +97,8 @@ def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) ->
         case DeviceNumber():
             return bench.device
         case SetStream():
-            return bench.module.get_stream(new_object(bench, bench.library.object_kinds[0], in_c=False))
+            handle = next(kind for kind in bench.library.object_kinds if kind.is_handle)
+            return bench.module.get_stream(new_object(bench, handle, in_c=False))
     raise NotImplementedError(one.name)
 
 
@@ -81,6 +109,16 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
     for at, (_, _, one) in enumerate(legal.vendors_parameters(bench.library, function)):
         if isinstance(one, Text):
             found[at] = Wish(peek=len(TEXT.value) + 1)
+        elif isinstance(one, NumberOf):
+            found[at] = Wish(peek=4)
+        elif isinstance(one, Integers):
+            found[at] = Wish(peek=4 * LENGTH)
+        elif isinstance(one, GivenReal) and function.symbol not in working(bench.library):
+            dtype = np.float32 if one.type_of else REALS[one.dtype]
+            found[at] = Wish(poke=dtype(answer(one)).tobytes())
+        elif isinstance(one, GivenList) and function.symbol not in working(bench.library):
+            poke = np.array(answer(one), np.int32).tobytes() if one.dtype else b"" if one.format else b"abc"
+            found[at] = Wish(poke=poke)
         elif isinstance(one, Given) and one.what == "integer" and function.symbol not in working(bench.library):
             found[at] = Wish(poke=bytes(C_TYPES[one.dtype](answer(one))))
     for one in function.parameters:
@@ -92,6 +130,20 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
 
 def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -> None:
     match one:
+        case NumberOf():
+            assert argument.behind == np.float32(value).tobytes(), where
+        case Real():
+            assert argument.value == REALS[one.dtype](value).tobytes(), where
+        case Integers():
+            assert argument.behind == np.array(value, np.int32).tobytes(), where
+        case Elements():
+            assert argument.address == value.ctypes.data, where
+        case Address():
+            assert argument.integer == value, where
+        case Nothing():
+            assert not argument.address, where
+        case OptionalObject() if value is None:
+            assert argument.address != 0 or not argument.address, where
         case Object():
             assert argument.address == (value or argument.address) != 0, f"{where}: got {argument.address:#x}"
         case EnumValue() | Integer() | Size():
@@ -127,6 +179,19 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
                 passed.append(ctypes.c_int(offload_args.Device(bench.device).number))
             case EnumValue():
                 passed.append(ctypes.c_int(values[one.name]))
+            case Real():
+                passed.append((ctypes.c_float if one.dtype == "f32" else ctypes.c_double)(values[one.name]))
+            case Integers():
+                kept.append((ctypes.c_int * LENGTH)(*values[one.name]))
+                passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
+            case Elements():
+                passed.append(ctypes.c_void_p(values[one.name].ctypes.data))
+            case Address():
+                passed.append(ctypes.c_void_p(values[one.name]))
+            case GivenList() | GivenReal():
+                kept.append(ctypes.create_string_buffer(1024))
+                passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
+                results.append((one, kept[-1]))
             case Integer():
                 passed.append(C_TYPES[one.dtype](values[one.name]))
             case Text():
@@ -148,8 +213,18 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
                 raise NotImplementedError(f"{name}: {one.name}")
     status = bench.typed.call(name, passed)
     assert status == 0, f"{name} returned {status}"
-    found = [ctypes.string_at(place.value).decode() if one.what == "text" else place.value for one, place in results]
-    return found[0] if len(found) == 1 else None
+    found = [value_at(one, place) for one, place in results]
+    return found[0] if len(found) == 1 else tuple(found) if found else None
+
+
+def value_at(one: Given, place: Any) -> Any:
+    """Return an output of a typed C function as Python has it."""
+    if isinstance(one, GivenReal):
+        return float(np.frombuffer(place, REALS[one.dtype], 1)[0])
+    if isinstance(one, GivenList):
+        integers = tuple(np.frombuffer(place, np.int32, LENGTH).tolist())
+        return integers if one.dtype else [] if one.format else place.value.decode()
+    return ctypes.string_at(place.value).decode() if one.what == "text" else place.value
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
@@ -159,10 +234,13 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         in_c = turn % 2 == 1
         values: dict[str, Any] = {}
         for one in function.parameters:
-            if isinstance(one, Object):
+            if isinstance(one, OptionalObject) and turn % 4 > 1 and not in_c:
+                values[one.name] = None
+            elif isinstance(one, Object):
                 values[one.name] = new_object(bench, one.object_kind, in_c)
             elif not isinstance(one, Given):
                 values[one.name] = value_of(bench, one, random)
+        fit(function, values)
         # An object of C's own does not say its address.
         arrives = {name: getattr(value, "address", value) for name, value in values.items()}
         if in_c:
@@ -179,12 +257,33 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         destroy(bench, function, values, in_c)
 
 
+def fit(function: roles.Function, values: dict[str, Any]) -> None:
+    """Make arguments agree: those that say how long lists are, and of which types numbers are."""
+    for one in function.parameters:
+        if isinstance(one, Integers) and one.length:
+            values |= dict.fromkeys((name for name in names_in(one.length) if isinstance(values[name], int)), LENGTH)
+        elif isinstance(one, GivenList):
+            values[one.length] = 0 if one.format else LENGTH
+        elif isinstance(one, Elements):
+            values |= dict.fromkeys(names_in(one.expressions[0]), LENGTH)
+            values[one.type_of] = importlib.import_module("offload_args.cudnn").TYPE_INT64
+        elif isinstance(one, NumberOf):
+            values[one.type_of] = 0  # float
+
+
 def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> None:
     """Fail unless the caller has what the double wrote or returned."""
     given = [one for one in function.parameters if isinstance(one, Given)]
     if not given:
         assert result is None
-    elif given[0].what in ("integer", "text") and function.symbol not in working(bench.library):
+    elif function.symbol in working(bench.library):
+        assert result is not None
+    elif any(one.what == "kept" for one in given):
+        assert result is None or isinstance(result, tuple)
+    elif len(given) > 1 and not any(one.object_kind for one in given):
+        wanted = tuple(0.75 if isinstance(one, GivenReal) else answer(one) for one in given)
+        assert tuple(result) == wanted, (result, wanted)
+    elif given[0].what in ("integer", "text", "real", "list"):
         assert result == answer(given[0]), result
     elif given[0].what != "kept":
         assert result is not None
@@ -193,7 +292,7 @@ def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> 
 def destroy(bench: DoubleBench, function: roles.Function, values: dict[str, Any], in_c: bool) -> None:
     """Destroy the objects that a call took, if it did not."""
     for one in function.parameters:
-        if isinstance(one, Object) and not isinstance(one, Ended):
+        if isinstance(one, Object) and not isinstance(one, Ended) and values[one.name] is not None:
             ending = next(
                 other
                 for other in legal.services(bench.library.name).values()

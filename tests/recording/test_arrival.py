@@ -40,9 +40,19 @@ def test_every_argument_of_a_copy_arrives(workers: Workers, variant: str, family
     workers[variant].ask("copies", family, Turns(3, every=True))
 
 
+@pytest.mark.parametrize(
+    ("variant", "family"),
+    [(name, one.family) for name in legal.libraries() for one in legal.described(name).values()],
+)
+def test_a_function_with_descriptors_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
+    workers: Workers, variant: str, family: str
+) -> None:
+    workers[variant].ask("described", family, Turns(2, every=True))
+
+
 @pytest.mark.parametrize("library", legal.libraries())
 def test_every_bound_function_is_called(library: str) -> None:
-    called = {*legal.functions(library), *legal.services(library), *legal.copies(library)}
+    called = {*legal.functions(library), *legal.services(library), *legal.copies(library), *legal.described(library)}
     module = importlib.import_module(f"offload_args.{library}")
     assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))}
     assert library in VARIANTS

@@ -20,13 +20,14 @@ sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args
 
 import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
-from recording import arrival, copies, legal, movement, overlap, services, tight, wrong  # noqa: E402
+from recording import arrival, copies, described, legal, movement, overlap, services, tight, wrong  # noqa: E402
 from recording.bench import DoubleBench  # noqa: E402
 from recording.recorder import Typed  # noqa: E402
 
 CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
     "arrival": arrival.check,
     "copies": copies.check,
+    "described": described.check,
     "movement": movement.check,
     "overlap": overlap.check,
     "services": services.check,

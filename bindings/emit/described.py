@@ -1,0 +1,384 @@
+"""Writes the bodies of functions whose extents descriptors say. csrc/call/described.h has what they use.
+
+Such a body asks the descriptors first, declares an operand for each array that there is, and opens the call. Then it
+asks how many bytes the call needs, and takes a workspace from the device if the caller gave none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from ..described import MOST_DIMENSIONS, Elements, Factor, GivenPlace, GivenReal, Integers, NumberOf, Query, Room
+from ..expressions import names_in
+from ..parameters import Array, Enum, EnumValue, Parameter, Scalar, Size
+from ..roles import Function, Library
+from ..services import Integer, Object, ObjectKind
+from .bodies import Body
+from .c_text import quoted, to_c
+
+KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
+
+
+def is_described(library: Library, function: Function) -> bool:
+    """Returns whether a function needs such a body, which libraries of GPUs have."""
+    if library.backend is None:
+        return False
+    arrays = function.arrays
+    lists = [one for one in function.parameters if isinstance(one, Integers)]
+    plain = all(one.extent.kind not in ("described", "bytes", "all") for one in arrays)
+    optional = any(one.optional for one in arrays) and not any(one.extent.pointers for one in arrays)
+    factors = any(isinstance(one, Factor) for one in function.numbers)
+    return bool(arrays) and (not plain or optional or bool(lists) or factors)
+
+
+def dtype_enum(library: Library, c_type: str) -> Enum:
+    """Returns the enum of a C type that stands for dtypes."""
+    for one in library.dtype_enums:
+        if one.type == c_type:
+            return one
+    raise ValueError(f"none of [enums] has the dtypes of {c_type}")
+
+
+def _enum_type(function: Function, name: str) -> str:
+    """Returns the C type of a parameter that is an enum, or gives one."""
+    one = next(one for one in function.arguments if one.name == name)
+    return one.c_type.removesuffix("*").strip()
+
+
+def enums_used(library: Library) -> list[Enum]:
+    """Returns the enums of dtypes that bodies look up."""
+    found: dict[str, Enum] = {}
+    for function in library.functions:
+        for one in function.parameters:
+            if isinstance(one, (NumberOf, GivenReal, Elements)) and one.type_of:
+                enum = dtype_enum(library, _enum_type(function, one.type_of))
+                found[enum.label] = enum
+    for kind in library.object_kinds:
+        if kind.describes[0]:
+            enum = dtype_enum(library, _dtype_type(library, kind))
+            found[enum.label] = enum
+    return list(found.values())
+
+
+def _dtype_type(library: Library, kind: ObjectKind) -> str:
+    parameters = library.api["functions"][kind.describes[0]]["parameters"]
+    at = kind.describes[1].split().index("dtype")
+    return str(parameters[at + 1][1]).removesuffix("*").strip()
+
+
+def asked_symbols(library: Library) -> list[str]:
+    """Returns the functions that bodies ask, besides their own."""
+    found = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
+    for function in library.functions:
+        found |= {one.query.symbol for one in function.arrays if isinstance(one, Room) and one.query}
+    return sorted(found)
+
+
+# -- asking descriptors ------------------------------------------------------------------------------------------------
+
+
+def describing(library: Library, kind: ObjectKind) -> list[str]:
+    """Returns the C function that asks a descriptor what memory it describes."""
+    called, words, size = kind.describes
+    parameters = library.api["functions"][called]["parameters"][1:]
+    types, values, dims, layout = ["const void *"], ["object"], 0, ""
+    for (_, c_type), word in zip(parameters, words.split(), strict=True):
+        scalar = "size_t" if c_type == "size_t" else "int"
+        at = re.fullmatch(r"shape\[(\d)\]", word)
+        packed = re.fullmatch(r"layout\[(\d)\]", word)
+        if word.isdigit():
+            types.append(scalar)
+            values.append(word)
+            continue
+        types.append(scalar if word == "count" else "void *")
+        dims = max(dims, int(at[1]) + 1 if at else 0)
+        named = {"none": "NULL", "dtype": "&code", "unused": "unused", "count": "count", "lengths": "lengths"}
+        named |= {"rank": "&rank", "shape": "shape", "strides": "strides"}
+        values.append(f"&shape[{at[1]}]" if at else "&layout" if packed else named[word])
+        layout = packed[1] if packed else layout
+    has = set(words.split())
+    lines = [f"static int describe_{kind.key}(const oa_routine *routine, const char *name, const void *object,"]
+    lines += ["    oa_described *says) {", f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
+    lines += [f"  int strides[{MOST_DIMENSIONS}] = {{0}};"] if "strides" in has else []
+    if "lengths" in has:
+        lines += ["  int layout = 0, *lengths = NULL;", f"  {scalar_of(parameters, words)} count = 0;"]
+    lines += [f"  unsigned char unused[{8 * MOST_DIMENSIONS}];"] if "unused" in has else []
+    lines += [f"  if (!object) return oa_fail_described(routine, name, {quoted(called)}, NULL, 0);"]
+    lines += [f"  void *symbol = oa_asked(routine, {KNOWN}{called});", "  if (!symbol) return OA_ERROR_LIBRARY;"]
+    call = f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
+    lines += [f"  int status = {call};"]
+    failure = f"return oa_fail_described(routine, name, {quoted(called)}, object, status);"
+    lines += [f"  if (status != routine->library->success) {failure}"]
+    if "lengths" in has:
+        lines += [f"  if (layout == {layout}) {{", "    count = shape[1];"]
+        lines += ["    if (!(lengths = oa_lengths_start(routine, count))) return OA_ERROR_MEMORY;"]
+        lines += [f"    status = {call};", "    shape[0] = oa_lengths_end(lengths, count);", "    shape[1] = 1;"]
+        lines += [f"    if (status != routine->library->success) {failure}", "  }"]
+    lines += ["  size_t nbytes = 0;"]
+    if size:
+        lines += [f"  void *sized = oa_asked(routine, {KNOWN}{size});", "  if (!sized) return OA_ERROR_LIBRARY;"]
+        lines += ["  status = ((int (*)(const void *, size_t *))sized)(object, &nbytes);"]
+        lines += [f"  if (status != routine->library->success) {failure.replace(quoted(called), quoted(size))}"]
+    label = dtype_enum(library, _dtype_type(library, kind)).label
+    strides = "strides" if "strides" in has else "NULL"
+    lines += [f"  return oa_described_set(routine, name, says, types_{label}, code, rank, shape, {strides}, nbytes);"]
+    return [*lines, "}", ""]
+
+
+def scalar_of(parameters: list[list[str]], words: str) -> str:
+    """Returns the C type of the parameter that is a count."""
+    return next(c_type for (_, c_type), word in zip(parameters, words.split(), strict=True) if word == "count")
+
+
+def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
+    """Returns the C text of all of them that bodies use; index: the places of the library's symbols."""
+    used = {name for function in library.functions for name in _descriptors(library, function).values()}
+    asked = asked_symbols(library)
+    lines = ["enum {", *(f"  {KNOWN}{one} = {index[one]}," for one in asked), "};", ""] if asked else []
+    for kind in library.object_kinds:
+        if kind.describes[0] and kind.key in used:
+            lines += describing(library, kind)
+    return lines
+
+
+def _subscripted(function: Function) -> set[str]:
+    """Returns the descriptors whose dimensions stand in expressions."""
+    expressions = [x for one in function.arrays for x in one.expressions]
+    expressions += [one.length for one in function.parameters if isinstance(one, Integers) and one.length]
+    nodes = [node for one in expressions for node in ast.walk(one)]
+    return {node.value.id for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)}
+
+
+def _descriptors(library: Library, function: Function) -> dict[str, str]:
+    """Returns the descriptors that a body asks: the parameter, and the key of its kind."""
+    if not is_described(library, function):
+        return {}
+    names = {one.by for one in function.arrays if one.by} | _subscripted(function)
+    names |= {one.by for one in function.numbers if isinstance(one, Factor)}
+    objects = [one for one in function.parameters if isinstance(one, Object)]
+    return {one.name: one.object_kind.key for one in objects if one.name in names}
+
+
+# -- lists and numbers, of services as well ----------------------------------------------------------------------------
+
+
+def list_locals(body: Body) -> None:
+    """Writes the locals that lengths of lists refer to."""
+    lists = [one for one in body.function.parameters if isinstance(one, Integers)]
+    used = {name for one in lists if one.length for name in names_in(one.length)}
+    used |= {name for one in body.function.arrays for x in one.expressions for name in names_in(x)}
+    elements = [one for one in body.function.parameters if isinstance(one, Elements)]
+    used |= {name for one in elements for name in names_in(one.expressions[0])}
+    for one in body.function.parameters:
+        if isinstance(one, Integer) and one.name in used:
+            body.add(f"  const int64_t {one.name} = values[{body.at[one.name]}].integer;")
+        elif isinstance(one, Integers) and one.name in used:
+            body.add(f"  const oa_number_list *{one.name} = values[{body.at[one.name]}].pointer;")
+
+
+def list_checks(body: Body) -> None:
+    """Writes the checks of lists, of numbers behind pointers, and of arrays of the host whose dtype an enum says."""
+    function, constants = body.function, body.library.constants
+    checks = []
+    for one in function.parameters:
+        at = body.at[one.name]
+        if isinstance(one, Integers) and one.length:
+            needed = to_c(one.length, constants)
+            facts = f'"{one.name}", values[{at}].pointer, {needed}, "{ast.unparse(one.length)}"'
+            checks.append(f"oa_check_list(routine, {facts})")
+        elif isinstance(one, NumberOf):
+            body.add(f"  unsigned char {one.name}_bytes[16];")
+            label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
+            code = f'"{one.type_of}", types_{label}, {one.type_of}'
+            checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, {one.name}_bytes)')
+        elif isinstance(one, Elements):
+            label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
+            count = to_c(one.extent.arguments[0], constants)
+            code = f'"{one.type_of}", types_{label}, {one.type_of}'
+            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+            checks.append(f"oa_check_elements(routine, {facts})")
+    if checks:
+        body.add("  int unfit;")
+    for check in checks:
+        body.add(f"  if ((unfit = {check})) return unfit;")
+
+
+def number_afterwards(body: Body, indent: str = "  ") -> None:
+    """Writes the conversion of numbers that the vendor gave in a dtype that another output says."""
+    for one in body.function.parameters:
+        if isinstance(one, GivenReal) and one.type_of:
+            label = dtype_enum(body.library, _enum_type(body.function, one.type_of)).label
+            code = f"values[{body.at[one.type_of]}].index"
+            body.add(f"{indent}oa_number_from(&values[{body.at[one.name]}], types_{label}, {code});")
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+class DescribedBody(Body):
+    """Writes the body of one function with descriptors."""
+
+    def locals(self) -> None:
+        super().locals()
+        list_locals(self)
+
+    def symbol(self) -> None:
+        super().symbol()
+        for name, key in _descriptors(self.library, self.function).items():
+            object_ = next(one for one in self.function.parameters if one.name == name)
+            optional = object_.kind == "object?"
+            at = self.at[name]
+            self.add(f"  oa_described {name}_says = {{.rank = 0}};")
+            arrays = [one for one in self.function.arrays if one.by == name]
+            there = " || ".join(f"values[{self.at[one.name]}].pointer" for one in arrays)
+            asked = f'describe_{key}(routine, "{name}", values[{at}].pointer, &{name}_says)'
+            if optional:
+                asked = f"values[{at}].pointer{f' || {there}' if there else ''} ? {asked} : OA_OK"
+            self.add(f"  const int {name}_unknown = {asked};")
+            self.add(f"  if ({name}_unknown) return {name}_unknown;")
+        list_checks(self)
+
+    def place(self, one: Array) -> str:
+        """Returns the C expression for an operand's place among the operands."""
+        return f"{one.name}_at"
+
+    def may_lack(self, one: Array) -> bool:
+        return one.optional
+
+    def extent_text(self, one: Array) -> str:
+        constants = self.library.constants
+        pointer = f"values[{self.at[one.name]}].pointer"
+        if one.extent.kind == "bytes":
+            size = one.extent.arguments[0]
+            return f'oa_extent_of_bytes({pointer}, {to_c(size, constants)}, "{ast.unparse(size)}")'
+        if one.extent.kind == "all":
+            return "oa_extent_of_all()"
+        return self.extent(one.extent, one.repeats)
+
+    def begin(self) -> None:
+        arrays = self.function.arrays
+        self.add(f"  oa_operand operands[{len(arrays)}];")
+        self.add("  int count = 0;")
+        for one in arrays:
+            pointer = f"values[{self.at[one.name]}].pointer"
+            there = f"{pointer} ? count++ : -1" if self.may_lack(one) else "count++"
+            self.add(f"  const int {self.place(one)} = {there};")
+            guard = f"  if ({self.place(one)} >= 0) " if self.may_lack(one) else "  "
+            access = self.access(one)
+            if one.by:
+                facts = f'&{one.by}_says, "the size of {one.by}"'
+                made = f'oa_operand_described("{one.name}", {pointer}, {access}, {facts})'
+            else:
+                made = self.operand(one, access, self.extent_text(one))
+            self.add(f"{guard}operands[{self.place(one)}] = {made};")
+        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
+        fields += [".count = count"]
+        special = self.special
+        if any(isinstance(one, Integers) for one in self.function.parameters):
+            special = [*special, "OA_ON_HOST_MEMORY"]
+        if special:
+            fields.append(f".special = {' | '.join(special)}")
+        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
+        self.add("  if (failed) return oa_fail_operands(routine, &call, failed);")
+
+    def query(self, query: Query) -> None:
+        """Writes the call of a function that says how many bytes are needed: into `needed`, and its status."""
+        arguments = list(query.arguments)
+        types: list[str] = []
+        values: list[str] = []
+        for name, c_type in self.library.api["functions"][query.symbol]["parameters"]:
+            if c_type == (self.library.handle or {}).get("type"):
+                types.append("void *")
+                values.append("call.handle")
+            elif c_type == "size_t *":
+                types.append("size_t *")
+                values.append("&needed" if query.output in ("", name) else "&other")
+            else:
+                c, value = self.asked(ast.unparse(arguments.pop(0)))
+                types.append(c)
+                values.append(value)
+        if arguments:
+            raise ValueError(f"{query.text}: too many arguments")
+        if "&other" in values:
+            self.add("    size_t other;")
+        self.add(f"    void *asked = oa_asked(routine, {KNOWN}{query.symbol});")
+        self.add(f"    const int answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
+
+    def asked(self, name: str) -> tuple[str, str]:
+        """Returns the C type and value of an argument of a query."""
+        if name.isdigit():
+            return "int", name
+        one = next((one for one in self.function.parameters if one.name == name), None)
+        if isinstance(one, Object):
+            return "const void *", f"values[{self.at[name]}].pointer"
+        if isinstance(one, (EnumValue, Size)):
+            return "int", f"(int){name}"
+        if isinstance(one, (Integer, Integers)):
+            return one.vendor(self.at[name])
+        raise ValueError(f"{name} is neither an object, an enum nor a size of the function")
+
+    def rooms(self) -> None:
+        """Checks the memory whose size the library says, and takes a workspace."""
+        for one in self.function.arrays:
+            if not isinstance(one, Room) or not one.query:
+                continue
+            size = ast.unparse(one.extent.arguments[0])
+            if one.is_workspace:
+                self.add("  oa_workspace workspace = {0};")
+            self.add("  {")
+            self.add("    size_t needed = 0;")
+            self.query(one.query)
+            given = f"{self.place(one)} >= 0"
+            facts = f'"{one.name}", {size}, "{size}", needed, answer, "{one.query.text}"'
+            if one.is_workspace:
+                address = f"{given} ? operands[{self.place(one)}].address : NULL"
+                self.add(f"    const int lacks = oa_workspace_take(&call, &workspace, {address}, {facts});")
+            else:
+                test = f"{given} ? " if one.optional else ""
+                otherwise = " : OA_OK" if one.optional else ""
+                self.add(f"    const int lacks = {test}oa_room_check(&call, {facts}){otherwise};")
+            self.add("    if (lacks) return lacks;")
+            self.add("  }")
+
+    @property
+    def workspace(self) -> Room | None:
+        return next((one for one in self.function.arrays if isinstance(one, Room) and one.is_workspace), None)
+
+    def call(self) -> None:
+        self.rooms()
+        for one in self.function.numbers:
+            at = self.at[one.name]
+            if isinstance(one, Factor):
+                self.add(f"  oa_value {one.name};")
+                convert = "oa_number_of" if one.exact else "oa_factor_of"
+                self.add(f"  {convert}(&{one.name}, values[{at}].real, &{one.by}_says);")
+            elif one.is_pointer:
+                self.add(f"  const void *{one.name} = &values[{at}];")
+        self.add(f"  const int status = {self.vendor_call(False)};")
+        for one in self.function.parameters:
+            if isinstance(one, GivenPlace):
+                inside = next(other for other in self.function.arrays if other.name == one.inside)
+                self.add(f"  oa_place_inside(&values[{self.at[one.name]}], operands[{self.place(inside)}].address);")
+        number_afterwards(self)
+        ended = "oa_workspace_end(&call, &workspace, status)" if self.workspace else "oa_end(&call, status)"
+        self.add(f"  return {ended};")
+
+    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+        room = self.workspace
+        match one:
+            case Factor():
+                return "const void *", f"&{one.name}"
+            case Room() if one is room:
+                return "void *", "workspace.address"
+            case Size() if room and one.name == ast.unparse(room.extent.arguments[0]):
+                return "size_t", "workspace.nbytes"
+            case Array():
+                address = f"operands[{self.place(one)}].address"
+                if self.may_lack(one):
+                    address = f"{self.place(one)} >= 0 ? {address} : NULL"
+                return "const void *" if one.is_read_only else "void *", address
+            case Scalar() if not one.is_pointer:
+                return super().passed(one, wide)
+        return super().passed(one, wide)

@@ -1,0 +1,262 @@
+#include "call/described.h"
+
+#include "call/call.h"
+#include "device/memory.h"
+#include "device/stream.h"
+#include "region/slot.h"
+
+#include <stdlib.h>
+
+/* -- descriptors -- */
+
+int oa_fail_described(const oa_routine *routine, const char *name, const char *asked, const void *object, int status) {
+  char text[128];
+  if (!object)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a descriptor, got none; its array has no size without one",
+                   routine->function, name);
+  oa_library_status_text(routine->library, status, text, sizeof text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s: %s returned %s", routine->function, name, asked, text);
+}
+
+static int dtype_of_code(const oa_code_dtype *codes, int64_t code) {
+  for (; codes->name; codes++)
+    if (codes->code == code) return codes->dtype;
+  return OA_ANY;
+}
+
+static const char *name_of_code(const oa_code_dtype *codes, int64_t code) {
+  for (; codes->name; codes++)
+    if (codes->code == code) return codes->name;
+  return "a constant that is not known";
+}
+
+int oa_described_set(const oa_routine *routine, const char *name, oa_described *says, const oa_code_dtype *codes,
+                     int code, int rank, const int *shape, const int *strides, size_t nbytes) {
+  if (rank < 1 || rank > OA_MOST_DIMENSIONS)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s describes nothing yet; set its shape first", routine->function, name);
+  *says = (oa_described){.dtype = dtype_of_code(codes, code), .rank = rank, .elements = 1, .nbytes = (int64_t)nbytes};
+  int64_t last = 0;
+  for (int i = 0; i < rank; i++) {
+    const int64_t size = shape[i] > 0 ? shape[i] : 0;
+    says->shape[i] = size;
+    says->elements = oa_times(says->elements, size);
+    if (strides && size) last = oa_plus(last, oa_times(size - 1, strides[i] < 0 ? -(int64_t)strides[i] : strides[i]));
+  }
+  says->span = !says->elements ? 0 : strides ? oa_plus(last, 1) : says->elements;
+  if (says->dtype == OA_ANY) return OA_OK;
+  const int64_t itemsize = oa_itemsize(says->dtype), whole = (says->nbytes + itemsize - 1) / itemsize;
+  if (whole > says->span) says->span = whole; /* it pads what it describes */
+  return OA_OK;
+}
+
+int *oa_lengths_start(const oa_routine *routine, int64_t count) {
+  int *lengths = count < 0 || count > INT32_MAX ? NULL : calloc((size_t)count + 1, sizeof *lengths);
+  if (!lengths) oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld lengths", routine->function, (long long)count);
+  return lengths;
+}
+
+int oa_lengths_end(int *lengths, int64_t count) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += lengths[i] > 0 ? lengths[i] : 0;
+  free(lengths);
+  return sum < INT32_MAX ? (int)sum : INT32_MAX;
+}
+
+/* -- operands -- */
+
+oa_operand oa_operand_described(const char *name, const void *pointer, int access, const oa_described *says,
+                                const char *size) {
+  const bool has_gaps = says->elements != says->span;
+  oa_operand operand = {.name = name, .pointer = pointer, .access = access, .dtype = says->dtype};
+  if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) operand.access = access | OA_READ;
+  operand.extent = says->dtype == OA_ANY ? oa_extent_of_bytes(pointer, says->nbytes, size)
+                                         : OA_EXTENT(OA_EXTENT_VECTOR, 0, says->span, 1, 1, size, "", "");
+  return operand;
+}
+
+oa_extent oa_extent_of_bytes(const void *pointer, int64_t nbytes, const char *name) {
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  const int64_t itemsize = oa_pointer_query(pointer, &info) ? 1 : oa_itemsize(info.dtype);
+  const int64_t size = nbytes <= 0 || itemsize <= 1 ? nbytes : (nbytes - 1) / itemsize + 1;
+  return OA_EXTENT(OA_EXTENT_VECTOR, 0, size, 1, 1, name, "", "");
+}
+
+oa_extent oa_extent_of_all(void) { return OA_EXTENT(OA_EXTENT_ALL, 0, 0, 1, 1, "", "", ""); }
+
+int oa_fail_no_array(const oa_routine *routine) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: needs at least one array, got none", routine->function);
+}
+
+int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status) {
+  static const char size_of[] = "the size of ";
+  if (status != OA_ERROR_TYPE) return status;
+  for (int i = 0; i < call->count; i++) {
+    const oa_operand *o = &call->operands[i];
+    oa_pointer_info info = OA_SIZED(oa_pointer_info);
+    const char *size = o->extent.rows_name;
+    if (o->dtype == OA_ANY || strncmp(size, size_of, sizeof size_of - 1) != 0) continue;
+    if (oa_pointer_query(o->pointer, &info) || info.dtype == o->dtype) continue;
+    return oa_fail(status, "%s: %s needs %s, as %s says, got a pointer to %s", routine->function, o->name,
+                   oa_dtype_name(o->dtype), size + sizeof size_of - 1, oa_dtype_name(info.dtype));
+  }
+  return status;
+}
+
+/* -- memory whose size the library says -- */
+
+/* Cancels the call; keeps the text of the failure. */
+static int cancel(oa_call *call, int status) {
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_call_cancel(call);
+  oa_error_restore(&saved);
+  return status;
+}
+
+int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
+                  const char *asked) {
+  char text[128];
+  if (answer != call->library->success) {
+    oa_library_status_text(call->library, answer, text, sizeof text);
+    return cancel(call, oa_fail(OA_ERROR_LIBRARY, "%s: %s returned %s", call->function, asked, text));
+  }
+  if (size >= 0 && (size_t)size >= needed) return OA_OK;
+  return cancel(call, oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld bytes, as %s says; %s is %lld", call->function, name,
+                              (long long)needed, asked, size_name, (long long)size));
+}
+
+int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *given, const char *name, int64_t size,
+                      const char *size_name, size_t needed, int answer, const char *asked) {
+  *workspace = (oa_workspace){.address = given, .nbytes = (size_t)size};
+  int status = oa_room_check(call, name, given ? size : INT64_MAX, size_name, needed, answer, asked);
+  if (status || given) return status;
+  *workspace = (oa_workspace){.nbytes = needed};
+  if (!needed) return OA_OK;
+  if (call->open == OA_CALL_UNNOTED)
+    return cancel(call, oa_fail(OA_ERROR_CAPTURE,
+                                "%s: the stream is capturing a graph, and %s of %lld bytes would have to be allocated; "
+                                "pass it",
+                                call->function, name, (long long)needed));
+  uint64_t address;
+  status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);
+  if (status) return cancel(call, oa_fail_in(status, "%s: %s of %lld bytes", call->function, name, (long long)needed));
+  workspace->address = (void *)(uintptr_t)address;
+  workspace->own = true;
+  return OA_OK;
+}
+
+int oa_workspace_end(oa_call *call, oa_workspace *workspace, int status) {
+  oa_device *device = call->device;
+  void *stream = ((const oa_stream *)call->stream)->native;
+  if (!workspace->own) return oa_end(call, status);
+  const int freed = oa_device_free(device, stream, (uint64_t)(uintptr_t)workspace->address, workspace->nbytes);
+  const int ended = oa_end(call, status);
+  return ended ? ended : freed;
+}
+
+/* -- lists and numbers of the host -- */
+
+int oa_check_list(const oa_routine *routine, const char *name, const oa_number_list *list, int64_t needed,
+                  const char *needed_name) {
+  if (!list || !list->at) return needed > 0 ? oa_fail_null(routine->function, name) : OA_OK;
+  if (needed < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld", routine->function, needed_name,
+                   (long long)needed);
+  if (list->count < 0 || list->count >= needed) return OA_OK;
+  return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld values (%s), got %lld", routine->function, name, (long long)needed,
+                 needed_name, (long long)list->count);
+}
+
+int64_t oa_list_sum(const oa_number_list *list) {
+  int64_t sum = 0;
+  if (!list || !list->at || list->count < 0) return 0;
+  for (int64_t i = 0; i < list->count; i++) {
+    const int value = ((const int *)list->at)[i];
+    sum = oa_plus(sum, value > 0 ? value : 0);
+  }
+  return sum;
+}
+
+int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
+                      const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes) {
+  const oa_array *array = value->host.array;
+  const int dtype = dtype_of_code(codes, code);
+  if (!array) return value->host.address || !count ? OA_OK : oa_fail_null(routine->function, name);
+  if (array->dtype != dtype)
+    return oa_fail(OA_ERROR_TYPE, "%s: %s needs an array of %s, as %s (%s) says, got %s", routine->function, name,
+                   dtype == OA_ANY ? "another dtype" : oa_dtype_name(dtype), enum_name, name_of_code(codes, code),
+                   oa_dtype_name(array->dtype));
+  if (writes && array->flags & OA_READ_ONLY)
+    return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writeable, and is read-only, or lent to a device",
+                   routine->function, name);
+  int64_t size = 1, step = oa_itemsize(dtype);
+  for (int i = array->ndim - 1; i >= 0; i--) {
+    if (array->shape[i] > 1 && array->strides[i] != step)
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs an array in C order; pass a copy", routine->function, name);
+    size = oa_times(size, array->shape[i]);
+    step = oa_times(step, array->shape[i]);
+  }
+  if (count >= 0 && size >= count) return OA_OK;
+  return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements, has %lld", routine->function, name, (long long)count,
+                 (long long)size);
+}
+
+/* Writes a number of a dtype; returns false if there are none on the host. */
+static bool write_number(int dtype, double number, void *to) {
+  oa_value value = {0};
+  switch (dtype) {
+    case OA_F64:
+      value.real = number;
+      break;
+    case OA_F32:
+      value.single = (float)number;
+      break;
+    case OA_F16:
+      value.half = oa_f16_from(number);
+      break;
+    case OA_BF16:
+      value.half = oa_bf16_from(number);
+      break;
+    default:
+      if (dtype < OA_BOOL || dtype > OA_U64) return false;
+      value.integer = number >= 9e18 ? INT64_MAX : number <= -9e18 ? INT64_MIN : (int64_t)number;
+  }
+  memcpy(to, &value, sizeof value);
+  return true;
+}
+
+int oa_number_as(const oa_routine *routine, const char *name, double number, const char *enum_name,
+                 const oa_code_dtype *codes, int64_t code, void *to) {
+  if (write_number(dtype_of_code(codes, code), number, to)) return OA_OK;
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s can't be a number of %s (%s)", routine->function, name, enum_name,
+                 name_of_code(codes, code));
+}
+
+void oa_number_from(oa_value *value, const oa_code_dtype *codes, int code) {
+  switch (dtype_of_code(codes, code)) {
+    case OA_F64:
+      return;
+    case OA_F32:
+      value->real = (double)value->single;
+      return;
+    case OA_F16:
+      value->real = oa_f16_to(value->half);
+      return;
+    case OA_BF16:
+      value->real = oa_bf16_to(value->half);
+      return;
+    case OA_I32:
+      value->real = value->index;
+      return;
+    default:
+      value->real = 0;
+  }
+}
+
+void oa_number_of(oa_value *to, double number, const oa_described *says) {
+  if (!write_number(says->dtype, number, to)) memset(to, 0, sizeof *to);
+}
+
+void oa_place_inside(oa_value *value, const void *start) {
+  value->integer = value->pointer ? (int64_t)((uintptr_t)value->pointer - (uintptr_t)start) : -1;
+}
