@@ -478,14 +478,6 @@ class WorkspaceSize(Parameter):
     on_host: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Null(Parameter):
-    """A pointer that may be NULL, and is."""
-
-    role: ClassVar[str] = "null"
-    in_record: ClassVar[bool] = False
-
-
 NUMBERS = {"scalar": Scalar, "result": Result, "returned": Result, "update": Update, "output": Output}
 # Names that generated C uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}

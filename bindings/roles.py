@@ -182,7 +182,6 @@ The memory that a function uses for itself while it runs, which callers don't pa
                                                                  elements, or of a void * bytes
     lwork = "workspace size"                                     how much that is
     bufferOnHost = "host workspace"                              on the host; its size is "host workspace size"
-    rwork = "null"                                               a pointer that may be NULL, and is
 
     [library]
     workspace = "_bufferSize"                                    the end of such queries' names. They have parameters of
@@ -220,7 +219,6 @@ from .parameters import (
     Extent,
     Handle,
     HostList,
-    Null,
     Number,
     Parameter,
     PointerArray,
@@ -653,8 +651,7 @@ class _Reader:
                     f'{where}: labelled stream, but [library] stream is not "argument" or "handle", or it is a number'
                 )
             return Stream(name=name, c_type=c_type)
-        own = {"workspace": Workspace, "host workspace": Workspace, "null": Null}.get(label.removesuffix(" size"))
-        if own:
+        if label.removesuffix(" size") in ("workspace", "host workspace"):
             return self.own_memory(name, c_type, label, letter, where)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
@@ -664,12 +661,10 @@ class _Reader:
     def own_memory(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter:
         """Returns the parameter of a label about memory that callers don't pass."""
         on_host, is_size = label.startswith("host"), label.endswith(" size")
-        dtype = "" if is_size or label == "null" else self.dtype(_pointee(c_type)[0], letter)
-        right = c_type in SIZE_TYPES if is_size else c_type.endswith("*") and (label == "null" or self.query_end)
+        dtype = "" if is_size else self.dtype(_pointee(c_type)[0], letter)
+        right = c_type in SIZE_TYPES if is_size else c_type.endswith("*") and self.query_end
         if not right or (on_host and dtype):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or [library] has no workspace")
-        if label == "null":
-            return Null(name=name, c_type=c_type)
         kind = WorkspaceSize if is_size else Workspace
         return kind(name=name, c_type=c_type, dtype=dtype, on_host=on_host)
 

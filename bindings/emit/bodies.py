@@ -24,7 +24,6 @@ from ..parameters import (
     EnumValue,
     Extent,
     Handle,
-    Null,
     Number,
     Parameter,
     PointerArray,
@@ -476,7 +475,7 @@ class Body:
             case Array():
                 return "const void *" if one.is_read_only else "void *", f"operands[{self.position(one)}].address"
             case ServiceParameter() if one.passed:
-                c_type, value = one.vendor(self.at[one.name])
+                c_type, value = one.vendor(self.at.get(one.name, -1))
                 return c_type, value
             case Result(returned=True):
                 raise ValueError(f"{one.name}: a function of a GPU can't return its result")
@@ -489,8 +488,6 @@ class Body:
             case WorkspaceSize():
                 value = f"{'host' if one.on_host else 'device'}_size"
                 return (value_type := "int" if one.c_type in NARROW else "size_t"), f"({value_type}){value}"
-            case Null():
-                return "void *", "NULL"
         raise ValueError(f"{one.name}: no body passes a {type(one).__name__}")
 
     # -- on the CPU: called later, in stream order

@@ -14,6 +14,7 @@ import numpy as np
 from .. import _core
 from ..arguments import Out, Scratch
 from ..errors import LibraryError
+from ..pointers import DevicePtr
 from ..regions import offload_args
 
 if TYPE_CHECKING:
@@ -142,6 +143,9 @@ class _CuSOLVER(_Vendor):
     needs_tall = True
 
     def call(self, name: str, A: Pointer, *arguments: Any) -> int:
+        # Work of other packages may be on a stream that this call does not wait for: they have the address.
+        if any(isinstance(one, DevicePtr) and _core.query(one).escaped for one in arguments):
+            _core.device_synchronize(A._device)
         info = np.empty(1, np.int32)
         with offload_args(Out(info), device=A.device) as (dinfo,):
             getattr(self.functions, name)(*arguments, dinfo)

@@ -77,6 +77,14 @@ int cusolverGetProperty(int part, int *value) {
 }
 int cusolverDnCreateParams(params *p) { *p = calloc(1, sizeof **p); (*p)->magic = MAGIC; return SUCCESS; }
 int cusolverDnDestroyParams(params p) { p->magic = 0; free(p); return SUCCESS; }
+int cusolverDnCreateSyevjInfo(params *p) { return cusolverDnCreateParams(p); }
+int cusolverDnDestroySyevjInfo(params p) { return cusolverDnDestroyParams(p); }
+int cusolverDnXsyevjSetTolerance(params p, double tolerance) {
+  return p->magic == MAGIC && tolerance > 0 && tolerance < 1 ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXsyevjSetMaxSweeps(params p, int most) {
+  return p->magic == MAGIC && most > 0 ? SUCCESS : INVALID_VALUE;
+}
 static const char trans_of[] = "NTC";
 """
 
@@ -173,6 +181,15 @@ int cusolverDn{U}{sy}evd(handle h, int jobz, int uplo, int n, {T} *A, int lda, {
                          int *info) {
   CHECKED_{t}(A, info, 5 * n)
   if (!is_array(W)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
+  return SUCCESS;
+}
+SIZE_{t}({sy}evj, (handle h, int jobz, int uplo, int n, const {T} *A, int lda, const {R} *W, int *lwork, params p),
+         7 * n)
+int cusolverDn{U}{sy}evj(handle h, int jobz, int uplo, int n, {T} *A, int lda, {R} *W, {T} *work, int lwork, int *info,
+                         params p) {
+  CHECKED_{t}(A, info, 7 * n)
+  if (!is_array(W) || p->magic != MAGIC) return INVALID_VALUE;
   *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
   return SUCCESS;
 }

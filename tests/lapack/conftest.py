@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from helpers.devices import open_or_skip
+from helpers.devices import library_or_skip, open_or_skip
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -16,7 +16,10 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 @pytest.fixture(params=("host", "sim:0", "cuda:0"))
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device that is here and has a LAPACK."""
-    return open_or_skip(request.param)
+    device = open_or_skip(request.param)
+    if device.startswith("cuda"):
+        library_or_skip("cusolver", device)
+    return device
 
 
 @pytest.fixture(params=DTYPES)

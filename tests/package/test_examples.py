@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.devices import library_or_skip
 from offload_args import Device, blas, call
 from offload_args.errors import LibraryError, ModuleError, WrongDeviceError
 
@@ -34,6 +35,8 @@ def test_example_finds_its_own_result_right(
         with pytest.raises(LibraryError, match="rocSOLVER comes later"):
             runpy.run_path(str(path), run_name="__main__")
         return
+    if device.startswith("cuda") and "lapack" in path.read_text():
+        library_or_skip("cusolver", device)
     if path.stem == "matmul_cubin" and shutil.which("nvcc") and Device(device).model.startswith("double of a GPU"):
         with pytest.raises(ModuleError, match="refuses it"):  # a double runs no machine code
             runpy.run_path(str(path), run_name="__main__")

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from helpers.devices import open_or_skip
+from helpers.devices import library_or_skip, open_or_skip
+from offload_args import Device
 from package.test_guide import code_of, promised
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
 PAGES = {"cblas": "host", "lapack": "host", "cublas": "cuda:0", "cusolver": "cuda:0", "rocblas": "hip:0"}
 
 
 @pytest.mark.parametrize(("page", "device"), PAGES.items())
 def test_the_pages_examples_print_what_they_say(page: str, device: str) -> None:
     open_or_skip(device)
+    if page == "cusolver" or (page == "lapack" and Device.default().is_gpu):
+        library_or_skip("cusolver", str(Device.default()))
     code = code_of((DOCS / f"{page}.md").read_text())
     assert len(promised(code)) >= 2
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bindings.described import Nothing
 from bindings.parameters import (
     Array,
     EnumValue,
     Handle,
     HostList,
-    Null,
     Number,
     Parameter,
     Size,
@@ -160,7 +160,7 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
         case WorkspaceSize():
             wanted = HOST_WORKSPACE if one.on_host else WORKSPACE
             assert argument.integer == wanted, f"{where}: got {argument.integer}"
-        case Null():
+        case Nothing():
             assert not argument.address, f"{where}: got {argument.address:#x}"
         case EnumValue():
             assert argument.integer == call.integers[one.name], f"{where}: got {argument.integer}"

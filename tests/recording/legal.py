@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
+from bindings.described import Nothing  # noqa: E402
 from bindings.emit.described import is_described  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
@@ -37,7 +38,6 @@ from bindings.parameters import (  # noqa: E402
     Extent,
     Handle,
     HostList,
-    Null,
     Number,
     Parameter,
     Size,
@@ -433,7 +433,7 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
 ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as"}
-KNOWN = (EnumValue, Size, HostList, Array, Number, Handle, Stream, Workspace, WorkspaceSize, Null, Object)
+KNOWN = (EnumValue, Size, HostList, Array, Number, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 
 def known_roles(function: roles.Function) -> None:
