@@ -100,7 +100,7 @@ def test_gesvd_takes_none_for_vectors_that_it_does_not_make(gpu: str) -> None:
 def test_an_array_one_element_short_is_refused_before_the_library_is_called(gpu: str) -> None:
     A, tau, info = np.zeros((4, 3), order="F"), np.empty(3), np.empty(1, np.int32)
     before = Device(gpu).counters.calls
-    with offload_args(A, tau, Out(info), device=gpu) as (dA, dtau, dinfo):
+    with offload_args(A, tau, info, device=gpu) as (dA, dtau, dinfo):
         with pytest.raises(ExtentError, match=r"^cusolver\.dgeqrf: A needs 15 elements .* has 12$"):
             cusolver.dgeqrf(5, 3, dA, 5, dtau, dinfo)
         with pytest.raises(ExtentError, match=r"^cusolver\.dgeqrf: TAU needs 3 elements .* has 2$"):
