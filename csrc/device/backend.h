@@ -14,6 +14,7 @@
 #include "base/core.h"
 #include "base/error.h"
 #include "base/lines.h"
+#include "base/nodes.h" /* oa_node_of_pci, which a backend may call */
 #include "offload_args/launch.h"
 
 typedef struct oa_device oa_device;
@@ -118,6 +119,7 @@ struct oa_device {
   /* set by the backend's `open` */
   char model[128];
   int driver_version, compute_major, compute_minor;
+  int node;    /* of the machine's memory that is near it (NUMA); -1: not known, as before `open` */
   void *state; /* the backend's own */
   /* The rest is the core's; a backend leaves it alone. */
   atomic_int lost; /* oa_lost, set by oa_device_lost once the device can't be used any more */

@@ -68,6 +68,7 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
   if (known == 74) *value = 65536;
   return remember(code);
 }
+hipError_t hipDeviceGetPCIBusId(char *name, int size, int device) { ANSWER(cuDeviceGetPCIBusId(name, size, device)); }
 hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device) {
   ANSWER(cuDevicePrimaryCtxRetain((void **)context, device));
 }
