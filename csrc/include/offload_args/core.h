@@ -403,6 +403,24 @@ int oa_trace_set(int flags);
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
 /* [cffi end] */
 
+#ifndef __cplusplus
+/* Make the oa_array of n elements in a row, and of a matrix stored by columns, which begin ld elements apart. Their
+ * shape and strides live until the end of the block around them.
+ *   oa_array arrays[] = {OA_LEND_MATRIX(A, OA_F64, m, n, lda), OA_LEND_VECTOR(x, OA_F64, n)}; */
+#define OA_LEND_VECTOR(address, type, n)                       \
+  ((oa_array){.data = (address),                               \
+              .shape = (const int64_t[]){(n)},                 \
+              .strides = (const int64_t[]){sizeof *(address)}, \
+              .ndim = 1,                                       \
+              .dtype = (type)})
+#define OA_LEND_MATRIX(address, type, m, n, ld)                                                   \
+  ((oa_array){.data = (address),                                                                  \
+              .shape = (const int64_t[]){(m), (n)},                                               \
+              .strides = (const int64_t[]){sizeof *(address), (int64_t)sizeof *(address) * (ld)}, \
+              .ndim = 2,                                                                          \
+              .dtype = (type)})
+#endif
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }
