@@ -18,8 +18,8 @@ typedef struct {
   struct {
     int access, dtype, offset, nbytes;
   } at[OA_MOST_PARAMETERS]; /* access 0: a value; its dtype is OA_ANY if only _value can read it */
-  /* Those parameters that have a partition. Along x and y: what it divides (BY_SIZE, ...; 0: any grid will do), how much
-   * of that belongs to one thread or block, and 1 for a block. */
+  /* Those parameters that have a partition. Along x and y: what it divides (BY_SIZE, ...; 0: any grid will do), how
+   * much of that belongs to one thread or block, and 1 for a block. */
   int divided;
   struct {
     int argument, kind[2], each[2], by_block[2];
