@@ -54,8 +54,11 @@ def python_stub(library: Library) -> str:
             lines += ["@overload", f"def {function.name}({on_host}) -> tuple[{', '.join(kinds)}]: ..."]
             lines += ["@overload", f"def {function.name}({on_device}) -> None: ..."]
         else:
-            shown = [f"{one.name}: {one.annotation()}" for one in positional]
+            given = [one.annotation() for one in function.parameters if isinstance(one, Given)]
+            shown = [f"{one.name}: {one.annotation()}" for one in positional if one.in_python]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
             returns = result.python if result else "None"
+            if given:
+                returns = given[0] if len(given) == 1 else f"tuple[{', '.join(given)}]"
             lines.append(f"def {function.name}({signature}) -> {returns}: ...")
     return "\n".join(lines) + "\n"
