@@ -93,8 +93,7 @@ def _facts(function: str, like: Any, layout: str) -> _Facts:
     """Return the facts of a pointer, or of an array with its layout, in the order N, C, D, H, W."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
-    is_pointer = isinstance(like, DevicePtr)
-    name = DTYPE_NAMES[like._dtype_code] if is_pointer else _dtype_name(function, like.dtype)
+    name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
     if name not in _CODES:
         raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
     letters = _layout(function, layout, len(like.shape))
