@@ -1,10 +1,10 @@
 /* Copies between one program and several devices at once: GB/s in all, and how many times one device's that is.
  *
- *   two_devices [--processes] [--ways] [BACKEND [DEVICES]]
+ *   two_devices [--processes] [--ways] [BACKEND [DEVICES [MIB]]]
  *
- * An array a device, up and down, by the engine; then the same arrays in pinned memory, which is the bus alone. Each
- * device has a thread of its own, or with --processes a process. --ways adds numbers of threads, sizes of chunks, and
- * writing past the caches. The engine is reached beneath the regions, so this is built from the core's lowest folders:
+ * An array of 1 GiB a device, up and down, by the engine; then the same in pinned memory, which is the bus alone.
+ * Each device has a thread of its own, or with --processes a process. --ways has numbers of threads and sizes of chunks
+ * instead of the bus. The engine is reached beneath the regions, so this is built from the core's lowest folders:
  *   gcc -O2 -std=gnu11 -Icsrc -Icsrc/include -o two_devices benchmarks/two_devices.c \
  *     csrc/base/[a-z]*.c csrc/device/[a-z]*.c csrc/backends/[a-z]*.c csrc/transfer/[a-z]*.c -lpthread -ldl -lm */
 #include "base/threads.h"
@@ -21,13 +21,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_DEVICES = 8, BYTES = 1 << 30 };
+enum { MOST_DEVICES = 8 };
+#define BYTES (mib << 20)
 
 static struct shared { /* between processes, too */
   pthread_barrier_t barrier;
   double begun, ended[MOST_DEVICES];
 } *shared;
 static int devices = 2;
+static int64_t mib = 1024;
 static const char *backend = "cuda";
 static bool ways;
 
@@ -97,19 +99,17 @@ static void row(const worker *w, const char *name, char *host, int runs) {
 }
 
 static void rows_of_ways(const worker *w) {
-  static const int threads[] = {4, 8, 12, 16};
+  static const int threads[] = {8, 12, 16};
   const struct oa_tuning usual = oa_tuning;
-  for (int past = 0; past < 2; past++)
-    for (int64_t chunk = 1 << 20; chunk <= OA_LARGE_BYTES; chunk *= 2)
-      for (int t = 0; t < 4; t++) {
-        char name[64];
-        snprintf(name, sizeof name, "T%d, %d MiB%s", threads[t], (int)(chunk >> 20), past ? ", past caches" : "");
-        pthread_barrier_wait(&shared->barrier);
-        oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
-        oa_tuning.past_most = past ? INT64_MAX : 0;
-        MUST(oa_set_threads(threads[t]));
-        row(w, name, w->host, 2);
-      }
+  for (int64_t chunk = 1 << 20; chunk <= OA_LARGE_BYTES; chunk *= 2)
+    for (int t = 0; t < 3; t++) {
+      char name[64];
+      snprintf(name, sizeof name, "T%d, chunks of %d MiB", threads[t], (int)(chunk >> 20));
+      pthread_barrier_wait(&shared->barrier);
+      oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
+      MUST(oa_set_threads(threads[t]));
+      row(w, name, w->host, 3);
+    }
   pthread_barrier_wait(&shared->barrier);
   oa_tuning = usual;
   MUST(oa_set_threads(0));
@@ -123,19 +123,21 @@ static void *work(void *data) {
   MUST(oa_device_open(name, &w->number));
   w->device = oa_device_of(w->number);
   MUST(w->device->backend->stream_create(w->device, &w->stream));
-  MUST(oa_device_allocate(w->device, w->stream, BYTES, &w->address));
-  MUST(oa_pinned_allocate(w->number, BYTES, &pinned));
+  MUST(oa_device_allocate(w->device, w->stream, (size_t)BYTES, &w->address));
+  MUST(oa_pinned_allocate(w->number, (size_t)BYTES, &pinned));
   w->pinned = pinned;
-  w->host = malloc(BYTES);
+  w->host = malloc((size_t)BYTES);
   if (!w->host) abort();
-  memset(w->host, w->index + 1, BYTES);
-  memset(w->pinned, w->index + 1, BYTES);
+  memset(w->host, w->index + 1, (size_t)BYTES);
+  memset(w->pinned, w->index + 1, (size_t)BYTES);
   if (!w->index) printf("%d threads; GB/s of one device, of %d, ratio\n", oa_threads_count(), devices);
   row(w, "as it is", w->host, 5);
-  row(w, "pinned: the bus alone", w->pinned, 5);
-  if (ways) rows_of_ways(w);
+  if (ways)
+    rows_of_ways(w);
+  else
+    row(w, "pinned: the bus alone", w->pinned, 5);
   row(w, "as it is, again", w->host, 5);
-  for (int i = 0; i < BYTES; i += 4093)
+  for (int64_t i = 0; i < BYTES; i += 4093)
     if (w->host[i] != w->index + 1) abort();
   return NULL;
 }
@@ -148,7 +150,8 @@ int main(int argc, char **argv) {
     ways |= strcmp(argv[next], "--ways") == 0;
   }
   if (next < argc) backend = argv[next++];
-  if (next < argc) devices = atoi(argv[next]);
+  if (next < argc) devices = atoi(argv[next++]);
+  if (next < argc) mib = atoi(argv[next]);
   if (devices < 1 || devices > MOST_DEVICES) return 2;
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pthread_barrierattr_t attributes;

@@ -82,7 +82,7 @@ static bool find(const oa_device *device, const oa_move *move, oa_peer *peer) {
              !(peer->idle = oa_resident_take_peer(device, low, move->lines, &peer->device, &peer->address))) {
     return false;
   }
-  snprintf(peer->why, sizeof peer->why, "%s from %s,", move->trace.why ? move->trace.why : "", peer->device->name);
+  snprintf(peer->why, sizeof peer->why, "from %s, %s", peer->device->name, move->trace.why ? move->trace.why : "");
   return true;
 }
 

@@ -345,6 +345,38 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
   forget(x);
 }
 
+static void memory_that_is_being_copied_is_in_no_new_region(void) {
+  const int64_t n = N;
+  float *x = numbers();
+  double sum = 0;
+  oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
+  oa_residency idle = OA_SIZED(oa_residency);
+  oa_region *a = enter(one, &first, 1);
+  CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+  leave(a, OA_COMMIT);
+  oa_region *b = enter(other, &second, 1);
+  configure(other, 0, 2 * SLOW);
+  struct reader r = {.pointer = second.handle};
+  pthread_t thread;
+  pthread_create(&thread, NULL, read_slowly, &r);
+  do { /* until the copy is under way */
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK_OK(oa_residency_query(one, &idle));
+  } while (idle.kept);
+  first = resident(x, &n);
+  a = enter(one, &first, 1);
+  pthread_join(thread, NULL);
+  CHECK_OK(oa_residency_query(one, &idle));
+  CHECK(idle.kept == 1); /* it is idle, and not the new region's */
+  CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
+  CHECK(sum == r.sum);
+  leave(a, OA_COMMIT);
+  leave(b, OA_COMMIT);
+  CHECK_OK(oa_release(&first, -1));
+  check_empty();
+  forget(x);
+}
+
 /* Promise T50. */
 static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void) {
   const int64_t n = N;
@@ -421,6 +453,7 @@ int main(void) {
   if (oa_pages_work()) {
     idle_resident_memory_is_copied_until_the_host_writes();
     an_array_resident_on_both_devices_is_sent_once_from_the_host();
+    memory_that_is_being_copied_is_in_no_new_region();
     a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes();
     resident_memory_that_is_released_meanwhile_is_copied_whole();
   }

@@ -23,6 +23,23 @@ except DeviceUnavailableError as error:
 """
 
 
+TOO_MUCH = """
+import numpy as np
+from offload_args import Device, Scratch, offload_args, testing
+from offload_args.errors import DeviceMemoryError
+x = np.ones(1000)
+try:
+    with offload_args(x, Scratch((1 << 50,), "f8"), device="hip:0"):
+        pass
+except DeviceMemoryError as error:
+    print(error)
+testing.no_mappings_left()
+with offload_args(x, device="hip:0") as (dx,):
+    dx[1:].fill(3)
+print(x.sum(), Device("hip:0").counters.memory_used)
+"""
+
+
 @pytest.fixture(params=["hip:0"])
 def hip(request: pytest.FixtureRequest) -> str:
     return open_or_skip(request.param)
@@ -49,6 +66,13 @@ def runtime() -> ctypes.CDLL:
         if "libamdhip64" in line:
             return ctypes.CDLL(line.split(maxsplit=5)[5])
     raise AssertionError("HIP is not loaded")
+
+
+@pytest.mark.promise("T49")
+def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: str) -> None:
+    said = printed(TOO_MUCH, HIP_DOUBLE_VERSION="5")  # HIP 5.7's pools, and so the double's
+    assert "hip:0: out of device memory: 9007199254740992 bytes requested" in said
+    assert said.rstrip().endswith("2998.0 0")
 
 
 def test_a_failure_that_is_reported_here_is_not_left_for_the_programs_own_checks(hip: str) -> None:
