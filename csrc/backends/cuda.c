@@ -81,6 +81,7 @@ enum {                        /* the driver's constants that are used here alone
 #define OLDEST "a driver of CUDA 11.3"
 #define VENDOR "NVIDIA"
 #define NEEDS_POOLS 1
+#define KEEPS_IMAGES 0
 #define STAGES_LINES 1
 #include "gpu.inc"
 
@@ -237,8 +238,9 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
 
 /* -- kernels ------------------------------------------------------------------------------------------------------ */
 
-static int good_block(gpu_function function, int *threads) {
+static int good_block(gpu_function function, int most_threads, int *threads) {
   int grid = 0;
+  (void)most_threads; /* the driver knows it */
   return driver.occupancy(&grid, threads, function, NULL, 0, 0);
 }
 

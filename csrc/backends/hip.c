@@ -43,6 +43,7 @@ enum { /* the driver's constants that are used here alone */
 #define OLDEST "HIP 5.2"
 #define VENDOR "AMD"
 #define NEEDS_POOLS 0
+#define KEEPS_IMAGES 1
 #define STAGES_LINES 0
 #include "gpu.inc"
 
@@ -231,9 +232,12 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
 
 /* -- kernels ------------------------------------------------------------------------------------------------------ */
 
-static int good_block(gpu_function function, int *threads) {
+/* HIP rounds the limit up to whole waves. */
+static int good_block(gpu_function function, int most_threads, int *threads) {
   int grid = 0;
-  return driver.occupancy(&grid, threads, function, 0, 0);
+  const int code = driver.occupancy(&grid, threads, function, 0, most_threads);
+  if (*threads > most_threads || *threads < 1) *threads = most_threads;
+  return code;
 }
 
 /* All of a block's shared memory may be asked for, and there are no clusters. */
@@ -266,7 +270,7 @@ static void read_parameter(gpu_function function, size_t number, size_t *offset,
 
 const oa_backend oa_backend_hip = {
     .name = "hip",
-    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
+    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE | OA_COUNTS_THREADS,
     .dlpack_type = 10, /* kDLROCM */
     GPU_ENTRIES,
 };

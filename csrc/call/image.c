@@ -1,4 +1,5 @@
 #include "call/image.h"
+#include "call/hsaco.h"
 
 #include <elf.h>
 #include <stdbool.h>
@@ -33,7 +34,7 @@ static int check_elf(const char *name, const unsigned char *image, size_t nbytes
   for (int i = 0; i < header.e_shnum && whole; i++) {
     Elf64_Shdr section;
     memcpy(&section, image + header.e_shoff + (size_t)i * sizeof section, sizeof section);
-    whole = section.sh_type == SHT_NOBITS || is_inside(section.sh_offset, section.sh_size, nbytes);
+    whole = is_inside(section.sh_offset, section.sh_type == SHT_NOBITS ? 0 : section.sh_size, nbytes);
   }
   for (int i = 0; i < header.e_phnum && whole; i++) {
     Elf64_Phdr segment;
@@ -55,25 +56,16 @@ static int check_fatbin(const char *name, const unsigned char *image, size_t nby
                  (unsigned long long)rest + header_bytes);
 }
 
-static const char bundle_magic[] = "__CLANG_OFFLOAD_BUNDLE__";
-enum { BUNDLE_MAGIC = sizeof bundle_magic - 1, BUNDLE_ENTRY = 24, MOST_ENTRIES = 4096 };
-
-/* A bundle of HSACOs: the number of its entries, and for each its offset, its size, and the length of its name, which
- * follows. */
-static int check_bundle(const char *name, const unsigned char *image, size_t nbytes) {
-  uint64_t count = 0, entry[3];
-  size_t at = BUNDLE_MAGIC + sizeof count;
-  if (nbytes >= at) memcpy(&count, image + BUNDLE_MAGIC, sizeof count);
-  bool whole = count > 0 && count <= MOST_ENTRIES;
-  for (uint64_t i = 0; i < count && whole; i++) {
-    whole = is_inside(at, BUNDLE_ENTRY, nbytes);
-    if (!whole) break;
-    memcpy(entry, image + at, sizeof entry);
-    at += BUNDLE_ENTRY;
-    whole = is_inside(entry[0], entry[1], nbytes) && is_inside(at, entry[2], nbytes);
-    at += whole ? entry[2] : 0;
+/* A bundle of HSACOs, each of which is an ELF file. */
+static int check_bundle(const char *name, const void *image, size_t nbytes) {
+  oa_bundle_entry entry;
+  uint64_t count = 0;
+  for (; oa_bundle_read(image, nbytes, count, &entry); count++) {
+    if (entry.image.nbytes < SELFMAG || memcmp(entry.image.at, ELFMAG, SELFMAG) != 0) continue;
+    const int status = check_elf(name, entry.image.at, entry.image.nbytes, 0);
+    if (status) return status;
   }
-  if (whole) return OA_OK;
+  if (count && count == oa_bundle_count(image, nbytes)) return OA_OK;
   return oa_fail(OA_ERROR_MODULE, "%s: the bundle is damaged: a part of it lies beyond its %zu bytes", name, nbytes);
 }
 
@@ -84,11 +76,10 @@ int oa_image_check(const char *name, const void *image, size_t nbytes, int share
   if (shared)
     return oa_fail(OA_ERROR_MODULE, "%s: kernels of this device come from a shared object, which this is not", name);
   if (magic == (uint32_t)FATBIN_MAGIC) return check_fatbin(name, image, nbytes);
-  if (nbytes >= BUNDLE_MAGIC && memcmp(image, bundle_magic, BUNDLE_MAGIC) == 0)
-    return check_bundle(name, image, nbytes);
+  if (oa_is_bundle(image, nbytes)) return check_bundle(name, image, nbytes);
   const void *end = nbytes ? memchr(image, 0, nbytes) : NULL;
   const size_t text = end ? (size_t)((const char *)end - (const char *)image) : nbytes;
   if (text && (text == nbytes || text == nbytes - 1)) return OA_OK;
-  return oa_fail(OA_ERROR_MODULE, "%s: needs PTX, a cubin or a fatbin, got %s", name,
+  return oa_fail(OA_ERROR_MODULE, "%s: needs PTX, a cubin, a fatbin, an HSACO or a bundle of them, got %s", name,
                  nbytes ? "bytes of another format" : "no bytes");
 }

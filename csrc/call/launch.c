@@ -36,6 +36,15 @@ static int check_cluster(const oa_kernel_state *kernel, const oa_launch *launch)
   return OA_OK;
 }
 
+/* HIP would run another grid than was asked for. */
+static int check_threads(const oa_kernel_state *kernel, const oa_launch *launch) {
+  for (int axis = 0; axis < 3; axis++)
+    if ((uint64_t)launch->grid[axis] * launch->block[axis] > UINT32_MAX)
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: grid needs fewer than 2^32 threads along %c on %s, got %u blocks of %u",
+                     kernel->name, "xyz"[axis], kernel->module->device->name, launch->grid[axis], launch->block[axis]);
+  return OA_OK;
+}
+
 static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
   const oa_kernel_info *info = &kernel->info;
   int status = check_axes(kernel, "grid", launch->grid, info->most_grid);
@@ -47,6 +56,8 @@ static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
   if (__builtin_expect(launch->shared_bytes < 0 || launch->shared_bytes > info->most_shared_bytes, 0))
     return oa_fail(OA_ERROR_ARGUMENT, "%s: shared_bytes needs 0 to %lld on %s, got %lld", kernel->name,
                    (long long)info->most_shared_bytes, kernel->module->device->name, (long long)launch->shared_bytes);
+  if (kernel->module->device->backend->flags & OA_COUNTS_THREADS && (status = check_threads(kernel, launch)))
+    return status;
   return check_cluster(kernel, launch);
 }
 

@@ -1,26 +1,79 @@
 /* Modules and kernels: loading, finding, checking their parameters, unloading. */
 #include "call/module.h"
 #include "base/sized.h"
+#include "call/hsaco.h"
 #include "call/image.h"
 #include "call/shared_object.h"
 #include "device/device.h"
 #include "region/slot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static bool is_on_host(const oa_device *device) { return device->backend->flags & OA_DEVICE_HOST_CALLS; }
 
 /* -- modules ------------------------------------------------------------------------------------------------------ */
 
+/* Writes the processor with which a model ends: "gfx90a" of "AMD Instinct MI210 (gfx90a)"; "" if there is none. */
+static void processor_of(const oa_device *device, char *text, size_t size) {
+  const char *begin = strrchr(device->model, '(');
+  snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
+}
+
+/* Returns whether HIP takes the blocks of all kernels; it takes none of an HSACO that has others. */
+static bool has_uniform_blocks(oa_bytes metadata) {
+  oa_hsaco_kernel kernel;
+  oa_bytes list;
+  uint64_t left = UINT64_MAX;
+  if (!oa_hsaco_kernels(metadata, &list)) return true;
+  while (oa_hsaco_next(&list, &left, &kernel))
+    if (!kernel.uniform_blocks) return false;
+  return true;
+}
+
+/* Adds to the error text why an HSACO may have been refused: HIP has one code for many reasons. */
+static int explain_refusal(const oa_device *device, oa_bytes metadata, const void *image, size_t nbytes) {
+  char processors[256];
+  oa_saved_error driver;
+  oa_hsaco_processors(image, nbytes, processors, sizeof processors);
+  if (!*processors) return OA_ERROR_MODULE;
+  oa_error_save(&driver);
+  return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, processors,
+                 device->name, device->model,
+                 has_uniform_blocks(metadata) ? ""
+                                              : "; a kernel lacks .uniform_work_group_size: 1, which hipcc and "
+                                                "clang -x hip write");
+}
+
+/* Keeps what an HSACO says of its kernels: the driver does not tell. */
+static int keep_metadata(oa_module_state *state, const void *image, size_t nbytes) {
+  char processor[64];
+  oa_bytes object, metadata;
+  processor_of(state->device, processor, sizeof processor);
+  if (!oa_hsaco_find(image, nbytes, processor, &object) || !oa_hsaco_metadata(object, &metadata)) return OA_OK;
+  unsigned char *copy = malloc(metadata.nbytes + 1);
+  if (!copy) return oa_fail(OA_ERROR_MEMORY, "oa_module_load: no host memory");
+  memcpy(copy, metadata.at, metadata.nbytes);
+  state->metadata = (oa_bytes){copy, metadata.nbytes};
+  return OA_OK;
+}
+
+static void free_module(oa_module_state *state) {
+  free((void *)state->metadata.at);
+  free(state);
+}
+
 /* Loads the image on the device. */
-static int load(oa_device *device, const char *name, const void *image, size_t nbytes, void **native) {
+static int load(const oa_module_state *module, const char *name, const void *image, size_t nbytes, void **native) {
+  oa_device *device = module->device;
   const bool on_host = is_on_host(device);
   if (!on_host && !device->backend->module_load)
     return oa_fail(OA_ERROR_UNAVAILABLE, "%s: %s devices have no kernels", name, device->backend->name);
   int status = oa_image_check(name, image, nbytes, on_host);
   if (status) return status;
-  return on_host ? oa_shared_object_load(name, image, nbytes, native)
-                 : device->backend->module_load(device, name, image, nbytes, native);
+  if (on_host) return oa_shared_object_load(name, image, nbytes, native);
+  status = device->backend->module_load(device, name, image, nbytes, native);
+  return status == OA_ERROR_MODULE ? explain_refusal(device, module->metadata, image, nbytes) : status;
 }
 
 static int unload(oa_device *device, void *native) {
@@ -38,11 +91,11 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
   if (status || (status = oa_slots_start())) return status;
   oa_module_state *state = calloc(1, sizeof *state);
   if (!state) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory", function);
-  if ((status = load(found, name, image, nbytes, &native))) {
-    free(state);
+  state->device = found;
+  if ((status = keep_metadata(state, image, nbytes)) || (status = load(state, name, image, nbytes, &native))) {
+    free_module(state);
     return status;
   }
-  state->device = found;
   state->native = native;
   oa_lock();
   oa_slot *slot = oa_slot_take(NULL, OA_SLOT_MODULE);
@@ -51,7 +104,7 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
   oa_unlock();
   if (slot) return OA_OK;
   unload(found, native);
-  free(state);
+  free_module(state);
   return OA_ERROR_MEMORY;
 }
 
@@ -96,7 +149,7 @@ int oa_module_unload(oa_module *module) {
     state->kernels = kernel->next;
     free_kernel(kernel);
   }
-  free(state);
+  free_module(state);
   return status;
 }
 
@@ -177,12 +230,42 @@ static int compare_table(const oa_kernel_state *kernel, const unsigned *table) {
   return OA_OK;
 }
 
-/* Compares them with what the driver says. */
-static int compare_with_driver(const oa_kernel_state *kernel) {
+/* Finds what an HSACO says of the kernel. Waves and registers that no processor has would make HIP divide by 0. */
+static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
+  enum { MOST_REGISTERS = 512 };
+  const oa_bytes metadata = kernel->module->metadata;
+  *facts = (oa_hsaco_kernel){0};
+  if (!metadata.nbytes) return OA_OK;
+  if (!oa_hsaco_find_kernel(metadata, kernel->name, facts))
+    return oa_fail(OA_ERROR_MODULE, "%s: the module has no kernel of that name", kernel->name);
+  if (facts->vector_registers <= MOST_REGISTERS && facts->scalar_registers <= MOST_REGISTERS &&
+      (facts->wave == 32 || facts->wave == 64))
+    return OA_OK;
+  return oa_fail(OA_ERROR_MODULE,
+                 "%s: the HSACO is damaged: it has a wave of %llu threads, and %llu and %llu registers of one",
+                 kernel->name, (unsigned long long)facts->wave, (unsigned long long)facts->vector_registers,
+                 (unsigned long long)facts->scalar_registers);
+}
+
+/* Finds a parameter: by the driver, or by the metadata. *nbytes is 0 behind the last one, SIZE_MAX: nothing tells. */
+static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts, int number, size_t *offset,
+                          size_t *nbytes) {
   oa_device *device = kernel->module->device;
+  const int status = device->backend->function_parameter(device, kernel->function, number, offset, nbytes);
+  if (status || *nbytes != SIZE_MAX || !facts->name.at) return status;
+  uint64_t at = 0, size = 0;
+  if (!oa_hsaco_parameter(facts, number, &at, &size))
+    return oa_fail(OA_ERROR_MODULE, "%s: the HSACO is damaged: its arguments do not fit each other", kernel->name);
+  *offset = at;
+  *nbytes = size;
+  return OA_OK;
+}
+
+/* Compares them with what the driver or the module's metadata says. */
+static int compare_with_module(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts) {
   for (int i = 0; i <= kernel->count; i++) {
     size_t offset = 0, nbytes = 0;
-    const int status = device->backend->function_parameter(device, kernel->function, i, &offset, &nbytes);
+    const int status = find_parameter(kernel, facts, i, &offset, &nbytes);
     if (status || nbytes == SIZE_MAX) return status;
     if ((nbytes != 0) != (i < kernel->count)) return fail_count(kernel, nbytes ? i + 1 : i);
     if (!nbytes) break;
@@ -207,9 +290,11 @@ static int find_function(oa_kernel_state *kernel) {
     oa_shared_object_info(&kernel->info);
     return compare_table(kernel, table);
   }
-  const int status =
-      device->backend->function_make(device, module->native, kernel->name, &kernel->function, &kernel->info);
-  return status ? status : compare_with_driver(kernel);
+  oa_hsaco_kernel facts;
+  int status = find_facts(kernel, &facts);
+  if (!status)
+    status = device->backend->function_make(device, module->native, kernel->name, &kernel->function, &kernel->info);
+  return status ? status : compare_with_module(kernel, &facts);
 }
 
 int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel) {

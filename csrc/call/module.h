@@ -3,6 +3,7 @@
 #ifndef OA_CALL_MODULE_H
 #define OA_CALL_MODULE_H
 
+#include "call/hsaco.h"
 #include "device/backend.h"
 #include "offload_args/kernel.h"
 
@@ -10,7 +11,8 @@ typedef struct oa_kernel_state oa_kernel_state;
 
 typedef struct oa_module_state {
   oa_device *device;
-  void *native; /* the backend's; on devices whose calls run on the CPU that of oa_shared_object_load */
+  void *native;      /* the backend's; on devices whose calls run on the CPU that of oa_shared_object_load */
+  oa_bytes metadata; /* an HSACO's, owned; none of other modules */
   /* Under the core's lock: */
   oa_kernel_state *kernels;
   int launches;  /* under way: the module can't be unloaded */

@@ -14,6 +14,7 @@
 #include "base/core.h"
 #include "base/error.h"
 #include "base/lines.h"
+#include "base/nodes.h" /* oa_node_of_pci, which a backend may call */
 #include "offload_args/launch.h"
 
 typedef struct oa_device oa_device;
@@ -23,7 +24,8 @@ enum oa_backend_flags {
   OA_DEVICE_FLAGS = 0xff,      /* mask of the oa_device_flags */
   OA_SYNCHRONOUS = 1 << 8,     /* every operation is complete when it returns: streams and events may be NULL */
   OA_PINNED_IN_PLACE = 1 << 9, /* memory from `pin` is device memory too, at the same address */
-  OA_SINGLE = 1 << 10          /* there is one device, and its name has no number */
+  OA_SINGLE = 1 << 10,         /* there is one device, and its name has no number */
+  OA_COUNTS_THREADS = 1 << 11  /* the driver counts a grid's threads along an axis, not its blocks, in 32 bits */
 };
 
 typedef struct oa_backend {
@@ -117,6 +119,7 @@ struct oa_device {
   /* set by the backend's `open` */
   char model[128];
   int driver_version, compute_major, compute_minor;
+  int node;    /* of the machine's memory that is near it (NUMA); -1: not known, as before `open` */
   void *state; /* the backend's own */
   /* The rest is the core's; a backend leaves it alone. */
   atomic_int lost; /* oa_lost, set by oa_device_lost once the device can't be used any more */

@@ -123,6 +123,7 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   device->backend = backend;
   device->index = index;
   device->number = number;
+  device->node = -1;
   snprintf(device->name, sizeof device->name, backend->flags & OA_SINGLE ? "%s" : "%s:%d", backend->name, index);
   status = backend->open(device);
   if (!status) status = oa_device_read_limit(device);

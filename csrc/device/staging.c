@@ -46,7 +46,10 @@ int oa_staging_pin(oa_device *device, size_t nbytes, void **memory) {
                      " (OFFLOAD_ARGS_PINNED_LIMIT)",
                      device->name, nbytes, used, limit);
   } while (!atomic_compare_exchange_weak(&pinned_bytes, &used, used + (int64_t)nbytes));
+  oa_node_policy before;
+  oa_node_prefer(device->node, &before);
   const int status = device->backend->pin(device, nbytes, memory);
+  oa_node_restore(&before);
   if (status)
     atomic_fetch_sub(&pinned_bytes, (int64_t)nbytes);
   else

@@ -1,11 +1,16 @@
 /* The base's own promises: structs that grow; threads that work for several devices at once. */
+#include "base/nodes.h"
 #include "base/sized.h"
 #include "base/threads.h"
 #include "check.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* A struct in its first version, in its second, and in one that is newer than this core. */
 typedef struct first {
@@ -97,7 +102,47 @@ static void devices_that_copy_at_once_have_as_many_threads_each(void) {
   CHECK_OK(oa_set_threads(0));
 }
 
+/* -- nodes -- */
+
+static void the_node_of_a_device_is_what_the_system_says(void) {
+  CHECK(oa_node_of_pci("ffff:ff:1f.7") == -1);
+  CHECK(oa_node_of_pci("../../../../sys/devices/system/node") == -1);
+  CHECK(oa_node_of_pci("") == -1);
+  DIR *folder = opendir("/sys/bus/pci/devices");
+  for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+    char path[300];
+    int node = -1;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", entry->d_name);
+    FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+    if (!file) continue;
+    CHECK(fscanf(file, "%d", &node) == 1);
+    fclose(file);
+    CHECK(oa_node_of_pci(entry->d_name) == node);
+  }
+  if (folder) closedir(folder);
+}
+
+static int policy(void) {
+  int mode = -1;
+  return syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) ? -1 : mode;
+}
+
+static void memory_comes_from_a_node_for_a_while(void) {
+  oa_node_policy before;
+  const int usual = policy();
+  oa_node_prefer(-1, &before);
+  CHECK(!before.changed && policy() == usual);
+  oa_node_prefer(1 << 20, &before);
+  CHECK(!before.changed && policy() == usual);
+  oa_node_prefer(0, &before);
+  CHECK(before.changed ? policy() == 1 : policy() == usual); /* a container may refuse */
+  oa_node_restore(&before);
+  CHECK(policy() == usual);
+}
+
 int main(void) {
+  the_node_of_a_device_is_what_the_system_says();
+  memory_comes_from_a_node_for_a_while();
   a_smaller_struct_of_an_older_program_is_read_and_its_missing_fields_are_0();
   sizes_that_no_version_had_are_refused_with_the_remedy();
   only_the_fields_that_an_older_program_has_are_written();

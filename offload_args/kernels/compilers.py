@@ -1,10 +1,10 @@
-"""Compilers of kernels from source: NVRTC for NVIDIA GPUs, the C++ compiler for host and sim."""
+"""Compilers of kernels from source: NVRTC for NVIDIA GPUs, hiprtc for AMD GPUs, the C++ compiler for host and sim."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,13 +19,17 @@ from ..devices import Device
 from ..errors import LibraryError, ModuleError
 from .binary import Image, read
 from .cache import find, key_of, store
+from .rtc import HIPRTC, NVRTC, RefusedError, Vendor
 
-__all__ = ["compiled", "include"]
+__all__ = ["VENDORS", "compiled", "include", "processor_of"]
 
 # Without contraction, results are those of NumPy, also on processors that multiply and add in one step.
 _HOST_OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
 _GPU_OPTIONS: Final = ("--std=c++17",)
 _MOST_LOG: Final = 4000  # characters
+
+#: The compilers of GPUs, by backend.
+VENDORS: Final = {"cuda": NVRTC, "hip": HIPRTC}
 
 
 def include() -> str:
@@ -75,67 +79,23 @@ def _by_host(name: str, source: str, options: Sequence[str], command: Sequence[s
         return Path(made).read_bytes()
 
 
-# -- NVRTC -------------------------------------------------------------------------------------------------------------
+# -- all ---------------------------------------------------------------------------------------------------------------
 
 
-@cache
-def _nvrtc() -> ctypes.CDLL:
-    """Return NVRTC: that of OFFLOAD_ARGS_NVRTC, an absolute path, else one that cuda-pathfinder finds."""
-    path = os.environ.get("OFFLOAD_ARGS_NVRTC", "")
+def processor_of(device: Device) -> str:
+    """Return the processor of a GPU as its compiler has it: "sm_90", "gfx90a"; "" of other devices."""
+    info = device._info
+    if info.backend == "cuda":
+        return f"sm_{info.compute_major}{info.compute_minor}"
+    named = re.search(r"\((gfx\w+)\)$", info.model) if info.backend == "hip" else None
+    return named[1] if named else ""
+
+
+def _by_vendor(name: str, source: str, options: Sequence[str], vendor: Vendor) -> bytes:
     try:
-        if path:
-            if not os.path.isabs(path):
-                raise OSError(f"OFFLOAD_ARGS_NVRTC needs an absolute path, got {path!r}")
-            for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
-                ctypes.CDLL(
-                    str(beside)
-                )  # NVRTC opens it by its name alone, and NVIDIA's wheels of 13.0 don't say where
-            return ctypes.CDLL(path)
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        return ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
-    except (ImportError, OSError, RuntimeError) as error:
-        raise LibraryError(
-            "Kernel.compile: NVRTC was not found; pip install 'offload-args[cuda13]', or cuda12 for an older driver "
-            f"({type(error).__name__}: {error})"
-        ) from None
-
-
-@cache
-def _nvrtc_version() -> str:
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return f"NVRTC {major.value}.{minor.value}"
-
-
-def _text(function: str, program: ctypes.c_void_p) -> bytes:
-    """Return the log or the result of a program."""
-    size = ctypes.c_size_t()
-    library = _nvrtc()
-    if getattr(library, f"{function}Size")(program, ctypes.byref(size)):
-        return b""
-    buffer = ctypes.create_string_buffer(max(size.value, 1))
-    getattr(library, function)(program, buffer)
-    return buffer.raw[: size.value]
-
-
-def _by_nvrtc(name: str, source: str, options: Sequence[str]) -> bytes:
-    library, program = _nvrtc(), ctypes.c_void_p()
-    given = [option.encode() for option in (*_GPU_OPTIONS, f"-I{include()}", *options)]
-    texts = (ctypes.c_char_p * len(given))(*given)
-    code = library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None)
-    if code:
-        raise LibraryError(f"Kernel.compile: nvrtcCreateProgram of {name} returned {code}")
-    try:
-        if library.nvrtcCompileProgram(program, len(given), texts):
-            log = _text("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
-            raise _refusal(name, _nvrtc_version(), log)
-        return _text("nvrtcGetCUBIN", program)
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-# -- either ------------------------------------------------------------------------------------------------------------
+        return vendor.compile(name, source, options)
+    except RefusedError as refused:
+        raise _refusal(name, vendor.version(), str(refused)) from None
 
 
 def compiled(name: str, source: str, options: Sequence[str], device: Device) -> Image:
@@ -143,9 +103,11 @@ def compiled(name: str, source: str, options: Sequence[str], device: Device) -> 
 
     Raises ModuleError with the compiler's log, LibraryError if there is no compiler.
     """
-    if device.is_gpu:  # a cubin: drivers that are older than NVRTC take it, and would refuse its PTX
-        options = (f"--gpu-architecture=sm_{device._info.compute_major}{device._info.compute_minor}", *options)
-        key = key_of(_nvrtc_version(), source, _headers(), *options)
+    vendor = VENDORS.get(device._info.backend)
+    if vendor is not None:  # a cubin: drivers that are older than NVRTC take it, and would refuse its PTX
+        options = (f"{vendor.architecture}={processor_of(device)}", *_GPU_OPTIONS, *options)
+        key = key_of(vendor.version(), str(device._info.driver_version), source, _headers(), *options)
+        options = (*options, f"-I{include()}")
     else:
         command = _host_compiler()
         key = key_of(shlex.join(command), _version(*command), source, _headers(), *_HOST_OPTIONS, *options)
@@ -153,6 +115,6 @@ def compiled(name: str, source: str, options: Sequence[str], device: Device) -> 
     if kept is not None:
         with contextlib.suppress(ModuleError):  # a damaged file
             return read(name, kept)
-    made = _by_nvrtc(name, source, options) if device.is_gpu else _by_host(name, source, options, command)
+    made = _by_vendor(name, source, options, vendor) if vendor else _by_host(name, source, options, command)
     store(key, made)
     return read(name, made)

@@ -10,7 +10,7 @@ from .. import _core
 from ..devices import Device, by_number
 from ..errors import WrongDeviceError
 from .binary import Image
-from .compilers import compiled
+from .compilers import VENDORS, compiled, processor_of
 
 __all__ = ["Loaded", "Source"]
 
@@ -71,19 +71,21 @@ class Source(Loaded):
 
     def __init__(self, name: str, source: str, options: Sequence[str], device: Device) -> None:
         self._name, self._source, self._options = name, source, tuple(options)
-        self._images: dict[tuple[object, ...], Image] = {}
+        self._images: dict[str, Image] = {}  # by processor
         super().__init__(self.image_for(device))
 
     def suits(self, device: Device) -> bool:
-        return device._info.backend == "cuda" or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
+        return device._info.backend in VENDORS or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
 
     def default_device(self) -> Device:
         return Device.default()
 
     def image_for(self, device: Device) -> Image:
         if not self.suits(device):
-            raise WrongDeviceError(f"{self._name}: {device} has no compiler here")
-        kind = (device.is_gpu, device._info.compute_major, device._info.compute_minor)
+            raise WrongDeviceError(
+                f"{self._name}: Kernel.compile has no compiler for {device}; compile it elsewhere, and use Module.load"
+            )
+        kind = processor_of(device)
         image = self._images.get(kind)
         if image is None:
             image = self._images[kind] = compiled(self._name, self._source, self._options, device)

@@ -211,6 +211,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 
+int cuDeviceGetPCIBusId(char *name, int size, int device) {
+  if (device < 0 || device >= DEVICES) return INVALID_DEVICE;
+  snprintf(name, (size_t)size, "0000:00:%02X.0", device);
+  return SUCCESS;
+}
+
 /* -- contexts ------------------------------------------------------------------------------------------------------ */
 int cuDevicePrimaryCtxRetain(gpu_context *context, int device) { return *context = &devices[device], SUCCESS; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE; }

@@ -65,8 +65,10 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
   if (known >= sizeof numbers || !numbers[known]) return remember(INVALID_VALUE);
   const int code = cuDeviceGetAttribute(value, numbers[known], device);
   if (known == 88 && !has_pools()) *value = 0;
+  if (known == 74) *value = 65536;
   return remember(code);
 }
+hipError_t hipDeviceGetPCIBusId(char *name, int size, int device) { ANSWER(cuDeviceGetPCIBusId(name, size, device)); }
 hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device) {
   ANSWER(cuDevicePrimaryCtxRetain((void **)context, device));
 }
@@ -198,31 +200,4 @@ hipError_t hipEventDestroy(hipEvent_t event) { ANSWER(cuEventDestroy_v2(event));
 hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
 hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(cuEventSynchronize(event)); }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
-hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned count, hipJitOption *options,
-                               void **values) {
-  ANSWER(cuModuleLoadDataEx((void **)module, image, count, (int *)options, values));
-}
-hipError_t hipModuleUnload(hipModule_t module) { ANSWER(cuModuleUnload(module)); }
-hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
-  ANSWER(cuModuleGetFunction((void **)function, module, name));
-}
-hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function) {
-  ANSWER(cuFuncGetAttribute(value, (int)attribute, function));
-}
-hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t function, size_t shared_bytes,
-                                                   int most) {
-  ANSWER(cuOccupancyMaxPotentialBlockSize(grid, block, function, NULL, shared_bytes, most));
-}
-hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                 hipStream_t stream, void **arguments, void **extra) {
-  ANSWER(cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments,
-                        extra));
-}
-hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                            hipStream_t stream, void **arguments) {
-  ANSWER(cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments,
-                        NULL));
-}
+#include "hip_modules.c"

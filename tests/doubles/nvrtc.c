@@ -8,6 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef ARCHITECTURE
+#define ARCHITECTURE "--gpu-architecture=sm_"
+#define LIKE_CPU "--fmad=false" /* the option with which sums are those of the CPU */
+/* Returns the command that makes the result of what the compiler made; it may be none. */
+static int pack(char *command, size_t size, const char *folder, const char *architecture) {
+  return snprintf(command, size, "%.0s%.0s", folder, architecture);
+}
+#endif
+
 typedef struct program {
   char folder[64], *source, *result, *log;
   size_t result_bytes;
@@ -51,21 +60,22 @@ static char *file_of(const program *p, const char *name, size_t *nbytes) {
 
 int nvrtcCompileProgram(program *p, int count, const char **options) {
   char command[8192], path[96];
-  int architecture = 0;
+  const char *architecture = NULL;
   snprintf(path, sizeof path, "%s/source", p->folder);
   FILE *file = fopen(path, "w");
   fputs(p->source, file);
   fclose(file);
   snprintf(command, sizeof command, "c++ -O1 -shared -fPIC -x c++ %s/source -o %s/result", p->folder, p->folder);
   for (int i = 0; i < count; i++) {
-    if (strncmp(options[i], "--gpu-architecture=sm_", 22) == 0)
-      architecture = 1;
-    else if (strcmp(options[i], "--fmad=false") != 0) /* as it is on the CPU */
+    if (strncmp(options[i], ARCHITECTURE, strlen(ARCHITECTURE)) == 0)
+      architecture = options[i] + strlen(ARCHITECTURE);
+    else if (strcmp(options[i], LIKE_CPU) != 0)
       snprintf(command + strlen(command), sizeof command - strlen(command), " '%s'", options[i]);
   }
   snprintf(command + strlen(command), sizeof command - strlen(command), " 2>%s/log", p->folder);
-  const int code = system(command);
+  int code = system(command);
   size_t nbytes;
+  if (code == 0 && architecture && pack(command, sizeof command, p->folder, architecture)) code = system(command);
   p->log = file_of(p, "log", &nbytes);
   p->result = file_of(p, "result", &p->result_bytes);
   return architecture && WIFEXITED(code) && WEXITSTATUS(code) == 0 ? SUCCESS : COMPILATION;

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
-from kernels.programs import module_for
+from kernels.images import module_for
 from offload_args import In, InOut, Kernel, Module, Out
 
 
-@pytest.fixture(params=["host", "sim:0", "cuda:0"])
+@pytest.fixture(params=["host", "sim:0", "cuda:0", "hip:0", "hip:1"])
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here. The double of HIP runs no kernels."""
+    """The name of a device that is here."""
     return open_or_skip(request.param)
 
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import msgpack
 
-from kernels.programs import INCLUDE, PTX, shared_object
+from kernels.programs import INCLUDE, ONE_SOURCE, PTX, shared_object
 
 CUDA = """\
 struct Line { float slope; double start; };
@@ -34,20 +34,6 @@ kernel void vadd(global const float *a, global const float *b, global float *c, 
 }
 kernel void relu(global float *x, int n) { I; if (i < n) x[i] = x[i] > 0 ? x[i] : 0; }
 kernel void line(global double *y, Line l, long n) { I; if (i < n) y[i] = l.slope * i + l.start; }
-"""
-ONE_SOURCE = """\
-#include <offload_args/kernel.h>
-struct Line { float slope; double start; };
-OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
-}
-OA_KERNEL(relu, oa::InOut<float> x, int n) {
-  for (auto one : x.mine(oa::GridStride1D(n), here))
-    if (*one < 0) *one = 0;
-}
-OA_KERNEL(line, oa::Out<double> y, Line line, long long n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one = line.slope * one.index() + line.start;
-}
 """
 # (offset, bytes, whether it is a pointer) of each parameter
 Kernels = dict[str, tuple[tuple[int, int, bool], ...]]
@@ -94,21 +80,28 @@ def made_fatbin() -> bytes:
     return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
 
 
-def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS) -> bytes:
+def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS, *, code: bytes = b"", **fields: int) -> bytes:
+    """Return an HSACO with no code of its own.
+
+    code: a shared object, which the double of HIP runs. fields: what the metadata says otherwise: vgpr_count=9.
+    """
     kernels = []
     for name, parameters in described.items():
         arguments = [
             {".offset": offset, ".size": nbytes, ".value_kind": "global_buffer" if pointer else "by_value"}
             for offset, nbytes, pointer in parameters
         ]
-        arguments.append({".offset": 32, ".size": 4, ".value_kind": "hidden_block_count_x"})
+        end = -(-max(offset + nbytes for offset, nbytes, _ in parameters) // 8) * 8
+        arguments.append({".offset": end, ".size": 4, ".value_kind": "hidden_block_count_x"})
         kernels.append(
-            {".name": name, ".args": arguments, ".kernarg_segment_size": 288, ".group_segment_fixed_size": 0}
-            | {".vgpr_count": 8, ".max_flat_workgroup_size": 256, ".uniform_work_group_size": 1}
+            {".name": name, ".args": arguments, ".kernarg_segment_size": end + 256, ".group_segment_fixed_size": 0}
+            | {".vgpr_count": 8, ".max_flat_workgroup_size": 1024, ".uniform_work_group_size": 1}
+            | {f".{field}": value for field, value in fields.items()}
         )  # fmt: skip
     metadata = msgpack.packb({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
     note = struct.pack("<III8s", 7, len(metadata), 32, b"AMDGPU") + metadata + bytes(-len(metadata) % 4)
-    return elf(224, 3, 0x53F, [(".note", 7, note)])
+    sections = [(".note", 7, note), (".double", 1, code)] if code else [(".note", 7, note)]
+    return elf(224, 3, 0x500 | {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41}[target], sections)
 
 
 def bundle(images: dict[str, bytes]) -> bytes:
@@ -155,3 +148,16 @@ if CLANG:
         FORMATS[f"clang's HSACO for {target}"] = partial(compiled, CLANG, OPENCL, ".cl", *AMD, f"-mcpu={target}")
         options = (*HIP, f"--offload-arch={target}")
         FORMATS[f"clang's HSACO of one source for {target}"] = partial(compiled, CLANG, ONE_SOURCE, ".hip", *options)
+
+
+def hip_module(source: str = ONE_SOURCE, described: Kernels = KERNELS) -> bytes:
+    """Return a bundle for AMD GPUs: what clang makes of the source, else one without code, for the double alone."""
+    if CLANG is None:
+        return bundle({target: made_hsaco(target, described) for target in TARGETS})
+    return bundle({t: compiled(CLANG, source, ".hip", *HIP, f"--offload-arch={t}") for t in TARGETS})
+
+
+def module_for(device: str) -> bytes:
+    """Return a module of the three kernels that the device can load."""
+    backend = device.partition(":")[0]
+    return PTX.encode() if backend == "cuda" else hip_module() if backend == "hip" else shared_object()

@@ -1,4 +1,4 @@
-"""Three kernels as each kind of device takes them: PTX for cuda, C for host and sim.
+"""Three kernels as each kind of device takes them: PTX for cuda, C for host and sim, C++ with kernel.h for all.
 
 - vadd(a, b, c, n): c[i] = a[i] + b[i]; float32
 - relu(x, n): x[i] = max(x[i], 0); float32
@@ -40,6 +40,21 @@ OA_HOST_KERNEL(line, OA_POINTER, OA_VALUE(struct line), OA_VALUE(long long)) {
   const struct line line = OA_ARGUMENT(call, 1, struct line);
   const long long n = OA_ARGUMENT(call, 2, long long);
   OA_FOR_THREADS(call, i) if (i < n) y[i] = (double)line.slope * (double)i + line.start;
+}
+"""
+
+ONE_SOURCE = """\
+#include <offload_args/kernel.h>
+struct Line { float slope; double start; };
+OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+OA_KERNEL(relu, oa::InOut<float> x, int n) {
+  for (auto one : x.mine(oa::GridStride1D(n), here))
+    if (*one < 0) *one = 0;
+}
+OA_KERNEL(line, oa::Out<double> y, Line line, long long n) {
+  for (auto one : y.mine(oa::Linear1D(n), here)) *one = line.slope * one.index() + line.start;
 }
 """
 
@@ -148,8 +163,3 @@ def shared_object(source: str = C, *options: str) -> bytes:
             check=True,
         )  # fmt: skip
         return path.read_bytes()
-
-
-def module_for(device: str) -> bytes:
-    """Return a module of the three kernels that the device can load."""
-    return PTX.encode() if device.startswith("cuda") else shared_object()

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.arrays import ramp
 from offload_args import In, InOut, Kernel, Out, errors, offload, offload_args
-from offload_args.kernels import cache, compilers
+from offload_args.kernels import cache, rtc
 
 ONE_SOURCE = """\
 #include <offload_args/kernel.h>
@@ -91,7 +91,7 @@ def test_an_nvrtc_of_ones_own_finds_the_library_beside_it(tmp_path: Path, monkey
         options = ["-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
         subprocess.run(["cc", *options], input=source, text=True, check=True)
     monkeypatch.setenv("OFFLOAD_ARGS_NVRTC", str(tmp_path / "libnvrtc.so.99"))
-    library = compilers._nvrtc.__wrapped__()
+    library = rtc._load_nvrtc.__wrapped__()
     major, minor = ctypes.c_int(), ctypes.c_int()
     library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     assert (major.value, minor.value) == (99, 7)

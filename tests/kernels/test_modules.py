@@ -50,7 +50,7 @@ def test_a_bundle_states_all_targets_and_each_kernel_once() -> None:
 
 def test_an_hsaco_states_registers_shared_memory_and_block_limit() -> None:
     facts = Module.load(made_hsaco()).kernels["vadd"]
-    assert (facts.registers, facts.shared_bytes, facts.most_threads) == (8, 0, 256)
+    assert (facts.registers, facts.shared_bytes, facts.most_threads) == (8, 0, 1024)
 
 
 SHARES = """

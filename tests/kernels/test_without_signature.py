@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array, ramp
-from kernels.images import FORMATS
+from kernels.images import FORMATS, hip_module
 from kernels.programs import shared_object
 from offload_args import Device, In, InOut, Kernel, Module, Out, errors, launch, offload, offload_args
 
@@ -98,6 +98,17 @@ OA_HOST_KERNEL(multiply, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int), OA_P
   }
 }
 """
+CSR_HIP = """\
+#include <offload_args/kernel.h>
+OA_KERNEL(multiply, oa::In<double> values, oa::In<int> columns, oa::In<int> starts, int rows, oa::In<double> x,
+          oa::Out<double> y) {
+  for (auto one : y.mine(oa::Linear1D(rows), here)) {
+    double sum = 0;
+    for (int k = starts[one.index()]; k < starts[one.index() + 1]; k++) sum += values[k] * x[columns[k]];
+    *one = sum;
+  }
+}
+"""
 CSR_PTX = """\
 .version 6.4
 .target sm_50
@@ -154,7 +165,10 @@ done:
 
 @pytest.fixture
 def multiply(device: str) -> Kernel:
-    image = CSR_PTX.encode() if device.startswith("cuda") else shared_object(CSR_C)
+    if device.startswith("hip"):
+        image = hip_module(CSR_HIP, {"multiply": tuple((8 * i, 4 if i == 3 else 8, i != 3) for i in range(6))})
+    else:
+        image = CSR_PTX.encode() if device.startswith("cuda") else shared_object(CSR_C)
     pointers = In[np.float64], In[np.int32], In[np.int32]
     return Module.load(image).kernel("multiply", *pointers, np.int32, In[np.float64], Out[np.float64])
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.arrays import ramp
 from helpers.devices import open_or_skip
-from kernels.programs import module_for
+from kernels.images import module_for
 from offload_args import Device, In, InOut, Kernel, Module, Out, Shared, errors, launch, offload, offload_args, testing
 
 N = 40

@@ -1,0 +1,252 @@
+/* Modules and launches of the double of libamdhip64, which hip.c includes. They follow the sources of HIP 5.7: what is
+ * refused, with which code, and what is not looked at. Modules are HSACOs and bundles of them. Their code is not run: a
+ * section ".double" may have a shared object with the same kernels for the CPU; else kernels of tests/kernels are in
+ * cuda.c by their names, and others do nothing.
+ *
+ * The first device is a gfx90a, the second one a gfx1100; HIP_DOUBLE_PROCESSOR=gfx942 makes all of them that. */
+#include "../../csrc/call/hsaco.c"
+
+enum {
+  INVALID_CONFIGURATION = 9,
+  NO_BINARY_FOR_GPU = 209,
+  INVALID_KERNEL_FILE = 218,
+  INIT_FAILED = 303,
+  INVALID_HANDLE = 400,
+  LAUNCH_FAILURE = 719,
+  SHARED_BYTES = 65536, /* of a block */
+  MOST_ARGUMENT_BYTES = 8192,
+  BUFFER_POINTER = 1, /* of `extra` */
+  BUFFER_SIZE = 2,
+  BUFFER_END = 3
+};
+
+static const size_t unknown_size = PTRDIFF_MAX / 2; /* HIP is not told how long an image is */
+
+static const char *processor(int device) {
+  const char *given = getenv("HIP_DOUBLE_PROCESSOR");
+  return given ? given : device ? "gfx1100" : "gfx90a";
+}
+
+#ifndef REAL_HEADERS
+/* The properties, but for the processor and its features, are zeros. */
+hipError_t hipGetDeviceProperties(void *properties, int device) { /* of HIP 5 */
+  enum { BYTES = 792, PLACE = 396 };
+  memset(properties, 0, BYTES);
+  snprintf((char *)properties + PLACE, 256, "%s:sramecc+:xnack-", processor(device));
+  return 0;
+}
+hipError_t hipGetDevicePropertiesR0600(void *properties, int device) {
+  enum { BYTES = 1472, PLACE = 1160 };
+  memset(properties, 0, BYTES);
+  snprintf((char *)properties + PLACE, 256, "%s:sramecc+:xnack-", processor(device));
+  return 0;
+}
+#endif
+
+/* -- modules ------------------------------------------------------------------------------------------------------- */
+
+struct amd_module {
+  oa_bytes object; /* the caller's own memory, which HIP reads as long as the module is loaded */
+  oa_bytes metadata;
+  uint64_t sum;
+  void *library; /* what runs in place of its code, never closed */
+};
+
+struct amd_function {
+  struct amd_function *next;
+  const struct amd_module *module;
+  oa_hsaco_kernel facts;
+  char name[64];
+  oa_kernel_function *run;
+};
+static struct amd_function *amd_functions; /* never freed */
+
+static uint64_t sum_of(oa_bytes bytes) {
+  uint64_t sum = 1;
+  for (size_t i = 0; i < bytes.nbytes; i++) sum = sum * 31 + bytes.at[i];
+  return sum;
+}
+
+/* Returns 0 if the code is for the processor, by the number in the header's flags. */
+static int is_for(const Elf64_Ehdr *header, const char *name) {
+  static const struct {
+    const char *name;
+    unsigned number;
+  } processors[] = {{"gfx90a", 0x3f}, {"gfx942", 0x4c}, {"gfx1100", 0x41}};
+  for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
+    if (strcmp(processors[i].name, name) == 0) return (header->e_flags & 0xff) == processors[i].number;
+  return 0;
+}
+
+static void load_library(struct amd_module *module, const Elf64_Ehdr *header) {
+  const Elf64_Shdr *sections = (const void *)(module->object.at + header->e_shoff);
+  const char *names = (const char *)module->object.at + sections[header->e_shstrndx].sh_offset;
+  for (int i = 0; i < header->e_shnum; i++) {
+    char path[64];
+    if (strcmp(names + sections[i].sh_name, ".double") != 0) continue;
+    const int file = memfd_create("module", 0);
+    if (write(file, module->object.at + sections[i].sh_offset, sections[i].sh_size) < 0) return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+}
+
+static int load_module(void **made, const void *image) {
+  const char *name = processor(current()->number);
+  struct amd_module module = {0};
+  oa_hsaco_kernel kernel;
+  oa_bytes list;
+  uint64_t left = UINT64_MAX;
+  if (!image || !made) return INVALID_VALUE;
+  if (!oa_hsaco_find(image, unknown_size, name, &module.object)) return NO_BINARY_FOR_GPU;
+  const Elf64_Ehdr *header = (const void *)module.object.at;
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return INVALID_KERNEL_FILE;
+  if (!is_for(header, name) || !oa_hsaco_metadata(module.object, &module.metadata)) return INIT_FAILED;
+  if (!oa_hsaco_kernels(module.metadata, &list)) return INIT_FAILED;
+  while (oa_hsaco_next(&list, &left, &kernel))
+    if (!kernel.uniform_blocks) return INIT_FAILED;
+  module.object.nbytes = header->e_shoff + header->e_shnum * sizeof(Elf64_Shdr);
+  module.sum = sum_of(module.object);
+  load_library(&module, header);
+  struct amd_module *kept = make(sizeof *kept, current()->number);
+  if (!kept) return OUT_OF_MEMORY;
+  *kept = module;
+  *made = kept;
+  return SUCCESS;
+}
+
+hipError_t hipModuleLoadData(hipModule_t *module, const void *image) { ANSWER(load_module((void **)module, image)); }
+hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned count, hipJitOption *options,
+                               void **values) {
+  (void)count, (void)options, (void)values; /* nor does HIP look at them */
+  ANSWER(load_module((void **)module, image));
+}
+hipError_t hipModuleUnload(hipModule_t module) {
+  be_ready();
+  if (belongs(module) || !module) return remember(INVALID_HANDLE);
+  drop(module, current()->number);
+  return remember(SUCCESS);
+}
+
+static int get_function(void **function, const struct amd_module *module, const char *name) {
+  char symbol[96];
+  struct amd_function made = {.module = module};
+  if (!function || !name || !*name) return INVALID_VALUE;
+  if (!module || belongs(module)) return INVALID_HANDLE;
+  if (!oa_hsaco_find_kernel(module->metadata, name, &made.facts)) return NOT_FOUND;
+  snprintf(made.name, sizeof made.name, "%s", name);
+  snprintf(symbol, sizeof symbol, "oa_kernel_%s", name);
+  if (module->library) *(void **)&made.run = dlsym(module->library, symbol);
+  struct amd_function *kept = malloc(sizeof *kept);
+  if (!kept) return OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  made.next = amd_functions;
+  *kept = made;
+  amd_functions = kept;
+  pthread_mutex_unlock(&lock);
+  *function = kept;
+  return SUCCESS;
+}
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
+  ANSWER(get_function((void **)function, (const void *)module, name));
+}
+
+/* -- launches ------------------------------------------------------------------------------------------------------ */
+
+static int attribute_of(int *value, int attribute, const struct amd_function *f) {
+  if (!f || belongs(f->module)) return INVALID_HANDLE;
+  const int own = (int)f->facts.shared_bytes;
+  const int values[10] = {[0] = (int)f->facts.most_threads,
+                          [1] = own,
+                          [4] = (int)f->facts.vector_registers,
+                          [5] = 30,
+                          [8] = SHARED_BYTES - own};
+  if (!value || attribute < 0 || attribute > 9) return INVALID_VALUE;
+  *value = values[attribute];
+  return SUCCESS;
+}
+hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function) {
+  ANSWER(attribute_of(value, (int)attribute, (const void *)function));
+}
+
+/* The block is a whole number of waves, so it may be larger than the limit and than what the kernel takes. */
+hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t function, size_t shared_bytes,
+                                                   int most) {
+  const struct amd_function *f = (const void *)function;
+  be_ready();
+  if (!grid || !block || !f || shared_bytes) return remember(INVALID_VALUE);
+  *block = most < 1 || most > 1024 ? 1024 : (most + 63) / 64 * 64;
+  *grid = 220;
+  return remember(belongs(f->module));
+}
+
+/* The arguments of the last launch, as the kernel has them in its memory: for tests. */
+static _Alignas(16) unsigned char last_arguments[MOST_ARGUMENT_BYTES];
+static size_t last_bytes;
+const void *double_arguments(size_t *nbytes);
+const void *double_arguments(size_t *nbytes) { return *nbytes = last_bytes, last_arguments; }
+
+/* Copies the arguments to where the metadata has them. */
+static int pack_arguments(const struct amd_function *f, void **arguments, void **extra, unsigned char *bytes,
+                          void **places) {
+  uint64_t offset, nbytes;
+  if (f->facts.argument_bytes > MOST_ARGUMENT_BYTES || (arguments && extra)) return INVALID_VALUE;
+  if (extra &&
+      (extra[0] != (void *)BUFFER_POINTER || extra[2] != (void *)BUFFER_SIZE || extra[4] != (void *)BUFFER_END))
+    return INVALID_VALUE;
+  for (int i = 0; i < MOST_PARAMETERS; i++) {
+    if (!oa_hsaco_parameter(&f->facts, i, &offset, &nbytes)) return INVALID_VALUE;
+    if (!nbytes) break;
+    memcpy(bytes + offset, arguments ? arguments[i] : (unsigned char *)extra[1] + offset, nbytes);
+    places[i] = bytes + offset;
+  }
+  pthread_mutex_lock(&lock);
+  memcpy(last_arguments, bytes, last_bytes = f->facts.argument_bytes);
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
+}
+
+static int launch_amd(const struct amd_function *f, const unsigned given[3], const unsigned block[3],
+                      unsigned shared_bytes, const void *stream, void **arguments, void **extra) {
+  _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES] = {0};
+  void *places[MOST_PARAMETERS];
+  unsigned grid[3];
+  if (!f || belongs(f->module)) return INVALID_HANDLE;
+  if (belongs(stream)) return INVALID_VALUE;
+  if ((uint64_t)given[0] * block[0] > UINT32_MAX) return INVALID_CONFIGURATION;
+  for (int i = 0; i < 3; i++) { /* threads beyond 2^32 get lost */
+    const unsigned all = given[i] * block[i];
+    if (given[i] > INT32_MAX || all == 0) return INVALID_VALUE;
+    grid[i] = all / block[i];
+  }
+  const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (threads > 1024 || shared_bytes > SHARED_BYTES) return INVALID_VALUE;
+  if (threads > f->facts.most_threads) return LAUNCH_FAILURE;
+  if (shared_bytes + f->facts.shared_bytes > SHARED_BYTES || sum_of(f->module->object) != f->module->sum) {
+    fprintf(stderr, "a queue of the double failed: too much shared memory, or the module's image has changed\n");
+    abort(); /* as AMD's runtime does */
+  }
+  const int code = pack_arguments(f, arguments, extra, bytes, places);
+  if (code) return code;
+  if (!f->run) return run_known(f->name, (int64_t)grid[0] * block[0], places);
+  oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
+  memcpy(call.grid, grid, sizeof call.grid);
+  memcpy(call.block, block, sizeof call.block);
+  call.last = (long long)grid[0] * grid[1] * grid[2];
+  f->run(&call);
+  free(call.shared);
+  return SUCCESS;
+}
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                 hipStream_t stream, void **arguments, void **extra) {
+  const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+  ANSWER(launch_amd((const void *)function, grid, block, shared_bytes, stream, arguments, extra));
+}
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                            hipStream_t stream, void **arguments) {
+  const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+  ANSWER(launch_amd((const void *)function, grid, block, shared_bytes, stream, arguments, NULL));
+}

@@ -1,0 +1,35 @@
+"""Packs a shared object of kernels into an HSACO, for the double of hiprtc: hsaco.py SHARED_OBJECT HSACO PROCESSOR."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from kernels.images import Kernels, made_hsaco
+from offload_args.kernels.shared_object import read
+
+
+def described(data: bytes) -> Kernels:
+    """Return the places of the parameters of each kernel, as C lays them out."""
+    kernels: Kernels = {}
+    for name, facts in read("source", data)[1].items():
+        places, end = [], 0
+        for one in facts.parameters or ():
+            alignment = min(one.nbytes & -one.nbytes, 8)
+            start = -(-end // alignment) * alignment
+            places.append((start, one.nbytes, one.kind == "pointer"))
+            end = start + one.nbytes
+        kernels[name] = tuple(places)
+    return kernels
+
+
+def main() -> None:
+    made, hsaco, processor = sys.argv[1:]
+    data = Path(made).read_bytes()
+    Path(hsaco).write_bytes(made_hsaco(processor, described(data), code=data))
+
+
+if __name__ == "__main__":
+    main()
