@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, Self, final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..pointers import DevicePtr, _values
 from ..regions import _stream_handle
+from .debug import OPTION, DebugLauncher, with_record
 from .facts import KernelFacts
 from .loaded import Loaded, Source
 from .partitions import Geometry, check, good_block, needed_grid
@@ -93,20 +94,21 @@ class Kernel(_core.Kernel):
     AliasError and ArgumentError before anything moves.
     """
 
-    __slots__ = ("_formals", "_infos", "_loaded", "facts")
+    __slots__ = ("_formals", "_infos", "_loaded", "_own", "facts")
 
     facts: KernelFacts | None  #: what the module says of it; None: nothing
     _formals: tuple[Formal, ...]
+    _own: tuple[Formal, ...]  #: those that callers pass
     _loaded: Loaded
     _infos: dict[int, KernelInfo]
 
-    def __new__(cls, loaded: Loaded, name: str, signature: Sequence[object]) -> Kernel:
+    def __new__(cls, loaded: Loaded, name: str, signature: Sequence[object]) -> Self:
         facts = loaded.image.kernels.get(name)
         formals = formals_of(name, signature, facts)
         partitions = tuple((i, *one.partition.along()) for i, one in enumerate(formals) if one.partition is not None)
         self = super().__new__(cls, name, tuple(formal.row for formal in formals), partitions)
         self.facts = facts
-        self._formals, self._loaded, self._infos = formals, loaded, {}
+        self._formals, self._own, self._loaded, self._infos = formals, formals, loaded, {}
         return self
 
     @classmethod
@@ -118,12 +120,14 @@ class Kernel(_core.Kernel):
         *,
         options: Sequence[str] = (),
         device: Device | str | None = None,
+        debug: bool = False,
     ) -> Kernel:
         """Return a kernel of C++ source: NVRTC compiles it for NVIDIA GPUs, the C++ compiler for host and sim.
 
         source: its text; `#include <offload_args/kernel.h>` has the macros with which one source suits all devices.
         signature: as for Module.kernel. options: for the compiler. device: the kind to compile for now; None: the
         default one. Others compile at their first launch. Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
+        debug: check each access of the kernel's arrays; launches wait, and raise ExtentError for one out of bounds.
 
         Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
         """
@@ -137,12 +141,16 @@ class Kernel(_core.Kernel):
         if name not in loaded.image.kernels:
             listed = ", ".join(loaded.image.kernels) or "none"
             raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}")
-        return cls(loaded, name, signature)
+        made = cls(loaded, name, signature)
+        if not debug:
+            return made
+        with_bounds = Source(name, with_record(source, name, len(signature)), (*options, OPTION), on)
+        return DebugKernel(with_bounds, name, signature)
 
     @property
     def signature(self) -> tuple[str, ...]:
         """The parameters as text: ("In[float32]", "int32")."""
-        return tuple(formal.text for formal in self._formals)
+        return tuple(formal.text for formal in self._own)
 
     def info(self, device: Device | str) -> KernelInfo:
         """Return the kernel's limits on a device; loads its module there."""
@@ -257,8 +265,31 @@ class Kernel(_core.Kernel):
         if keywords:
             raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
         raise ArgumentTypeError(
-            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(self.signature)}), got {len(arguments)}"
+            f"{self.name}: needs {len(self._own)} arguments ({', '.join(self.signature)}), got {len(arguments)}"
         )
+
+
+@final
+class DebugKernel(Kernel):
+    """Launch a kernel that checks each access, and wait for it. Made by Kernel.compile with debug=True.
+
+    A call raises ExtentError if the kernel reads or writes an element that an array, a slice or shared memory does not
+    have; the text names the thread, the argument and the index. No such element is touched.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, loaded: Loaded, name: str, signature: Sequence[object]) -> Self:
+        self = super().__new__(cls, loaded, name, (*signature, InOut[np.uint8]))
+        self._own = self._formals[:-1]
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        made = super().__getitem__(key)
+        return made if isinstance(made, DebugLauncher) else DebugLauncher(self, made)
+
+    def _launcher(self, *shape: Any) -> Any:
+        return DebugLauncher(self, super()._launcher(*shape))
 
 
 def _kind(given: object) -> str:
@@ -295,9 +326,9 @@ def _shape(
     thread for each element of the largest array written."""
     if grid is not None and block is not None:
         return grid, block
-    if len(arguments) != len(kernel._formals):
+    if len(arguments) != len(kernel._own):
         kernel._misfit(tuple(arguments))
-    pairs = list(zip(kernel._formals, arguments, strict=True))
+    pairs = list(zip(kernel._own, arguments, strict=True))
     divided = [
         (f"{kernel.name}: {one.name}", one.partition, geometry)
         for one, given in pairs

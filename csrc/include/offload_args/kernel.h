@@ -76,8 +76,8 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
 
 /* -- compilers ----------------------------------------------------------------------------------------------------- */
-/* All that differs between compilers for GPUs stands here. Below, oa::gpu has the same functions for each. The words
- * for AMD are clang's own: hipcc, hiprtc and clang alone know them with no header. */
+/* All that differs between compilers stands here. Below, oa::now has the same functions for each. The words for AMD are
+ * clang's own: hipcc, hiprtc and clang alone know them with no header. OA_DEBUG is for Kernel.compile(debug=True). */
 #if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
 #define OA_FUNCTION __host__ __device__ __forceinline__
@@ -97,13 +97,16 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #else
 #define OA_ON_GPU 0
 #define OA_FUNCTION inline __attribute__((always_inline))
+#define OA_DEVICE OA_FUNCTION
 #define OA_SHARED
 #include <math.h> /* which compilers for GPUs have without it */
 #endif
+#ifndef OA_DEBUG
+#define OA_DEBUG 0
+#endif
 
-#if OA_ON_GPU
 namespace oa {
-namespace gpu {
+namespace now {
 #if defined(__HIP__)
 OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workitem_id); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_id); }
@@ -114,28 +117,269 @@ OA_DEVICE void barrier() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-#else
+OA_DEVICE void *shared_memory() {
+  extern __attribute__((shared, aligned(16))) unsigned char oa_shared_memory[];
+  return oa_shared_memory;
+}
+OA_DEVICE unsigned shared_bytes() { /* the size of all shared memory is in the packet of the launch */
+  return reinterpret_cast<const unsigned *>((const void *)__builtin_amdgcn_dispatch_ptr())[7] -
+         __builtin_amdgcn_groupstaticsize();
+}
+template <class T>
+OA_DEVICE T add(T *place, T value) {
+  return __hip_atomic_fetch_add(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+OA_DEVICE T exchange(T *place, T value) {
+  return __hip_atomic_exchange(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+OA_DEVICE T compare_swap(T *place, T expected, T desired) {
+  __hip_atomic_compare_exchange_strong(place, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_AGENT);
+  return expected;
+}
+#elif OA_ON_GPU
 OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
 OA_DEVICE void barrier() { __syncthreads(); }
+OA_DEVICE void *shared_memory() {
+  extern __shared__ __align__(16) unsigned char oa_shared_memory[];
+  return oa_shared_memory;
+}
+OA_DEVICE unsigned shared_bytes() {
+  unsigned nbytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(nbytes));
+  return nbytes;
+}
+template <class T>
+OA_DEVICE T add(T *place, T value) {
+  return atomicAdd(place, value);
+}
+template <class T>
+OA_DEVICE T exchange(T *place, T value) {
+  return atomicExch(place, value);
+}
+template <class T>
+OA_DEVICE T compare_swap(T *place, T expected, T desired) {
+  return atomicCAS(place, expected, desired);
+}
+#else
+template <class T>
+OA_DEVICE T compare_swap(T *place, T expected, T desired) {
+  __atomic_compare_exchange_n(place, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+template <class T>
+OA_DEVICE T exchange(T *place, T value) {
+  return __atomic_exchange_n(place, value, __ATOMIC_RELAXED);
+}
+template <class T>
+OA_DEVICE T add(T *place, T value) {
+  return __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+}
+template <class Word, class T>
+OA_DEVICE T add_by_words(T *place, T value) {
+  Word *word = reinterpret_cast<Word *>(place), seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+  for (;;) {
+    T before, after;
+    __builtin_memcpy(&before, &seen, sizeof before);
+    after = before + value;
+    Word next;
+    __builtin_memcpy(&next, &after, sizeof next);
+    if (__atomic_compare_exchange_n(word, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return before;
+  }
+}
+OA_DEVICE float add(float *place, float value) { return add_by_words<unsigned>(place, value); }
+OA_DEVICE double add(double *place, double value) { return add_by_words<unsigned long long>(place, value); }
 #endif
-}  // namespace gpu
-}  // namespace oa
+}  // namespace now
+
+/* -- elements in memory -------------------------------------------------------------------------------------------- */
+#if OA_DEBUG
+/* The first access of a launch that is out of bounds. offload_args/kernels/debug.py has the same fields. */
+struct Record {
+  unsigned found; /* 1: there is one */
+  int argument;   /* its number, from 0; -1: shared memory */
+  int in_slice;   /* 1: index and size are those of a slice of it */
+  unsigned block[3], thread[3];
+  unsigned unused;
+  long long index, size, unused_too;
+  alignas(16) unsigned char zeros[32], sink[32]; /* read and written in place of such an element */
+  long long sizes[1]; /* of each argument, in elements; as many as the kernel has arguments */
+};
+
+#if !OA_ON_GPU
+/* The thread that runs on this thread of the CPU. */
+struct Running {
+  unsigned block[3], thread[3];
+};
+inline thread_local Running running;
 #endif
 
-namespace oa {
+OA_DEVICE void report(Record *record, int argument, int in_slice, long long index, long long size) {
+  if (now::compare_swap(&record->found, 0u, 1u)) return;
+  record->argument = argument;
+  record->in_slice = in_slice;
+  record->index = index;
+  record->size = size;
+  for (int axis = 0; axis < 3; axis++) {
+#if OA_ON_GPU
+    record->block[axis] = now::block(axis);
+    record->thread[axis] = now::thread(axis);
+#else
+    record->block[axis] = running.block[axis];
+    record->thread[axis] = running.thread[axis];
+#endif
+  }
+}
+
+template <class T>
+OA_DEVICE T &instead(T *, Record *record) {
+  static_assert(sizeof(T) <= sizeof record->sink, "debug=True takes elements of at most 32 bytes");
+  return *static_cast<T *>(static_cast<void *>(record->sink));
+}
+template <class T>
+OA_DEVICE const T &instead(const T *, Record *record) {
+  static_assert(sizeof(T) <= sizeof record->zeros, "debug=True takes elements of at most 32 bytes");
+  return *static_cast<const T *>(static_cast<const void *>(record->zeros));
+}
+
+/* An array, or shared memory, with its bounds. */
+template <class T>
+class Array {
+  T *elements;
+  long long size;
+  int argument;
+  Record *record;
+
+ public:
+  OA_DEVICE Array(T *elements, long long size, int argument, Record *record)
+      : elements(elements), size(size), argument(argument), record(record) {}
+  OA_DEVICE T &at(long long i) const {
+    if (i >= 0 && i < size) return elements[i];
+    report(record, argument, 0, i, size);
+    return instead(elements, record);
+  }
+  /* Element i, which is element j of a slice of so many. */
+  OA_DEVICE T &at(long long i, long long j, long long slice_size) const {
+    if (j >= 0 && j < slice_size) return at(i);
+    report(record, argument, 1, j, slice_size);
+    return instead(elements, record);
+  }
+};
+#else
+struct Record;
+template <class T>
+class Array {
+  T *elements;
+
+ public:
+  Array() = default;
+  OA_FUNCTION Array(T *elements, long long, int, Record *) : elements(elements) {}
+  OA_FUNCTION T &at(long long i) const { return elements[i]; }
+  OA_FUNCTION T &at(long long i, long long, long long) const { return elements[i]; }
+};
+#endif
+
+/* Unsigned numbers of so many bytes. */
+template <int nbytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using type = unsigned long long;
+};
+
+/* An element that any thread changes at any time, each time in one step. Each function returns the value before. Other
+ * elements are not ordered by it. */
+template <class T>
+class AtomicElement {
+  using Word = typename WordOf<sizeof(T)>::type;
+  T *place;
+
+  OA_DEVICE static Word word_of(T value) {
+    Word word;
+    __builtin_memcpy(&word, &value, sizeof word);
+    return word;
+  }
+  OA_DEVICE static T value_of(Word word) {
+    T value;
+    __builtin_memcpy(&value, &word, sizeof value);
+    return value;
+  }
+  OA_DEVICE Word *words() const { return reinterpret_cast<Word *>(place); }
+
+ public:
+  OA_DEVICE explicit AtomicElement(T *place) : place(place) {}
+  OA_DEVICE T add(T value) const {
+    if constexpr (static_cast<T>(0.5) == 0) /* integers, with or without a sign, are added alike */
+      return value_of(now::add(words(), word_of(value)));
+    else
+      return now::add(place, value);
+  }
+  OA_DEVICE T exchange(T value) const { return value_of(now::exchange(words(), word_of(value))); }
+  /* Becomes desired if it has the same bits as expected. */
+  OA_DEVICE T compare_swap(T expected, T desired) const {
+    return value_of(now::compare_swap(words(), word_of(expected), word_of(desired)));
+  }
+  /* Becomes value if that is less, or greater. NaN is neither. */
+  OA_DEVICE T min(T value) const {
+    for (T seen = load();;) {
+      const T before = value < seen ? compare_swap(seen, value) : seen;
+      if (word_of(before) == word_of(seen)) return seen;
+      seen = before;
+    }
+  }
+  OA_DEVICE T max(T value) const {
+    for (T seen = load();;) {
+      const T before = value > seen ? compare_swap(seen, value) : seen;
+      if (word_of(before) == word_of(seen)) return seen;
+      seen = before;
+    }
+  }
+  OA_DEVICE T load() const { return value_of(*static_cast<const volatile Word *>(words())); }
+};
+
+/* The dynamic shared memory of a block, as elements: as many as the launch's Shared[dtype](size) has. */
+template <class T>
+class Shared {
+  Array<T> array;
+  long long size_;
+
+ public:
+  OA_FUNCTION Shared(void *memory, long long nbytes, Record *record)
+      : array(static_cast<T *>(memory), nbytes / static_cast<long long>(sizeof(T)), -1, record),
+        size_(nbytes / static_cast<long long>(sizeof(T))) {}
+  OA_FUNCTION T &operator[](long long i) const { return array.at(i); }
+  /* Element i, which any thread of the block may change in this phase. */
+  OA_DEVICE AtomicElement<T> atomic(long long i) const { return AtomicElement<T>(&array.at(i)); }
+  OA_FUNCTION long long size() const { return size_; }
+};
 
 /* -- threads ------------------------------------------------------------------------------------------------------- */
 #if OA_ON_GPU
 /* The thread that runs, in its block and grid. */
 class Here {
  public:
-  OA_DEVICE unsigned block_index(int axis = 0) const { return gpu::block(axis); }
-  OA_DEVICE unsigned thread_index(int axis = 0) const { return gpu::thread(axis); }
-  OA_DEVICE unsigned blocks(int axis = 0) const { return gpu::blocks(axis); }
-  OA_DEVICE unsigned threads(int axis = 0) const { return gpu::threads(axis); }
+#if OA_DEBUG
+  Record *record_;
+#else
+  static constexpr Record *record_ = nullptr;
+#endif
+  template <class T>
+  OA_DEVICE Shared<T> shared() const {
+    return Shared<T>(now::shared_memory(), now::shared_bytes(), record_);
+  }
+  OA_DEVICE unsigned block_index(int axis = 0) const { return now::block(axis); }
+  OA_DEVICE unsigned thread_index(int axis = 0) const { return now::thread(axis); }
+  OA_DEVICE unsigned blocks(int axis = 0) const { return now::blocks(axis); }
+  OA_DEVICE unsigned threads(int axis = 0) const { return now::threads(axis); }
   /* The thread's number in the grid along an axis, and how many there are. */
   OA_DEVICE long long index(int axis = 0) const {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
@@ -149,7 +393,7 @@ class Here {
   template <class F>
   OA_DEVICE void phase(F f) const {
     f(*this);
-    gpu::barrier();
+    now::barrier();
   }
 };
 using Block = Here;
@@ -157,10 +401,16 @@ using Block = Here;
 /* A block of the grid. Its members have copies of the launch's sizes, which no store of a kernel can change. */
 struct Place {
   unsigned blocks_[3], threads_[3], block_[3];
-  OA_FUNCTION explicit Place(const oa_kernel_call &call)
+  void *memory;
+  long long nbytes;
+  Record *record_;
+  OA_FUNCTION Place(const oa_kernel_call &call, Record *record)
       : blocks_{call.grid[0], call.grid[1], call.grid[2]},
         threads_{call.block[0], call.block[1], call.block[2]},
-        block_{} {}
+        block_{},
+        memory(call.shared),
+        nbytes(call.shared_bytes),
+        record_(record) {}
   OA_FUNCTION unsigned blocks(int axis = 0) const { return blocks_[axis]; }
   OA_FUNCTION unsigned threads(int axis = 0) const { return threads_[axis]; }
   OA_FUNCTION long long size(int axis = 0) const { return static_cast<long long>(blocks_[axis]) * threads_[axis]; }
@@ -174,7 +424,14 @@ class Here : public Place {
 
  public:
   OA_FUNCTION Here(const Place &place, long long x, long long y, long long z, bool in_row)
-      : Place(place), x(x), y(y), z(z), in_row(in_row) {}
+      : Place(place), x(x), y(y), z(z), in_row(in_row) {
+#if OA_DEBUG
+    for (int axis = 0; axis < 3; axis++) {
+      running.block[axis] = block_index(axis);
+      running.thread[axis] = thread_index(axis);
+    }
+#endif
+  }
   OA_FUNCTION long long index(int axis = 0) const { return axis == 0 ? x : axis == 1 ? y : z; }
   OA_FUNCTION unsigned block_index(int axis = 0) const {
     return axis == 0 && in_row ? static_cast<unsigned>(x / threads_[0]) : block_[axis];
@@ -185,6 +442,10 @@ class Here : public Place {
   OA_FUNCTION int thread() const {
     return static_cast<int>((thread_index(2) * threads_[1] + thread_index(1)) * threads_[0] + thread_index(0));
   }
+  template <class T>
+  OA_FUNCTION Shared<T> shared() const {
+    return Shared<T>(memory, nbytes, record_);
+  }
 };
 
 /* The block that runs, outside of its phases. */
@@ -192,6 +453,10 @@ class Block : public Place {
  public:
   using Place::Place;
   OA_FUNCTION unsigned block_index(int axis = 0) const { return block_[axis]; }
+  template <class T>
+  OA_FUNCTION Shared<T> shared() const {
+    return Shared<T>(memory, nbytes, record_);
+  }
   template <class F>
   OA_FUNCTION void phase(F f) const {
     for (long long z = first(2), z_end = z + threads_[2]; z < z_end; z++)
@@ -337,15 +602,6 @@ struct Tiles : Matrix {
 };
 
 /* -- arguments ----------------------------------------------------------------------------------------------------- */
-/* Elements in memory. */
-template <class T>
-class Array {
-  T *elements;
-
- public:
-  OA_FUNCTION T &at(long long i) const { return elements[i]; }
-};
-
 /* One element of a thread. A partition of one dimension has row 0 only. */
 template <class T>
 class Element {
@@ -371,7 +627,7 @@ class Slice {
  public:
   OA_FUNCTION Slice(const Array<T> &array, long long row, long long start, const Run &columns)
       : array(array), row_(row), start(start), columns(columns) {}
-  OA_FUNCTION T &operator[](long long j) const { return array.at(index(j)); }
+  OA_FUNCTION T &operator[](long long j) const { return array.at(index(j), j, size()); }
   OA_FUNCTION long long size() const { return columns.size(); }
   OA_FUNCTION long long row() const { return row_; }
   /* The column, and the index, of the slice's element j. */
@@ -503,6 +759,9 @@ class In {
   Array<const T> array;
 
  public:
+  using Pointer = const T *;
+  In() = default;
+  OA_FUNCTION explicit In(const Array<const T> &array) : array(array) {}
   OA_FUNCTION const T &operator[](long long i) const { return array.at(i); }
 };
 
@@ -512,6 +771,9 @@ class Out {
   Array<T> array;
 
  public:
+  using Pointer = T *;
+  Out() = default;
+  OA_FUNCTION explicit Out(const Array<T> &array) : array(array) {}
   template <class Partition>
   OA_FUNCTION auto mine(const Partition &partition, const Here &here) const {
     return Mine<T, decltype(partition.of(here))>(array, partition.of(here));
@@ -520,26 +782,71 @@ class Out {
   OA_FUNCTION Slices<T> slices(const Partition &partition, const Here &here) const {
     return Slices<T>(array, partition.of(here));
   }
+  /* The element of the same index as one of this thread's in another array, of the same partition. */
+  template <class U>
+  OA_FUNCTION T &operator[](const Element<U> &one) const {
+    return array.at(one.index());
+  }
 };
 template <class T>
 using InOut = Out<T>;
 
+/* An array of elements that any thread changes, each in one step: InOut in the signature. */
+template <class T>
+class Atomic {
+  Array<T> array;
+
+ public:
+  using Pointer = T *;
+  Atomic() = default;
+  OA_FUNCTION explicit Atomic(const Array<T> &array) : array(array) {}
+  OA_DEVICE AtomicElement<T> operator[](long long i) const { return AtomicElement<T>(&array.at(i)); }
+};
+
+/* -- kernels as they are launched ---------------------------------------------------------------------------------- */
+/* How the launch passes an argument: an array as a pointer. */
+template <class T>
+struct Passed {
+  using type = T;
+  OA_FUNCTION static T given(const T &value, int, Record *) { return value; }
+};
+template <class A>
+struct PassedArray {
+  using type = typename A::Pointer;
+  OA_FUNCTION static A given(type elements, [[maybe_unused]] int argument, [[maybe_unused]] Record *record) {
+#if OA_DEBUG
+    return A({elements, record->sizes[argument], argument, record});
+#else
+    return A({elements, 0, 0, nullptr});
+#endif
+  }
+};
+template <class T>
+struct Passed<In<T>> : PassedArray<In<T>> {};
+template <class T>
+struct Passed<Out<T>> : PassedArray<Out<T>> {};
+template <class T>
+struct Passed<Atomic<T>> : PassedArray<Atomic<T>> {};
+
+#if OA_DEBUG
+/* Argument number of a kernel's function. */
+template <class Function, int number>
+struct Argument;
+template <class Who, class First, class... Others>
+struct Argument<void (*)(const Who &, First, Others...), 0> : Passed<First> {};
+template <class Who, class First, class... Others, int number>
+struct Argument<void (*)(const Who &, First, Others...), number>
+    : Argument<void (*)(const Who &, Others...), number - 1> {};
+#endif
+
 #if !OA_ON_GPU
 /* -- blocks on the CPU --------------------------------------------------------------------------------------------- */
 template <class T>
-struct Word { /* of a table of parameters */
+struct Entry { /* of a table of parameters */
   static constexpr unsigned value = sizeof(T);
 };
 template <class T>
-struct Word<T *> {
-  static constexpr unsigned value = OA_POINTER;
-};
-template <class T>
-struct Word<In<T>> {
-  static constexpr unsigned value = OA_POINTER;
-};
-template <class T>
-struct Word<Out<T>> {
+struct Entry<T *> {
   static constexpr unsigned value = OA_POINTER;
 };
 template <unsigned count>
@@ -557,8 +864,9 @@ struct Count<0, numbers...> {
 
 /* Runs a function of each thread of some blocks. Blocks that follow each other along x are one loop. */
 template <class... A>
-OA_FUNCTION void run_threads(void (*function)(const Here &, A...), const oa_kernel_call &call, const A... arguments) {
-  Place place(call);
+OA_FUNCTION void run_threads(void (*function)(const Here &, A...), const oa_kernel_call &call, Record *record,
+                             const A... arguments) {
+  Place place(call, record);
   for (long long number = call.first, count; number < call.last; number += count) {
     place.block_[0] = static_cast<unsigned>(number % call.grid[0]);
     place.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
@@ -573,8 +881,9 @@ OA_FUNCTION void run_threads(void (*function)(const Here &, A...), const oa_kern
 
 /* Runs a function of each of some blocks. */
 template <class... A>
-OA_FUNCTION void run_threads(void (*function)(const Block &, A...), const oa_kernel_call &call, const A... arguments) {
-  Block block(call);
+OA_FUNCTION void run_threads(void (*function)(const Block &, A...), const oa_kernel_call &call, Record *record,
+                             const A... arguments) {
+  Block block(call, record);
   for (long long number = call.first; number < call.last; number++) {
     block.block_[0] = static_cast<unsigned>(number % call.grid[0]);
     block.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
@@ -587,20 +896,40 @@ template <auto function>
 struct Kernel;
 template <class Who, class... A, void (*function)(const Who &, A...)>
 struct Kernel<function> {
-  static constexpr Table<sizeof...(A)> table = {{sizeof...(A), Word<A>::value...}};
+#if OA_DEBUG /* its record is one more argument */
+  static constexpr Table<sizeof...(A) + 1> table = {
+      { sizeof...(A) + 1,
+        Entry<typename Passed<A>::type>::value...,
+        OA_POINTER }};
+  static Record *record(const oa_kernel_call *call) {
+    return *static_cast<Record *const *>(call->arguments[sizeof...(A)]);
+  }
+#else
+  static constexpr Table<sizeof...(A)> table = {{sizeof...(A), Entry<typename Passed<A>::type>::value...}};
+  static Record *record(const oa_kernel_call *) { return nullptr; }
+#endif
   static void run(const oa_kernel_call *call) { run(call, typename Count<sizeof...(A)>::type()); }
 
  private:
   template <unsigned... numbers>
   OA_FUNCTION static void run(const oa_kernel_call *call, Numbers<numbers...>) {
-    run_threads<A...>(function, *call, *static_cast<const A *>(call->arguments[numbers])...);
+    run_threads<A...>(function, *call, record(call),
+                      Passed<A>::given(*static_cast<const typename Passed<A>::type *>(call->arguments[numbers]),
+                                       numbers, record(call))...);
   }
 };
 #endif
 
 }  // namespace oa
 
-#if OA_ON_GPU
+#if OA_ON_GPU && OA_DEBUG
+/* The kernel itself, which Kernel.compile adds to the source, makes the arguments with their bounds. */
+#define OA_KERNEL(name, ...) \
+  [[maybe_unused]] static OA_DEVICE void name##_in([[maybe_unused]] const oa::Here &here, __VA_ARGS__)
+#define OA_BLOCK_KERNEL OA_KERNEL
+#define OA_DEBUG_KERNEL(name, parameters, arguments) \
+  OA_GLOBAL void name parameters { name##_in arguments; }
+#elif OA_ON_GPU
 OA_CONSTANT oa::Here here{};
 #define OA_KERNEL(name, ...) OA_GLOBAL void name(__VA_ARGS__)
 #define OA_BLOCK_KERNEL OA_KERNEL
@@ -612,6 +941,7 @@ OA_CONSTANT oa::Here here{};
   static OA_FUNCTION void name##_in([[maybe_unused]] const oa::who &here, __VA_ARGS__)
 #define OA_KERNEL(name, ...) OA_KERNEL_OF(name, Here, __VA_ARGS__)
 #define OA_BLOCK_KERNEL(name, ...) OA_KERNEL_OF(name, Block, __VA_ARGS__)
+#define OA_DEBUG_KERNEL(name, parameters, arguments)
 #endif
 #endif
 

@@ -1,0 +1,204 @@
+"""Kernel.compile(debug=True): each access is checked, and one out of bounds is an exception that touches nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import Device, In, InOut, Kernel, Out, Shared, errors, launch, offload, offload_args
+from offload_args.kernels import Linear1D, PerBlock
+
+SOURCE = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(shifted, oa::In<float> a, oa::InOut<float> c, int by, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index() + by];
+}
+OA_KERNEL(row_slices, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int beyond) {
+  for (auto row : c.slices(oa::Rows(rows, columns), here))
+    for (long long j = 0; j < row.size() + beyond; j++) row[j] = a[row.index(0)];
+}
+OA_KERNEL(both, oa::InOut<float> c, oa::InOut<double> d, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) {
+    *one = 1;
+    d[one] = 2;
+  }
+}
+OA_KERNEL(histogram, oa::In<int> x, oa::Atomic<int> counts, int n) {
+  for (long long i = here.index(); i < n; i += here.size()) counts[x[i]].add(1);
+}
+OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
+  const auto part = here.shared<float>();
+  here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
+  for (int step = here.threads() / 2; step > 0; step /= 2)
+    here.phase([&](const oa::Here &here) {
+      if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
+    });
+  here.phase([&](const oa::Here &here) {
+    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+  });
+}
+"""
+F, N = np.float32, np.int32
+SIGNATURES: dict[str, list[Any]] = {
+    "shifted": [In[F], InOut[F], N, N],
+    "row_slices": [In[F], InOut[F], N, N, N],
+    "both": [InOut[F], InOut[np.float64], N],
+    "histogram": [In[N], InOut[N], N],
+    "sums": [In[F], Out[F].by(PerBlock()), N],
+}
+
+
+def checked(name: str, device: str) -> Kernel:
+    return Kernel.compile(SOURCE, name, SIGNATURES[name], device=device, debug=True)
+
+
+def test_a_kernel_within_its_bounds_runs_as_without_checks(device: str) -> None:
+    a, c = ramp(1000), np.zeros(1000, F)
+    shifted = checked("shifted", device)
+    offload(shifted, a, c, 0, 1000, device=device)
+    np.testing.assert_array_equal(c, a)
+    with offload_args(a, c, device=device) as (da, dc):
+        shifted[4, 256](da, dc[1:], 1, 999)
+        shifted[4, 256, 0](da, dc[1:], 1, 999)
+        launch(shifted, da, dc[1:], 1, 999)
+    np.testing.assert_array_equal(c, a)
+    rows = checked("row_slices", device)
+    matrix = np.zeros((5, 200), F)
+    offload(rows, a.reshape(5, 200), matrix, 5, 200, 0, device=device)
+    np.testing.assert_array_equal(matrix, np.repeat(a[::200], 200).reshape(5, 200))
+    y = np.zeros(16, F)
+    offload(checked("sums", device), a, y, 1000, block=64, shared_bytes=Shared[F](64), device=device)
+    np.testing.assert_array_equal(y, np.add.reduceat(a, np.arange(0, 1000, 64)))
+
+
+# The launch, and what the exception has to say.
+CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
+    "a read behind the end": (
+        "shifted",
+        (ramp(1000), ramp(1000), 3, 1000),
+        {"block": 256},
+        r"shifted: thread \(2[23]\d, 0, 0\) of block \(3, 0, 0\) reads or writes element 100[0-2] of argument 1, which "
+        r"has 1000",
+    ),
+    "a read before the start": (
+        "shifted",
+        (ramp(1000), ramp(1000), -1, 1000),
+        {},
+        r"thread \(0, 0, 0\) of block \(0, 0, 0\) reads or writes element -1 of argument 1, which has 1000",
+    ),
+    "a write behind the end": (
+        "shifted",
+        (ramp(1000), ramp(999), 0, 1000),
+        {"block": 100},
+        r"thread \(99, 0, 0\) of block \(9, 0, 0\) reads or writes element 999 of argument 2, which has 999",
+    ),
+    "a slice's end": (
+        "row_slices",
+        (ramp(1000), ramp(1000), 5, 200, 1),
+        {"grid": 1, "block": 8},
+        r"thread \([0-4], 0, 0\) of block \(0, 0, 0\) reads or writes element 200 of a slice of argument 2, which has "
+        r"200",
+    ),
+    "another array of the same partition": (
+        "both",
+        (ramp(1000), np.zeros(990), 1000),
+        {},
+        r"reads or writes element 99\d of argument 2, which has 990",
+    ),
+    "an atomic": (
+        "histogram",
+        (np.array([0, 1, 2, 7, 1], N), np.zeros(3, N), 5),
+        {"grid": 1, "block": 8},
+        r"thread \(3, 0, 0\) of block \(0, 0, 0\) reads or writes element 7 of argument 2, which has 3",
+    ),
+    "dynamic shared memory": (
+        "sums",
+        (ramp(64), ramp(1), 64),
+        {"grid": 1, "block": 64, "shared_bytes": 4 * 60},
+        r"thread \(6[0-3], 0, 0\) of block \(0, 0, 0\) reads or writes element 6[0-3] of the dynamic shared memory, "
+        r"which has 60",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str, case: str) -> None:
+    name, arguments, shape, words = CASES[case]
+    kernel = checked(name, device)
+    before = [np.copy(one) for one in arguments]
+    with pytest.raises(errors.ExtentError, match=words):
+        offload(kernel, *arguments, device=device, **shape)
+    for one, then in zip(arguments, before, strict=True):
+        np.testing.assert_array_equal(one, then)  # a region that raised brings nothing back
+
+
+def test_memory_around_a_slice_is_not_touched(device: str) -> None:
+    a, c = ramp(1000), np.zeros(1000, F)
+    with offload_args(a, c, device=device) as (da, dc):
+        with pytest.raises(errors.ExtentError, match="argument 2, which has 500"):
+            checked("shifted", device)[4, 256](da, dc[200:700], 0, 1000)
+    expected = np.zeros(1000, F)
+    expected[200:700] = a[:500]
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_the_next_launch_has_a_record_of_its_own(device: str) -> None:
+    a, c = ramp(100), np.zeros(100, F)
+    shifted = checked("shifted", device)
+    for _ in range(2):
+        with pytest.raises(errors.ExtentError):
+            offload(shifted, a, c, 1, 100, device=device)
+        offload(shifted, a, c, 0, 100, device=device)
+        np.testing.assert_array_equal(c, a)
+
+
+def test_wrong_arguments_are_refused_as_without_checks(device: str) -> None:
+    a, c = ramp(100), np.zeros(100, F)
+    shifted = checked("shifted", device)
+    assert shifted.signature == ("In[float32]", "InOut[float32]", "int32", "int32")
+    with offload_args(a, c, device=device) as (da, dc):
+        with pytest.raises(errors.ArgumentTypeError, match="needs 4 arguments .*, got 3"):
+            shifted[1, 128](da, dc, 0)
+        with pytest.raises(errors.HostPointerError, match="argument 1"):
+            shifted[1, 128](a, dc, 0, 100)
+        with pytest.raises(errors.HostPointerError):
+            shifted[1, 128](a, c, 0, 100)
+    with pytest.raises(errors.StalePointerError):
+        shifted[1, 128](da, dc, 0, 100)
+    with pytest.raises(errors.ArgumentTypeError):
+        offload(shifted, a, c, 0, device=device)
+
+
+def test_a_partition_is_checked_before(device: str) -> None:
+    kernel = Kernel.compile(SOURCE, "both", [InOut[F].by(Linear1D()), InOut[np.float64], N], device=device, debug=True)
+    with pytest.raises(errors.CoverageError, match="reaches 64 of 100"):
+        offload(kernel, ramp(100), np.zeros(100), 100, grid=1, block=64, device=device)
+
+
+def test_a_kernel_of_another_form_can_not_be_checked() -> None:
+    source = (
+        SOURCE
+        + """
+#define MY OA_KERNEL
+MY(mine, oa::InOut<float> x) {
+  for (auto one : x.mine(oa::PerBlock(1), here)) *one = 1;
+}
+"""
+    )
+    assert Kernel.compile(source, "mine", [InOut[F]], device="host")
+    with pytest.raises(errors.ArgumentError, match=r"debug=True needs a kernel that OA_KERNEL\(mine, \.\.\.\)"):
+        Kernel.compile(source, "mine", [InOut[F]], device="host", debug=True)
+    with pytest.raises(errors.SignatureError, match="has 4 parameters, the module's kernel 3"):
+        Kernel.compile(SOURCE, "both", SIGNATURES["both"] + [N], device="host", debug=True)
+
+
+def test_many_checked_launches_keep_no_memory(device: str) -> None:
+    a, c = ramp(100), np.zeros(100, F)
+    shifted = checked("shifted", device)
+    for _ in range(50):
+        offload(shifted, a, c, 0, 100, device=device)
+    assert Device(device).counters.mappings == 0
