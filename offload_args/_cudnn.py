@@ -526,6 +526,7 @@ _NAMES: Final = (
 )
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
+_MOST_ENGINES: Final = 16
 
 
 def _tensor_descriptor(one: Tensor) -> Any:
@@ -624,8 +625,8 @@ def _first_plan(whole: Any, handle: Any) -> tuple[Any, list[Any]]:
 def _engines(heuristics: Any) -> list[Any]:
     """Return the engines that cuDNN proposes, the best first."""
     get = _service("backend_get_attribute")
-    names = (heuristics, cudnn.ATTR_ENGINEHEUR_RESULTS, cudnn.TYPE_BACKEND_DESCRIPTOR)
-    count = get(*names, 0, np.zeros(0, np.uint64))
-    made = [_service("backend_create_descriptor")(cudnn.BACKEND_ENGINECFG_DESCRIPTOR) for _ in range(count)]
-    found = get(*names, count, np.array([one.address for one in made], np.uint64))
-    return made[:found]
+    made = [_service("backend_create_descriptor")(cudnn.BACKEND_ENGINECFG_DESCRIPTOR) for _ in range(_MOST_ENGINES)]
+    places = np.array([one.address for one in made], np.uint64)
+    kind = cudnn.TYPE_BACKEND_DESCRIPTOR
+    found = get(heuristics, cudnn.ATTR_ENGINEHEUR_RESULTS, kind, _MOST_ENGINES, places)
+    return made[: int(found)]
