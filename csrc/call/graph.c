@@ -16,19 +16,20 @@ typedef struct graph_functions {
   int (*destroy)(void *pack);
 } graph_functions;
 
-static void *symbol_named(const oa_library *library, const char *name) {
-  for (int i = 0; i < library->symbol_count; i++)
+static void *symbol_named(const char *function, const oa_library *library, const char *name) {
+  for (int i = 0; name && i < library->symbol_count; i++)
     if (strcmp(library->symbols[i], name) == 0) return oa_library_symbol(library, i);
-  oa_fail(OA_ERROR_LIBRARY, "%s has no function %s", library->name, name);
+  oa_fail(OA_ERROR_LIBRARY, "%s: %s has no function %s", function, library->name, name ? name : "of that name");
   return NULL;
 }
 
-static int find_functions(const oa_library *library, const oa_graph_names *names, graph_functions *found) {
-  *(void **)&found->create = symbol_named(library, names->create);
-  *(void **)&found->set = symbol_named(library, names->set);
-  *(void **)&found->finalize = symbol_named(library, names->finalize);
-  *(void **)&found->execute = symbol_named(library, names->execute);
-  *(void **)&found->destroy = symbol_named(library, names->destroy);
+static int find_functions(const char *function, const oa_library *library, const oa_graph_names *names,
+                          graph_functions *found) {
+  *(void **)&found->create = symbol_named(function, library, names->create);
+  *(void **)&found->set = symbol_named(function, library, names->set);
+  *(void **)&found->finalize = symbol_named(function, library, names->finalize);
+  *(void **)&found->execute = symbol_named(function, library, names->execute);
+  *(void **)&found->destroy = symbol_named(function, library, names->destroy);
   const bool all = found->create && found->set && found->finalize && found->execute && found->destroy;
   return all ? OA_OK : OA_ERROR_LIBRARY;
 }
@@ -87,10 +88,17 @@ static int run(oa_call *call, const graph_functions *f, const oa_graph_names *na
 int oa_graph_run(const char *function, const char *library_name, const oa_graph_names *names, const oa_object *plan,
                  const oa_graph_tensor *tensors, int count, const void *const *pointers, size_t workspace) {
   graph_functions functions;
+  const char *missing = !function       ? "function"
+                        : !library_name ? "library"
+                        : !names        ? "names"
+                        : !tensors      ? "tensors"
+                        : !pointers     ? "pointers"
+                                        : NULL;
+  if (missing) return oa_fail_null(function ? function : "oa_graph_run", missing);
   if (count < 1 || count > MOST_TENSORS)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: needs 1 to %d tensors, got %d", function, MOST_TENSORS, count);
   const oa_library *library = oa_library_named(function, library_name);
-  int status = library ? find_functions(library, names, &functions) : OA_ERROR_ARGUMENT;
+  int status = library ? find_functions(function, library, names, &functions) : OA_ERROR_ARGUMENT;
   if (status) return status;
   oa_object_use use = {"plan", sizeof "plan" - 1, NULL, plan, NULL};
   if ((status = oa_objects_take(function, library, &use, 1))) return status;
