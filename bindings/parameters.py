@@ -313,11 +313,12 @@ class HostList(Parameter):
         return self.label in ("size", "ld") and self.c_type.removeprefix("const ").split(" ")[0].rstrip("[]*") in NARROW
 
     def declaration(self, device: bool) -> str:
-        element = {"enum": "int", "scalar": C_NUMBER.get(self.dtype, "")}.get(self.label, "int64_t")
-        return f"const {element} *{self.name}"
+        scalar = "void" if self.of else C_NUMBER.get(self.dtype, "")
+        return f"const {({'enum': 'int', 'scalar': scalar}).get(self.label, 'int64_t')} *{self.name}"
 
     def preparation(self) -> str:
-        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
+        itemsize = "0" if self.of else f"sizeof *{self.name}"
+        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, {itemsize}}};"
 
     def initializer(self, device: bool) -> str:
         return f"{{.pointer = &{self.name}_list}}"
@@ -326,7 +327,7 @@ class HostList(Parameter):
         return True
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return f"Sequence[{PYTHON[self.dtype] if self.dtype else 'int'}]"
+        return f"Sequence[{'complex' if self.of else PYTHON[self.dtype] if self.dtype else 'int'}]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ The roles file says, for families of functions, what a header can't:
     Btype = "data_type"                                          an enum that stands for dtypes; then, of a void *:
     B = "in matrix(k, n, ldb) of Btype"                          its dtype is the one that the argument Btype says
     beta = "scalar of computeType; complex as C"                 likewise; complex if the dtype of C is
+    beta_array = "scalar list(groups) of computeType"            likewise
 
 An enum has a list of `constants`, or a pattern that they fit. It stands for dtypes if it has a table of them instead.
 A constant of the header that is not in the table stands for no dtype of NumPy's, and is refused:
@@ -233,6 +234,7 @@ HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointe
 HANDLE_MODES = ("host_mode", "device_mode")
 
 
+HOST_LIST = re.compile(r"(?P<role>\w+) list\((?P<length>\w+)\)(?: of (?P<of>\w+))?")
 NUMBER = re.compile(
     r"(?P<role>scalar|result|returned|update|output)(?:\[(?P<count>\d+)\])?"
     r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?"
@@ -588,9 +590,9 @@ class _Reader:
             if plain != enum.type:
                 self.faults.append(f"{where}: labelled {label} ({enum.type}), but its type is {c_type}")
             return (DataType if enum.dtypes else EnumValue)(name=name, c_type=c_type, enum=enum)
-        listed = re.fullmatch(r"(\w+) list\((\w+)\)", label)
+        listed = HOST_LIST.fullmatch(label)
         if listed:
-            return self.host_list(name, c_type, listed[1], listed[2], letter, where)
+            return self.host_list(name, c_type, listed, letter, where)
         if label == "host result":
             pointee, const = _pointee(c_type)
             dtype = self.dtype(pointee, letter)
@@ -649,21 +651,22 @@ class _Reader:
             is_workspace=True,
         )
 
-    def host_list(self, name: str, c_type: str, label: str, length: str, letter: str, where: str) -> HostList:
+    def host_list(self, name: str, c_type: str, listed: re.Match[str], letter: str, where: str) -> HostList:
         found = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", c_type)
         element = found[1] if found else ""
+        label, of = listed["role"], listed["of"] or ""
         dtype, enum = "", None
         if label in self.enums:
             label, enum = "enum", self.enum(label, letter)
-            right = element.removeprefix("enum ") == enum.type
+            right = element.removeprefix("enum ") == enum.type and not of
         elif label == "scalar":
-            dtype = self.dtype(element, letter)
-            right = dtype in C_NUMBER and dtype != "i32"
+            dtype = "any" if of else self.dtype(element, letter)
+            right = element == "void" if of else dtype in C_NUMBER and dtype != "i32"
         else:
-            right = label in ("size", "ld") and element in SIZE_TYPES
+            right = label in ("size", "ld") and element in SIZE_TYPES and not of
         if not right:
             self.faults.append(f"{where}: labelled {label} list, but its type is {c_type}")
-        return HostList(name=name, c_type=c_type, dtype=dtype, label=label, length=length, enum=enum)
+        return HostList(name=name, c_type=c_type, dtype=dtype, of=of, label=label, length=listed["length"], enum=enum)
 
     def integer(self, c_type: str) -> str:
         """Returns a type with C's own name of an integer for the header's."""

@@ -87,7 +87,8 @@ class GroupedBody(Body):
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 scalar in scalars
             ):
-                return f"oa_groups_is_zero(routine, values, {self.at[scalar]}, g)"
+                at = self.at[scalar]
+                return f"oa_groups_is_zero(&values[{at}], {self.dtypes}[{at}], g)"
         return to_c(test, self.library.constants)
 
     def wide_test(self) -> str:

@@ -23,12 +23,12 @@ const char *oa_groups_name(oa_groups *groups, const char *name, int64_t g);
 /* Makes the integers of value `at` those of the vendor's function, of so many bytes, and returns them. Once a value. */
 void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize);
 
-/* Returns whether the number of group g is zero. */
-static inline int oa_groups_is_zero(const oa_routine *routine, const oa_value *values, int at, int64_t g) {
-  const oa_number_list *list = values[at].pointer;
+/* Returns whether the number of group g is zero; list: the value that has the numbers of all groups. */
+static inline int oa_groups_is_zero(const oa_value *list, int dtype, int64_t g) {
+  const size_t itemsize = (size_t)oa_itemsize(dtype);
   oa_value one;
-  memcpy(one.bytes, (const char *)list->at + (size_t)g * list->itemsize, list->itemsize);
-  return oa_is_zero(&one, (unsigned char)routine->dtypes[at], 0);
+  memcpy(one.bytes, (const char *)((const oa_number_list *)list->pointer)->at + (size_t)g * itemsize, itemsize);
+  return oa_is_zero(&one, dtype, 0);
 }
 
 #endif

@@ -124,9 +124,12 @@ static oa_block *get(struct shelf *shelf) {
 
 /* Returns how many large blocks the traffic so far pays for. */
 static int large_blocks(const struct oa_staging *staging) {
-  enum { WORTH = 16 << 20 }; /* bytes of traffic that pay for one block */
+  enum {
+    WORTH = 16 << 20, /* bytes of traffic that pay for one block */
+    MOST = 12         /* more don't stay in the caches between the threads and the device */
+  };
   const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
-  const int most = 2 * oa_threads_count();
+  const int threads = oa_threads_count(), most = 2 * threads < MOST ? 2 * threads : MOST;
   return paid >= most ? most : paid < 2 ? 2 : (int)paid;
 }
 

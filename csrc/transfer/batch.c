@@ -62,8 +62,9 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
   return part->lines > 0;
 }
 
-/* Copies bytes and leaves the written ones out of the caches. The device reads a chunk next: it would have to fetch
- * cached bytes from this core, and this core would have to ask for them the next time. */
+/* Copies bytes and leaves the written ones out of the caches. Up, the device reads a chunk next: it would have to fetch
+ * cached bytes from this core, and this core would have to ask for them the next time. Down, an array that does not fit
+ * the caches would be read from memory before it is written, and drive the blocks out of them. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;
@@ -110,4 +111,11 @@ void oa_section_drain(const oa_section *p, const void *from) {
   else
     oa_copy_lines(oa_section_host(p), (size_t)p->move->lines.pitch, from, (size_t)p->width, (size_t)p->width,
                   (size_t)p->lines);
+}
+
+void oa_section_drain_block(const oa_section *p, const void *from, bool past) {
+  if (past && p->lines == 1 && !p->move->irregular)
+    copy_past(oa_section_host(p), from, (size_t)p->width);
+  else
+    oa_section_drain(p, from);
 }

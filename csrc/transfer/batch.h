@@ -37,8 +37,9 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
 /* Copies a section from the host array to packed memory, and back. */
 void oa_section_fill(const oa_section *p, void *to);
 void oa_section_drain(const oa_section *p, const void *from);
-/* Fills pinned memory; past: past the caches. */
+/* Fills and drains pinned memory; past: what is written goes past the caches. */
 void oa_section_fill_block(const oa_section *p, void *to, bool past);
+void oa_section_drain_block(const oa_section *p, const void *from, bool past);
 
 /* -- batches -- */
 

@@ -20,7 +20,7 @@ typedef struct oa_chunk {
   int status;           /* of its copy down */
 } oa_chunk;
 
-enum { RING = 64, AHEAD = 4 };
+enum { RING = 64, AHEAD = 6 };
 enum { LITTLE = 16 << 10 }; /* bytes that go over the stack */
 
 static oa_chunk *entry_of(const oa_batch *b, int64_t n) { return &b->ring[n % RING]; }
@@ -215,7 +215,7 @@ static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64
   if (!b->up && (!memory || c->status)) {
     oa_chunks_retry_plain(b, p, c->status);
   } else if (!b->up) {
-    oa_section_drain(p, memory);
+    oa_section_drain_block(p, memory, b->past);
     oa_section_drained(p);
   } else if (!memory) {
     if ((status = plain_up(b, p))) note_failure(b, status, true);
@@ -307,7 +307,7 @@ void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   b->ring = ring;
   const int64_t split = least(b->bytes / oa_tuning.part_least, threads);
   b->split = split < 1 ? 1 : (int)split;
-  b->past = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+  b->past = b->up ? bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most : bytes > oa_tuning.past_most;
   const int64_t blocks = oa_staging_expect(b->device, bytes);
   oa_threads_run(b->device, work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
 }

@@ -69,6 +69,8 @@ def gemm(
     On GPUs A and B may be of float16 or bfloat16, with a C of the same dtype or of float32, or of int8 with a C of
     int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
     """
+    if C.__class__ is DevicePtr and len(C._shape) == 3:
+        return _batch("gemm", alpha, A, B, beta, C, trans_a, trans_b)
     try:
         entry, a, b, c = layout("222", GEMM, A, B, C)
         call, _, enums = entry
@@ -101,22 +103,37 @@ def gemm_strided_batched(
 def _batch(
     name: str, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, trans_a: str, trans_b: str
 ) -> None:
-    of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
-    if _is_narrow(A):
-        entry, a, b, c = _read_narrow(name, A, B, C, trans_a, trans_b)
-    else:
-        entry, a, b, c = _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
-    found = arranged(name, entry.enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
+    try:
+        routine = _STRIDED[name, len(A._shape), len(B._shape)]
+        entry, a, b, c = layout(routine.dimensions, routine, A, B, C)
+        enums = entry.enums
+        enums.op[0][trans_a], enums.op[0][trans_b]
+    except WRONG:
+        entry, a, b, c = _read_rare(name, A, B, C, trans_a, trans_b)
+        enums = entry.enums
+    found = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
     transposed, m, n, k, op_a, lda, op_b, ldb, ldc = found
-    first, second, last = [op_a, A, lda], [op_b, B, ldb], [beta, C, ldc]
-    if len(c) == 6:
-        batch = c[4]
-        first.append(_stride(name, "A", A, batch, *a[4:]))
-        second.append(_stride(name, "B", B, batch, *b[4:]))
-        last += [_stride(name, "C", C, batch, *c[4:]), batch]
+    if len(c) == 4:  # one product
+        if transposed:
+            entry.call(op_b, op_a, n, m, k, alpha, B, ldb, A, lda, beta, C, ldc)
+        else:
+            entry.call(op_a, op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
+        return
+    batch = c[4]
+    next_a, next_b = _stride(name, "A", A, batch, *a[4:]), _stride(name, "B", B, batch, *b[4:])
+    next_c = _stride(name, "C", C, batch, *c[4:])
     if transposed:
-        m, n, first, second = n, m, second, first
-    entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], *last)
+        entry.call(op_b, op_a, n, m, k, alpha, B, ldb, next_b, A, lda, next_a, beta, C, ldc, next_c, batch)
+    else:
+        entry.call(op_a, op_b, m, n, k, alpha, A, lda, next_a, B, ldb, next_b, beta, C, ldc, next_c, batch)
+
+
+def _read_rare(name: str, A: Pointer, B: Pointer, C: Pointer, trans_a: str, trans_b: str) -> tuple[Any, ...]:
+    """Do as Routine.read for operands of narrow dtypes; raise what is wrong with others."""
+    if _is_narrow(A):
+        return _read_narrow(name, A, B, C, trans_a, trans_b)
+    of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
+    return _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
 
 
 def _stride(name: str, operand: str, pointer: Pointer, batch: int, count: int = 1, stride: int = 0) -> int:

@@ -241,7 +241,7 @@ def checks(name: str, function: dict) -> list[str]:
     for label, kind in function["parameters"]:
         if kind.endswith("*const[]"):
             found.append(f"is_list({label}, {count})")
-        elif kind.endswith("[]"):
+        elif kind.endswith("[]") or label in ("alpha_array", "beta_array"):
             found.append(f"(!group_count || kind_of({label}) == 0)")
         elif label == "info" and is_on_host:
             found.append("(info && kind_of(info) == 0)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 PRELUDE = """
-typedef int cudaDataType, cublasComputeType_t, cublasGemmAlgo_t;
+typedef int cudaDataType, cudaDataType_t, cublasComputeType_t, cublasGemmAlgo_t;
 typedef uint16_t __half, __nv_bfloat16;
 typedef double _Complex wide;
 
@@ -99,6 +99,22 @@ GEMM = """
 # The same with arrays of pointers.
 LISTED = re.sub(r"\(const char \*\)(\w) \+ b \* stride\w \* size_of\(\w+\)", r"\1array[b]", GEMM)
 LISTED = LISTED.replace("b * strideC + ", "").replace("C, Ctype", "Carray[b], Ctype")
+GROUPED = """
+  int64_t at = 0;
+  for (int64_t g = 0; g < group_count; g++)
+    for (int64_t b = 0; b < group_size[g]; b++, at++)
+      for (int64_t j = 0; j < n_array[g]; j++)
+        for (int64_t i = 0; i < m_array[g]; i++) {
+          const int64_t to = i + j * ldc_array[g];
+          const wide scale = get(beta_array, scaleType, g);
+          wide sum = 0;
+          for (int64_t l = 0; l < k_array[g]; l++)
+            sum += get_op(Aarray[at], Atype, transa_array[g], i, l, lda_array[g]) *
+                   get_op(Barray[at], Btype, transb_array[g], l, j, ldb_array[g]);
+          const wide before = scale == 0 ? 0 : scale * get(Carray[at], Ctype, to);
+          put(Carray[at], Ctype, to, get(alpha_array, scaleType, g) * sum + before);
+        }
+"""
 PRELUDE += """
 static int64_t size_of(int type) {
   return type == C_64F ? 16 : type == R_64F || type == C_32F ? 8 : type == R_32F || type == R_32I ? 4
@@ -217,6 +233,7 @@ BODIES: dict[str, tuple[str, dict[str, str]]] = {
     "GemmEx": (GEMM, ALONE | COMPUTED),
     "GemmStridedBatchedEx": (GEMM, COMPUTED),
     "GemmBatchedEx": (LISTED, COMPUTED),
+    "GemmGroupedBatchedEx": (GROUPED, COMPUTED),
     "HgemmBatched": (LISTED, HALF),
     "Hgemm": (GEMM, ALONE | HALF),
     "HgemmStridedBatched": (GEMM, HALF),

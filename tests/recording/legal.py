@@ -307,7 +307,7 @@ def least(library: roles.Library, function: roles.Function, size: Size | HostLis
 
 def choices(function: roles.Function, one: EnumValue) -> list[int]:
     """Return what an enum may be. One that says the dtype of a number has to say one that hosts have numbers of."""
-    named = any(number.of == one.name for number in function.numbers)
+    named = any(number.of == one.name for number in (*function.numbers, *function.lists))
     without = {number for _, number, dtype in one.enum.dtypes if dtype in NO_NUMBERS} if named else set()
     return [number for _, number in one.enum.values if number not in without]
 
@@ -386,6 +386,7 @@ def completed_groups(
     spare: int,
 ) -> Call:
     """Return a call of these groups, each with the integers of its own; given: those that are not lists."""
+    function = with_dtypes(function, given)
     many: dict[str, list[Offsets]] = {one.name: [] for one in function.arrays}
     by_rows = is_by_rows(library, given)
     for group in groups:
@@ -410,7 +411,7 @@ def completed_groups(
 
 def draw_groups(library: roles.Library, function: roles.Function, random: np.random.Generator, lowest: int) -> Call:
     given = {
-        one.name: int(random.choice([number for _, number in one.enum.values]))
+        one.name: int(random.choice(choices(function, one)))
         for one in function.parameters
         if isinstance(one, EnumValue)
     }
