@@ -20,7 +20,7 @@ static void processor_of(const oa_device *device, char *text, size_t size) {
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
 
-/* Returns whether HIP takes the blocks of all kernels; it takes none of an HSACO that has others. */
+/* Returns whether HIP takes the blocks of all kernels, of an HSACO of code object 5; it takes no module with others. */
 static bool has_uniform_blocks(oa_bytes metadata) {
   oa_hsaco_kernel kernel;
   oa_bytes list;
@@ -40,9 +40,9 @@ static int explain_refusal(const oa_device *device, oa_bytes metadata, const voi
   oa_error_save(&driver);
   return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, processors,
                  device->name, device->model,
-                 has_uniform_blocks(metadata) ? ""
-                                              : "; a kernel lacks .uniform_work_group_size: 1, which hipcc and "
-                                                "clang -x hip write");
+                 strstr(device->model, processors) && !has_uniform_blocks(metadata)
+                     ? "; a kernel lacks .uniform_work_group_size: 1, which HIP wants of code object 5"
+                     : "");
 }
 
 /* Keeps what an HSACO says of its kernels: the driver does not tell. */

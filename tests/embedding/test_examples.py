@@ -91,6 +91,7 @@ def test_every_folder_is_one_of_these() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0].islower()} == {
         *PROGRAMS,
         *EXTENSIONS,
+        "lanczos",  # test_lanczos.py
     }
 
 
