@@ -13,6 +13,8 @@ from typing import Any
 
 from . import Device, __version__, libraries
 from .errors import LibraryError, OffloadError
+from .kernels.compilers import VENDORS
+from .kernels.rtc import Vendor
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -35,8 +37,15 @@ def _library(name: str) -> dict[str, Any]:
     return {"name": name, "path": found.path, "version": found.version, "found": found.found}
 
 
+def _compiler(vendor: Vendor) -> dict[str, Any]:
+    try:
+        return {"name": vendor.title, "path": vendor.path(), "version": vendor.version()}
+    except LibraryError as error:
+        return {"name": vendor.title, "error": " ".join(str(error).split())}
+
+
 def collect() -> dict[str, Any]:
-    """Collect the version, the devices and the libraries; of a library its path, version and how it was found."""
+    """Collect the version, the devices, the libraries and the compilers of kernels, with paths and versions."""
     found: dict[str, Any] = {"offload_args": __version__}
     try:
         found["devices"] = [_device(device) for device in Device.all()]
@@ -45,6 +54,7 @@ def collect() -> dict[str, Any]:
         found["devices"] = [_device(Device.host())]
         found["devices_error"] = str(error)
     found["libraries"] = [_library(name) for name in libraries.NAMES]
+    found["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
     return found
 
 
@@ -71,6 +81,8 @@ def _info(as_json: bool) -> int:
             print(
                 f"library {one['name']}: {one['path']}, version {one['version'] or 'not said'}, found by {one['found']}"
             )
+    for one in found["compilers"]:
+        print(f"compiler {one['error'] if 'error' in one else one['version'] + ': ' + one['path']}")
     return 0
 
 

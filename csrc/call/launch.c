@@ -65,14 +65,16 @@ static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
 
 /* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
 static int declare(const oa_kernel_state *kernel, const void *const *arguments, oa_operand *operands) {
+  memset(operands, 0, (size_t)kernel->pointers * sizeof *operands); /* all at once: an operand is large */
   for (int i = 0; i < kernel->count; i++) {
     const oa_parameter *p = &kernel->parameters[i];
     if (p->access) {
-      *operands++ = (oa_operand){.name = p->name,
-                                 .pointer = arguments[i],
-                                 .access = p->access,
-                                 .dtype = p->dtype,
-                                 .extent = {.kind = OA_EXTENT_ALL}};
+      operands->name = p->name;
+      operands->pointer = arguments[i];
+      operands->access = p->access;
+      operands->dtype = p->dtype;
+      operands->extent.kind = OA_EXTENT_ALL;
+      operands++;
     } else if (!arguments[i]) {
       return oa_fail_null(kernel->name, p->name);
     }

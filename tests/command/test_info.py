@@ -18,7 +18,7 @@ def info(*options: str) -> str:
     return run.stdout
 
 
-def test_info_names_devices_and_libraries() -> None:
+def test_info_names_devices_libraries_and_compilers() -> None:
     text = info()
     assert text.startswith(f"offload_args {package.__version__}\n")
     assert "device host" in text
@@ -29,3 +29,7 @@ def test_info_names_devices_and_libraries() -> None:
     assert cblas["path"].startswith("/")
     assert "OpenBLAS" in cblas["version"]
     assert cblas["found"]
+    assert [one["name"] for one in found["compilers"]] == ["NVRTC", "hiprtc"]
+    for one in found["compilers"]:
+        words = f"compiler {one['error'] if 'error' in one else one['version'] + ': /'}"
+        assert words in text and (one.get("path", "/").startswith("/"))

@@ -282,6 +282,9 @@ int oa_export_release(void *keep);
 /* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte
  * on. Other elements stay as they are. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
+/* Marks the array of a pointer that a call wrote as undefined, as the call of a library does that fails: it never comes
+ * down, and leaving the region says so. For code that learns from a result that the call made nothing of use. */
+int oa_pointer_invalidate(oa_any *pointer);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
 /* Copies an array on the device to another array there, of the same dtype and shape and with no element in common. */

@@ -112,6 +112,7 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, __builtin_amdgcn_wor
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_id); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_size); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, __builtin_amdgcn_grid_size) / threads(axis); }
+OA_DEVICE bool is_on_x() { return (block(1) | thread(1) | block(2) | thread(2)) == 0; }
 OA_DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
@@ -144,6 +145,17 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
+/* Tells whether the thread is the first one along y and z. A launch along x alone is known by its sizes, which are
+ * constants; for the thread's own numbers it would wait. */
+OA_DEVICE bool is_on_x() {
+  if (__builtin_expect((blocks(1) | threads(1) | blocks(2) | threads(2)) == 1, 1)) return true;
+  unsigned numbers;
+  asm volatile(
+      "{ .reg .u32 a; mov.u32 %0, %%tid.y; mov.u32 a, %%tid.z; or.b32 %0, %0, a; mov.u32 a, %%ctaid.y;"
+      "  or.b32 %0, %0, a; mov.u32 a, %%ctaid.z; or.b32 %0, %0, a; }"
+      : "=r"(numbers));
+  return numbers == 0;
+}
 OA_DEVICE void barrier() { __syncthreads(); }
 OA_DEVICE void *shared_memory() {
   extern __shared__ __align__(16) unsigned char oa_shared_memory[];
@@ -385,6 +397,7 @@ class Here {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
   OA_DEVICE long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
+  OA_DEVICE bool is_on_x() const { return now::is_on_x(); }
   /* The thread's number in its block, along x, then y, then z. */
   OA_DEVICE int thread() const {
     return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
@@ -433,6 +446,7 @@ class Here : public Place {
 #endif
   }
   OA_FUNCTION long long index(int axis = 0) const { return axis == 0 ? x : axis == 1 ? y : z; }
+  OA_FUNCTION bool is_on_x() const { return y == 0 && z == 0; }
   OA_FUNCTION unsigned block_index(int axis = 0) const {
     return axis == 0 && in_row ? static_cast<unsigned>(x / threads_[0]) : block_[axis];
   }
@@ -504,7 +518,7 @@ struct Linear1D {
   long long n;
   OA_FUNCTION explicit Linear1D(long long n) : n(n) {}
   OA_FUNCTION One of(const Here &here) const {
-    const long long i = here.index(), end = here.index(1) == 0 && here.index(2) == 0 ? n : 0;
+    const long long i = here.index(), end = here.is_on_x() ? n : 0;
     return {0, i, i, i < end};
   }
 };
@@ -515,7 +529,7 @@ struct GridStride1D {
   long long n;
   OA_FUNCTION explicit GridStride1D(long long n) : n(n) {}
   OA_FUNCTION Run of(const Here &here) const {
-    const bool mine = here.index(1) == 0 && here.index(2) == 0;
+    const bool mine = here.is_on_x();
     return share(0, mine ? n : 0, here.index(), here.size());
   }
 };
@@ -555,7 +569,7 @@ struct Rows : Matrix {
   using Matrix::Matrix;
   OA_FUNCTION Lines of(const Here &here) const {
     const long long row = here.index();
-    const bool mine = row < rows && here.index(1) == 0 && here.index(2) == 0;
+    const bool mine = row < rows && here.is_on_x();
     return {{row, row + mine, 1}, {0, columns, 1}, ld};
   }
 };
