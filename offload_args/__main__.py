@@ -25,6 +25,7 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_free": memory.free,
         "memory_total": memory.total,
         "driver_version": device.driver_version,
+        "driver": libraries.driver(device.backend),
         "compute_capability": ".".join(map(str, device.compute_capability)),
     }
 
@@ -35,6 +36,14 @@ def _library(name: str) -> dict[str, Any]:
     except LibraryError as error:
         return {"name": name, "error": str(error)}
     return {"name": name, "path": found.path, "version": found.version, "found": found.found}
+
+
+def _absent(backend: str) -> str:
+    """Say why a backend has no device."""
+    try:
+        return f"{Device(f'{backend}:0')} is there"
+    except OffloadError as error:
+        return str(error).partition(f'no device "{backend}:0": ')[2] or str(error)
 
 
 def _compiler(vendor: Vendor) -> dict[str, Any]:
@@ -53,6 +62,8 @@ def collect() -> dict[str, Any]:
     except OffloadError as error:
         found["devices"] = [_device(Device.host())]
         found["devices_error"] = str(error)
+    there = {device["name"].partition(":")[0] for device in found["devices"]}
+    found["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
     found["libraries"] = [_library(name) for name in libraries.NAMES]
     found["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
     return found
@@ -70,10 +81,13 @@ def _info(as_json: bool) -> int:
         details = f"{device['model']}, {free:.1f} of {total:.1f} GiB free"
         if device["driver_version"]:
             details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
+            details += f", {device['driver']}" * bool(device["driver"])
         default = " (default)" if device["name"] == found.get("default") else ""
         print(f"device {device['name']}{default}: {details}")
     if "devices_error" in found:
         print(f"devices: {found['devices_error']}")
+    for backend, why in found["absent"].items():
+        print(f"no device {backend}: {why}")
     for one in found["libraries"]:
         if "error" in one:
             print(f"library {one['error']}")
@@ -134,6 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo.main(given[1:])
     if given[:1] == ["trace"]:
         return _trace(given[1:])
+    if given[:1] == ["selftest"]:
+        from . import selftest
+
+        return selftest.main(given[1:])
     parser = argparse.ArgumentParser(prog="python -m offload_args", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
@@ -146,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config.add_argument("--cmake-dir", action="store_true", help="the folder for offload_args_DIR of CMake")
     config.add_argument("--pkg-config-dir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands.add_parser("demo", help="principal components of a real data set, on the default device")
+    commands.add_parser("selftest", help="some hundreds of checks of a device, and a report to paste")
     commands.add_parser("trace", help="run a script, and say what it copied and what to do about it")
     options = parser.parse_args(given)
     return _config(options) if options.command == "config" else _info(options.json)

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "region/region.h"
+#include "region/slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,12 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
   memcpy(launch->grid, shape->grid, sizeof launch->grid);
   memcpy(launch->block, shape->block, sizeof launch->block);
   launch->shared_bytes = shape->shared_bytes;
+  launch->written = 0;
+  for (int i = 0; i < call->count; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    if (slot && call->operands[i].access & OA_OVERWRITE && slot->nbytes > launch->written)
+      launch->written = slot->nbytes;
+  }
   launch->count = kernel->count;
   for (int i = 0; i < kernel->count; i++) launch->offsets[i] = kernel->parameters[i].offset;
   pack(kernel, arguments, call->operands, launch->bytes);

@@ -229,12 +229,19 @@ static int launch_amd(const struct amd_function *f, const unsigned given[3], con
   }
   const int code = pack_arguments(f, arguments, extra, bytes, places);
   if (code) return code;
-  if (!f->run) return run_known(f->name, (int64_t)grid[0] * block[0], places);
+  if (!f->run) {
+    hip_double_begin();
+    const int ran = run_known(f->name, (int64_t)grid[0] * block[0], places);
+    hip_double_end();
+    return ran;
+  }
   oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
   memcpy(call.grid, grid, sizeof call.grid);
   memcpy(call.block, block, sizeof call.block);
   call.last = (long long)grid[0] * grid[1] * grid[2];
+  hip_double_begin();
   f->run(&call);
+  hip_double_end();
   free(call.shared);
   return SUCCESS;
 }
