@@ -248,8 +248,6 @@ class Tensor:
 
     facts: _Facts
     uid: int
-    name: str
-    letters: str = _IMAGES
     is_virtual: bool = True
     number: float | None = None  # of one on the host
 
@@ -375,18 +373,6 @@ class Graph:
         """Compute x times the probability that a normal variable is below x."""
         return self._pointwise(cudnn.POINTWISE_GELU_FWD, x)
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-        """Compute softmax(scale q k^T) v; all are of shape (batch, heads, length, size), scale is 1 / sqrt(size)."""
-        shape, strides = k.facts.shape, k.facts.strides
-        turned = _Facts(k.facts.dtype, (*shape[:2], shape[3], shape[2]), (*strides[:2], strides[3], strides[2]))
-        at = self._tensors.index(k)
-        self._tensors[at] = transposed = Tensor(turned, k.uid, k.name, k.letters, is_virtual=False)
-        scores = self.multiply(self.matmul(q, transposed), scale or 1 / math.sqrt(q.facts.shape[-1]))
-        largest = self._reduction(cudnn.REDUCE_TENSOR_MAX, scores)
-        raised = self._pointwise(cudnn.POINTWISE_EXP, self._pointwise(cudnn.POINTWISE_SUB, scores, largest))
-        total = self._reduction(cudnn.REDUCE_TENSOR_ADD, raised)
-        return self.matmul(self._pointwise(cudnn.POINTWISE_DIV, raised, total, dtype=q.facts.dtype), v)
-
     def plan(self) -> Plan:
         """Return the plan of these operations, made at its first use.
 
@@ -394,6 +380,12 @@ class Graph:
         """
         if not self._outputs:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")
+        used = {one.uid for step in self._operations for _, _, one in step.attributes if isinstance(one, Tensor)}
+        outputs = {one.uid for one in self._outputs.values()}
+        given = [one.uid for one in self._tensors if not one.is_virtual]
+        for at, uid in enumerate((uid for uid in given if uid not in outputs), 1):
+            if uid not in used:
+                raise ArgumentError(f"cudnn.Graph.plan: input {at} is used by no operation")
         number = default_number() if self.device is None else as_device(self.device).number
         key = (number, self._signature())
         if key not in _plans:
@@ -403,11 +395,11 @@ class Graph:
     # -- inside --
 
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
-        if set(layout) <= set("BMKNHSD") and len(layout) in (3, 4) and "W" not in layout and "C" not in layout:
+        if set(layout) <= set("BMKN"):
             facts = _matrix_facts(function, like)
         else:
             facts = _facts(function, like, layout)
-        made = Tensor(facts, len(self._tensors) + 1, f"argument {len(self._tensors) + 1}", layout, is_virtual=False)
+        made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
         self._tensors.append(made)
         return made
 
@@ -420,13 +412,13 @@ class Graph:
         for axis in order:
             strides[axis] = step
             step *= shape[axis]
-        made = Tensor(_Facts(dtype, shape, tuple(strides)), len(self._tensors) + 1, "")
+        made = Tensor(_Facts(dtype, shape, tuple(strides)), len(self._tensors) + 1)
         self._tensors.append(made)
         return made
 
     def _number(self, number: float, like: Tensor) -> Tensor:
         ones = (1,) * len(like.facts.shape)
-        made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, "", is_virtual=False, number=number)
+        made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
         self._tensors.append(made)
         return made
 
@@ -449,23 +441,6 @@ class Graph:
                 (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
             ],
             (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
-        )
-        return y
-
-    def _reduction(self, operator: int, x: Tensor) -> Tensor:
-        """Reduce the last axis to 1."""
-        y = self._between((*x.facts.shape[:-1], 1), None)
-        settings = (
-            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
-            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
-        )
-        self._add(
-            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
-            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
         )
         return y
 
@@ -586,10 +561,11 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     outputs = {one.uid for one in graph._outputs.values()}
     facts = []
     given = [one for one in graph._tensors if not one.is_virtual]
-    for one in sorted(given, key=lambda one: (one.number is not None, one.uid in outputs)):
+    given.sort(key=lambda one: (one.number is not None, one.uid in outputs))
+    for at, one in enumerate(given, 1):
         access = 0 if one.number is not None else _OVERWRITE if one.uid in outputs else _READ
         dtype = code_of(np.dtype(np.float32)) if one.facts.dtype == "float32" else DTYPE_NAMES.index(one.facts.dtype)
-        facts.append((one.name, one.uid, dtype, access, one.facts.elements, one.facts.span, one.number or 0.0))
+        facts.append((f"argument {at}", one.uid, dtype, access, one.facts.elements, one.facts.span, one.number or 0.0))
     return tuple(facts)
 
 

@@ -334,14 +334,10 @@ def test_a_matmul_with_bias_and_gelu_as_one_plan(gpu: str) -> None:
     close(y, z / 2 * (1 + erf(z / 2**0.5)), np.float16)
 
 
-def test_attention_as_one_plan(gpu: str) -> None:
-    q, k, v = (np.random.default_rng(seed).standard_normal((2, 2, 128, 64)).astype(np.float16) for seed in (1, 2, 3))
-    o = np.zeros_like(q)
-    with offload_args(In(q), In(k), In(v), Out(o), device=gpu) as (pq, pk, pv, po):
+def test_an_input_that_no_operation_uses_is_refused(gpu: str) -> None:
+    x = np.zeros((1, 8, 8, 8), np.float16)
+    with offload_args(x, x.copy(), device=gpu) as (px, py):
         graph = cudnn.Graph(gpu)
-        tq, tk, tv = (graph.input(one, "BHSD") for one in (pq, pk, pv))
-        graph.output(graph.attention(tq, tk, tv), po, "BHSD").plan()(pq, pk, pv, po)
-    scores = np.einsum("bhsd,bhtd->bhst", q.astype(np.float64), k.astype(np.float64)) / 8
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    close(o, np.einsum("bhst,bhtd->bhsd", weights, v.astype(np.float64)), np.float16)
+        first, _ = graph.input(px, "NHWC"), graph.input(px, "NHWC")
+        with pytest.raises(ArgumentError, match="input 2 is used by no operation"):
+            graph.output(graph.relu(first), py, "NHWC").plan()
