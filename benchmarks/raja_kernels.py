@@ -64,7 +64,7 @@ OA_BLOCK_KERNEL(dot, oa::Out<double> sums, oa::In<double> a, oa::In<double> b, i
   OA_SHARED double part[256];
   here.phase([&](const oa::Here &here) {
     double mine = 0;
-    for (long long i = here.index(); i < n; i += here.size()) mine += a[i] * b[i];
+    for (int i = here.index(), step = here.size(); i < n; i += step) mine += a[i] * b[i];
     part[here.thread()] = mine;
   });
   add_up(here, part);
@@ -77,7 +77,7 @@ OA_BLOCK_KERNEL(total, oa::Out<double> sum, oa::In<double> sums, int n) {
   OA_SHARED double part[256];
   here.phase([&](const oa::Here &here) {
     double mine = 0;
-    for (long long i = here.index(); i < n; i += here.size()) mine += sums[i];
+    for (int i = here.index(), step = here.size(); i < n; i += step) mine += sums[i];
     part[here.thread()] = mine;
   });
   add_up(here, part);
@@ -107,7 +107,7 @@ OA_BLOCK_KERNEL(reduce3, oa::Out<Three> results, oa::In<int> x, int n) {
   OA_SHARED Three part[256];
   here.phase([&](const oa::Here &here) {
     Three mine = {0, 2147483647, -2147483647 - 1};
-    for (long long i = here.index(); i < n; i += here.size()) join(mine, Three{x[i], x[i], x[i]});
+    for (int i = here.index(), step = here.size(); i < n; i += step) join(mine, Three{x[i], x[i], x[i]});
     part[here.thread()] = mine;
   });
   join_all(here, part);
@@ -120,7 +120,7 @@ OA_BLOCK_KERNEL(total3, oa::Out<Three> result, oa::In<Three> results, int n) {
   OA_SHARED Three part[256];
   here.phase([&](const oa::Here &here) {
     Three mine = {0, 2147483647, -2147483647 - 1};
-    for (long long i = here.index(); i < n; i += here.size()) join(mine, results[i]);
+    for (int i = here.index(), step = here.size(); i < n; i += step) join(mine, results[i]);
     part[here.thread()] = mine;
   });
   join_all(here, part);

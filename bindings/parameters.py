@@ -236,10 +236,11 @@ class Array(Parameter):
     becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
     optional: bool = False  # there may be none
+    optional_if: ast.expr | None = None  # there may be none if this holds
 
     @property
     def kind(self) -> str:
-        return f"{self.direction}?" if self.optional else self.direction
+        return f"{self.direction}?" if self.optional or self.optional_if else self.direction
 
     @property
     def is_read_only(self) -> bool:
@@ -259,13 +260,18 @@ class Array(Parameter):
     def expressions(self) -> list[ast.expr]:
         """Returns every expression of its label."""
         inside = [expression for extent in self.extents for expression in extent.expressions]
-        return [*inside, *([self.overwrites] if self.overwrites else [])]
+        return [*inside, *self.tests]
+
+    @property
+    def tests(self) -> list[ast.expr]:
+        """Returns the tests of its clauses."""
+        return [one for one in (self.overwrites, self.optional_if) if one]
 
     def declaration(self, device: bool) -> str:
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return f"{device_pointer(self)}{' | None' if self.optional else ''}"
+        return f"{device_pointer(self)}{' | None' if self.optional or self.optional_if else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,10 +461,28 @@ class Stream(Parameter):
     in_record: ClassVar[bool] = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Workspace(Parameter):
+    """Memory that the vendor's function uses for itself; the core takes as much as the library's query says."""
+
+    role: ClassVar[str] = "workspace"
+    in_record: ClassVar[bool] = False
+    on_host: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceSize(Parameter):
+    """How much of it there is, which the core passes."""
+
+    role: ClassVar[str] = "workspace_size"
+    in_record: ClassVar[bool] = False
+    on_host: bool = False
+
+
 NUMBERS = {"scalar": Scalar, "result": Result, "returned": Result, "update": Update, "output": Output}
 # Names that generated C uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
-_TAKEN |= {"dtypes", "typed"}
+_TAKEN |= {"dtypes", "typed", "taken", "refused"}
 _C_WORDS = set(
     "auto case char const default do double enum extern float goto int long register short signed sizeof static "
     "struct switch typedef union unsigned".split()

@@ -13,7 +13,8 @@ The roles file says, for families of functions, what a header can't:
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
     C = "out matrix(m, n, ldc); may be B"                        in place: the same memory as B is fine
     result = "result"                                            the function's value ("returned": C's return value)
-    info = "host result"                                         likewise, on the host whatever the pointer mode is
+    info = "host result"                                         likewise, on the host whatever the pointer mode is;
+                                                                 "returned on the host"
     m_array = "size list(groups)"                                a host array of so many; "ld list", "scalar list", or
                                                                  "operation list" of an enum
     a = "update"                                                 a scalar that is read and written; "output": written
@@ -33,7 +34,8 @@ A constant of the header that is not in the table stands for no dtype of NumPy's
 `out` means that every element of the extent is written and none read. "despite const": the header's const is wrong.
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
-"optional", beside arrays of pointers: there may be no such array.
+"optional", beside arrays of pointers: there may be no such array. "optional if jobu == JOB_N": if this holds.
+"reads despite no const", of an "in" array: the header's lack of a const is wrong.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched, unless there is nothing else. Rows and columns are those of the matrix: for functions with an
@@ -175,6 +177,17 @@ The header's own names for C's integers, in parameters and [raw]:
     [integers]
     rocblas_int = "int"
 
+The memory that a function uses for itself while it runs, which callers don't pass:
+
+    work = "workspace"                                           on the device, as much as <function>_bufferSize says:
+                                                                 elements, or of a void * bytes
+    lwork = "workspace size"                                     how much that is
+    bufferOnHost = "host workspace"                              on the host; its size is "host workspace size"
+
+    [library]
+    workspace = "_bufferSize"                                    the end of such queries' names. They have parameters of
+                                                                 the function, and pointers to what they tell
+
 There is no default: a parameter with no role, a role for no parameter, and a role that its C type contradicts are
 errors.
 """
@@ -213,6 +226,8 @@ from .parameters import (
     Result,
     Size,
     Stream,
+    Workspace,
+    WorkspaceSize,
     name_fault,
 )
 from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter
@@ -276,6 +291,8 @@ class Function:
     form: str  # "", or one of FORMS
     optional: bool  # a library that has all others is whole
     device_only: bool  # its pointers are to the device whatever they are to
+    query: str = ""  # the symbol that tells how much workspace it needs
+    asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -499,7 +516,7 @@ class _Reader:
         if extent is None:
             return None
         overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
-        pointers, optional = extent.pointers, False
+        pointers, optional, optional_if = extent.pointers, False, None
         query: described.Query | None = None
         for clause in clauses:
             if clause.startswith("overwrites if ") and direction == "inout":
@@ -514,6 +531,10 @@ class _Reader:
                 repeats = True
             elif clause == "optional" and not pointers:
                 optional = True
+            elif clause.startswith("optional if ") and not pointers:
+                optional_if = self.parse(clause.removeprefix("optional if "), where)
+            elif clause == "reads despite no const" and direction == "in":
+                despite_const = True
             elif clause.startswith("at least ") and extent.kind == "bytes":
                 query = described.query_from(clause.removeprefix("at least "))
             else:
@@ -529,7 +550,7 @@ class _Reader:
             self.faults.append(f"{where}: labelled {kind_of}, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
             self.faults.append(f"{where}: labelled {direction}, but its type is {c_type}")
-        elif direction == "in" and not const:
+        elif direction == "in" and const == despite_const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
         if extent.kind == "bytes":
             return described.Room(
@@ -553,6 +574,7 @@ class _Reader:
             becomes=becomes,
             repeats=repeats,
             optional=optional,
+            optional_if=optional_if,
         )
 
     def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
@@ -593,11 +615,13 @@ class _Reader:
         listed = HOST_LIST.fullmatch(label)
         if listed:
             return self.host_list(name, c_type, listed, letter, where)
-        if label == "host result":
-            pointee, const = _pointee(c_type)
+        if label in ("host result", "returned on the host"):
+            returned = label != "host result"
+            pointee, const = (c_type, False) if returned else _pointee(c_type)
             dtype = self.dtype(pointee, letter)
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
         found = re.fullmatch(r"(factor|number) of (\w+)", label)
         if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
@@ -629,10 +653,48 @@ class _Reader:
                     f'{where}: labelled stream, but [library] stream is not "argument" or "handle", or it is a number'
                 )
             return Stream(name=name, c_type=c_type)
+        if label.removesuffix(" size") in ("workspace", "host workspace"):
+            return self.own_memory(name, c_type, label, letter, where)
         if label.split(" ")[0] in ("in", "out", "inout"):
             return self.array(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
+
+    def own_memory(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter:
+        """Returns the parameter of a label about memory that callers don't pass."""
+        on_host, is_size = label.startswith("host"), label.endswith(" size")
+        dtype = "" if is_size else self.dtype(_pointee(c_type)[0], letter)
+        right = c_type in SIZE_TYPES if is_size else c_type.endswith("*") and self.query_end
+        if not right or (on_host and dtype):
+            self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or [library] has no workspace")
+        kind = WorkspaceSize if is_size else Workspace
+        return kind(name=name, c_type=c_type, dtype=dtype, on_host=on_host)
+
+    def asked(self, symbol: str, parameters: list[Parameter], where: str) -> tuple[tuple[Parameter, str], ...]:
+        """Returns the parameters of a query: those of its function, and where it tells sizes."""
+        entry = self.api["functions"].get(symbol)
+        if entry is None:
+            self.faults.append(f"{where}: the header has no {symbol}, which would tell its workspace")
+            return ()
+        ours = {one.name.casefold(): one for one in parameters}
+        also = {one.casefold(): name.casefold() for one, name in self.roles.get("also", {}).items()}
+        found: list[tuple[Parameter, str]] = []
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
+            one = ours.get(given.casefold()) or ours.get(also.get(given.casefold(), ""))
+            if c_type == self.roles.get("handle", {}).get("type"):
+                one = ours["handle"]
+            if one is None and c_type in ("int *", "size_t *"):
+                one = WorkspaceSize(name=given, c_type=c_type)
+            if one is None:
+                self.faults.append(f"{where}: {symbol} has a parameter {given} that its function lacks")
+            else:
+                found.append((one, c_type))
+        return tuple(found)
+
+    @property
+    def query_end(self) -> str:
+        """Returns how the names of queries end; "" if the library has none."""
+        return str(self.settings.get("workspace", ""))
 
     def workspace(self, name: str, c_type: str, size: str, asked: str, where: str) -> Parameter | None:
         query = described.query_from(asked)
@@ -718,7 +780,7 @@ class _Reader:
             parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
             if label.split(" ")[0] == "returned":
-                made = self.parameter(ours, entry["returns"], label, letter, f"{where}: return value")
+                made = self.parameter(ours, self.integer(entry["returns"]), label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
             elif folded not in used:
@@ -748,6 +810,7 @@ class _Reader:
         device_only = self.on_device or sum(isinstance(one, Array) for one in parameters) > sum(
             isinstance(one, Array) for one in plain
         )
+        query = symbol + self.query_end if any(isinstance(one, Workspace) for one in parameters) else ""
         # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
         has_sizes = any(isinstance(one, Size) and one.is_narrow for one in parameters)
         has_indices = any(one.dtype == "i32" and one.direction != "in" for one in parameters if isinstance(one, Array))
@@ -755,13 +818,15 @@ class _Reader:
             name=name,
             symbol=symbol,
             wide_symbol=self.wide(symbol, where) if has_sizes and not has_indices else None,
-            returns=entry["returns"],
+            returns=self.integer(entry["returns"]),
             arguments=tuple(parameters),
             summary=bound.summary,
             family=key,
             form=form,
             optional=bool(family.get("optional", False)),
             device_only=device_only,
+            query=query,
+            asked=self.asked(query, parameters, where) if query else (),
         )
 
     def wide(self, symbol: str, where: str) -> str | None:
@@ -836,7 +901,7 @@ class _Reader:
             self.older.instead[symbol] = instead
 
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
-        bound = {one.symbol for one in functions} | {one.wide_symbol for one in functions}
+        bound = {name for one in functions for name in (one.symbol, one.wide_symbol, one.query)}
         used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
         groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}

@@ -36,7 +36,7 @@ _NAMED = Table(others=TEXT)
 _TEXTS_OF_LIBRARY = ("name", "title", "source", "backend", "wide", "strip", "status", "success", "stream", "scalars")
 LIBRARY = Table(
     {
-        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe"), TEXT),
+        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace"), TEXT),
         **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes"), TEXTS),
         "adds": Table(others=TEXTS),
         "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),

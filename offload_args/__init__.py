@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `testing` and the modules of
-the vendor libraries are imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `testing` and the
+modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .regions import call, offload_args, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, embedding, kernels, libraries, testing
+    from . import blas, embedding, kernels, lapack, libraries, testing
     from .embedding import get_cmake_dir, get_include, get_library
     from .kernels import Kernel, Module, Shared, launch, offload
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "embedding", "kernels", "libraries", "testing", *LIBRARIES)
+_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload")
 
@@ -56,6 +56,7 @@ __all__ = [
     "get_include",
     "get_library",
     "kernels",
+    "lapack",
     "launch",
     "libraries",
     "offload",

@@ -13,6 +13,8 @@ from typing import Any
 
 from . import Device, __version__, libraries
 from .errors import LibraryError, OffloadError
+from .kernels.compilers import VENDORS
+from .kernels.rtc import Vendor
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_free": memory.free,
         "memory_total": memory.total,
         "driver_version": device.driver_version,
+        "driver": libraries.driver(device.backend),
         "compute_capability": ".".join(map(str, device.compute_capability)),
     }
 
@@ -35,8 +38,23 @@ def _library(name: str) -> dict[str, Any]:
     return {"name": name, "path": found.path, "version": found.version, "found": found.found}
 
 
+def _absent(backend: str) -> str:
+    """Say why a backend has no device."""
+    try:
+        return f"{Device(f'{backend}:0')} is there"
+    except OffloadError as error:
+        return str(error).partition(f'no device "{backend}:0": ')[2] or str(error)
+
+
+def _compiler(vendor: Vendor) -> dict[str, Any]:
+    try:
+        return {"name": vendor.title, "path": vendor.path(), "version": vendor.version()}
+    except LibraryError as error:
+        return {"name": vendor.title, "error": " ".join(str(error).split())}
+
+
 def collect() -> dict[str, Any]:
-    """Collect the version, the devices and the libraries; of a library its path, version and how it was found."""
+    """Collect the version, the devices, the libraries and the compilers of kernels, with paths and versions."""
     found: dict[str, Any] = {"offload_args": __version__}
     try:
         found["devices"] = [_device(device) for device in Device.all()]
@@ -44,7 +62,10 @@ def collect() -> dict[str, Any]:
     except OffloadError as error:
         found["devices"] = [_device(Device.host())]
         found["devices_error"] = str(error)
+    there = {device["name"].partition(":")[0] for device in found["devices"]}
+    found["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
     found["libraries"] = [_library(name) for name in libraries.NAMES]
+    found["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
     return found
 
 
@@ -60,10 +81,13 @@ def _info(as_json: bool) -> int:
         details = f"{device['model']}, {free:.1f} of {total:.1f} GiB free"
         if device["driver_version"]:
             details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
+            details += f", {device['driver']}" * bool(device["driver"])
         default = " (default)" if device["name"] == found.get("default") else ""
         print(f"device {device['name']}{default}: {details}")
     if "devices_error" in found:
         print(f"devices: {found['devices_error']}")
+    for backend, why in found["absent"].items():
+        print(f"no device {backend}: {why}")
     for one in found["libraries"]:
         if "error" in one:
             print(f"library {one['error']}")
@@ -71,6 +95,8 @@ def _info(as_json: bool) -> int:
             print(
                 f"library {one['name']}: {one['path']}, version {one['version'] or 'not said'}, found by {one['found']}"
             )
+    for one in found["compilers"]:
+        print(f"compiler {one['error'] if 'error' in one else one['version'] + ': ' + one['path']}")
     return 0
 
 
@@ -122,6 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo.main(given[1:])
     if given[:1] == ["trace"]:
         return _trace(given[1:])
+    if given[:1] == ["selftest"]:
+        from . import selftest
+
+        return selftest.main(given[1:])
     parser = argparse.ArgumentParser(prog="python -m offload_args", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="say which devices and libraries are here, and where each was found")
@@ -134,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config.add_argument("--cmake-dir", action="store_true", help="the folder for offload_args_DIR of CMake")
     config.add_argument("--pkg-config-dir", action="store_true", help="the folder for PKG_CONFIG_PATH")
     commands.add_parser("demo", help="principal components of a real data set, on the default device")
+    commands.add_parser("selftest", help="some hundreds of checks of a device, and a report to paste")
     commands.add_parser("trace", help="run a script, and say what it copied and what to do about it")
     options = parser.parse_args(given)
     return _config(options) if options.command == "config" else _info(options.json)

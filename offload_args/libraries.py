@@ -186,6 +186,17 @@ def find_and_open(name: str) -> str:
     )
 
 
+def driver(backend: str) -> str:
+    """Return the path of a backend's driver that this process has loaded; "" if it has none."""
+    name = {"cuda": "libcuda.so", "hip": "libamdhip64.so"}.get(backend)
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = (line.split(maxsplit=5)[5].rstrip() for line in maps if name and name in line)
+            return next((path for path in paths if os.path.basename(path).startswith(name or "")), "")
+    except OSError:  # no /proc
+        return ""
+
+
 def loaded(name: str) -> Library | None:
     """Return a library if it is loaded."""
     if name not in NAMES:  # C reads "cublas\0x" as cublas

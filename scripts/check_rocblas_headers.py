@@ -34,6 +34,8 @@ def main() -> int:
             continue
         compared += 1
         for part in ("functions", "enums"):
+            for one in there[part].values() if part == "functions" else ():
+                one.pop("deprecated", None)  # bindings/api was written before headers were asked for it
             names = {*ours[part], *there[part]}
             faults += [f"{header}: {one} differs" for one in names if ours[part].get(one) != there[part].get(one)]
         print(f"{header}: version {there['version']}, {len(there['functions'])} functions compared")

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from helpers.devices import open_or_skip
+from helpers.devices import HIP, open_or_skip
 from offload_args import cblas, cublas, rocblas, testing
 
-DEVICES = ("host", "sim:0", "cuda:0", "hip:0")
+DEVICES = ("host", "sim:0", "cuda:0", HIP)
 
 
 @pytest.fixture(params=DEVICES)
@@ -24,6 +24,12 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["cuda:0"])
 def cuda(request: pytest.FixtureRequest) -> str:
     """The name of the first GPU, also in the test's id."""
+    return open_or_skip(request.param)
+
+
+@pytest.fixture(params=[HIP])
+def hip(request: pytest.FixtureRequest) -> str:
+    """The name of an AMD device, also in the test's id."""
     return open_or_skip(request.param)
 
 

@@ -18,6 +18,7 @@ from ..parameters import (
     C_NUMBER,
     EXTENTS,
     MEMBER,
+    NARROW,
     Array,
     DataType,
     EnumValue,
@@ -29,6 +30,8 @@ from ..parameters import (
     Result,
     Size,
     Stream,
+    Workspace,
+    WorkspaceSize,
 )
 from ..roles import Function, Library
 from ..services import HostArray, Integer, Object, ServiceParameter
@@ -53,6 +56,7 @@ RETURNS = {
     "f": ("float", "values[{at}].single = {value}"),
     "d": ("double", "values[{at}].real = {value}"),
     "z": ("size_t", "values[{at}].integer = (int64_t){value}"),
+    "l": ("{size}", "values[{at}].integer = (int64_t){value}"),
 }
 BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
@@ -175,6 +179,13 @@ class Body:
         return " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
 
     def symbol(self) -> None:
+        """Finds the vendor's function, and that which tells its workspace."""
+        self.own_symbol()
+        if self.function.query:
+            self.add("  void *query = oa_routine_symbol(routine, 2);")
+            self.add("  if (!query) return oa_fail_symbol(routine, values, 0, device);")
+
+    def own_symbol(self) -> None:
         """Finds the vendor's function: the form with 64-bit sizes when one needs it."""
         wide = self.wide_test()
         failure = "oa_fail_symbol(routine, values, {wide}, device)"
@@ -301,6 +312,8 @@ class Body:
             extent = self.extent(one.extents[-1 if again else 0], one.repeats)
             if one.optional:
                 extent = f"oa_optional({extent})"
+            elif one.optional_if:
+                extent = f"oa_optional_if({to_c(one.optional_if, self.library.constants)}, {extent})"
             self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
@@ -329,7 +342,7 @@ class Body:
         if self.special:
             fields.append(f".special = {' | '.join(self.special)}")
         self.add(f"  oa_call call = {{{', '.join(fields)}}};")
-        if any(isinstance(one, PointerArray) for one in arrays):
+        if any(isinstance(one, PointerArray) or one.optional_if for one in arrays):
             self.add("  const int failed = oa_begin_lists(&call);")
             self.add("  if (failed || !call.open) return failed;")
             return
@@ -399,7 +412,9 @@ class Body:
 
     def vendor_calls(self) -> None:
         """Calls the vendor's function, and ends the call."""
-        if self.wide_symbol:
+        if self.function.query:
+            self.call_with_workspace()
+        elif self.wide_symbol:
             self.add("  int status;")
             self.add("  if (wide)")
             self.add(f"    status = {self.vendor_call(True)};")
@@ -419,6 +434,31 @@ class Body:
         types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
         return f"((int (*)({types}))symbol)({values})"
 
+    def call_with_workspace(self) -> None:
+        """Asks the library for the function's workspace, takes it, and calls the function."""
+        passed, sizes = [], {}
+        for one, c_type in self.function.asked:
+            if isinstance(one, WorkspaceSize):
+                pointee = c_type.removesuffix("*").strip()
+                sizes[one.on_host] = f"{'host' if one.on_host else 'device'}_size"
+                self.add(f"  {pointee} {sizes[one.on_host]} = 0;")
+                passed.append((f"{pointee} *", f"&{sizes[one.on_host]}"))
+            else:
+                passed.append(("void *", "NULL") if isinstance(one, Workspace) else self.passed(one, False))
+        types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
+        own = next(one for one in self.function.arguments if isinstance(one, Workspace) and not one.on_host)
+        like = [one for one in self.function.arrays if own.dtype and one.dtype == own.dtype]
+        itemsize = f" * (size_t)oa_itemsize(routine->dtypes[{self.at[like[0].name]}])" if like else ""
+        self.add(f"  int status = ((int (*)({types}))query)({values});")
+        self.add("  if (status == routine->library->success) {")
+        self.add("    oa_workspaces taken;")
+        nbytes = f"(size_t){sizes[False]}{itemsize}, {f'(size_t){sizes[True]}' if True in sizes else '0'}"
+        self.add(f"    const int refused = oa_workspaces_take(&taken, &call, {nbytes});")
+        self.add("    if (refused) return refused;")
+        self.add(f"    status = {self.vendor_call(False)};")
+        self.add("    return oa_workspaces_end(&taken, &call, status);")
+        self.add("  }")
+
     def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
         """Returns the C type and value of an argument of the vendor's function."""
         match one:
@@ -435,7 +475,7 @@ class Body:
             case Array():
                 return "const void *" if one.is_read_only else "void *", f"operands[{self.position(one)}].address"
             case ServiceParameter() if one.passed:
-                c_type, value = one.vendor(self.at[one.name])
+                c_type, value = one.vendor(self.at.get(one.name, -1))
                 return c_type, value
             case Result(returned=True):
                 raise ValueError(f"{one.name}: a function of a GPU can't return its result")
@@ -443,6 +483,11 @@ class Body:
                 return "const void *" if one.is_read_only else "void *", one.name
             case Number():
                 return C_NUMBER[one.dtype], f"values[{self.at[one.name]}].{MEMBER[one.dtype]}"
+            case Workspace():
+                return "void *", "taken.host" if one.on_host else "taken.device"
+            case WorkspaceSize():
+                value = f"{'host' if one.on_host else 'device'}_size"
+                return (value_type := "int" if one.c_type in NARROW else "size_t"), f"({value_type}){value}"
         raise ValueError(f"{one.name}: no body passes a {type(one).__name__}")
 
     # -- on the CPU: called later, in stream order
@@ -498,8 +543,9 @@ class Body:
         if on_device is None and here and there:
             self.branches(indent, there, here)
         else:
-            for line in there if on_device or (on_device is None and not here) else here:
-                guard = "if (device) " if on_device is None else ""
+            lines = there if on_device or (on_device is None and not here) else here
+            for line in lines:
+                guard = "if (device) " if on_device is None and self.device_form else ""
                 self.add(f"{indent}{guard}{line}")
         if self.slots > len(self.function.parameters):
             self.add(f"{indent}late.count = {self.slots};")
@@ -546,6 +592,8 @@ class Body:
         result = self.function.result
         returned = result is not None and result.returned
         letter = BY_VALUE[result.dtype] if result and returned else "i" if self.has_status else "v"
+        if letter == "z" and self.function.returns in NARROW:
+            letter = "l"
         places = [position for _, position in letters]
         odd = "" if places == list(range(len(places))) else "_" + "_".join(map(str, places))
         self.signature = f"call_{letter}_{''.join(one for one, _ in letters)}{odd}"
@@ -555,7 +603,8 @@ class Body:
         def line(size: str) -> str:
             types = ", ".join(LETTERS[one][0].format(size=size) for one, _ in letters)
             passed = ", ".join(LETTERS[one][1].format(size=size, at=position) for one, position in letters)
-            return store.format(value=f"(({c_type} (*)({types}))symbol)({passed})", at=at) + ";"
+            called = f"(({c_type.format(size=size)} (*)({types}))symbol)({passed})"
+            return store.format(value=called, at=at) + ";"
 
         self.lines = []
         self.add(f"static int {self.signature}(void *symbol, oa_value *values, int ilp64) {{")

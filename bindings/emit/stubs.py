@@ -34,7 +34,8 @@ def python_stub(library: Library) -> str:
             continue
         handle = ["handle: object = None"] if takes_handle(function) else []
         result = function.result
-        positional = [one for one in function.parameters if one is not result]
+        positional = [one for one in function.parameters if one is not result and one.in_python]
+        given = [one.annotation() for one in function.parameters if one is not result and not one.in_python]
         if result and not result.on_host:
             shown = [f"{one.name}: {one.annotation()}" for one in positional]
             on_host = ", ".join([*shown, *(["*", "result: None = None", *handle])])
@@ -56,6 +57,7 @@ def python_stub(library: Library) -> str:
         else:
             shown = [f"{one.name}: {one.annotation()}" for one in positional]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
-            returns = result.python if result else "None"
+            outputs = [*([result.python] if result else []), *given]
+            returns = f"tuple[{', '.join(outputs)}]" if len(outputs) > 1 else outputs[0] if outputs else "None"
             lines.append(f"def {function.name}({signature}) -> {returns}: ...")
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ def symbols_of(library: Library) -> list[str]:
     """Returns the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
     names = {one.symbol for one in library.functions}
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
+    names |= {one.query for one in library.functions if one.query}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
     names |= {one.destroy for one in library.object_kinds} | set(asked_symbols(library))
@@ -30,7 +31,7 @@ def symbols_of(library: Library) -> list[str]:
 def optional_symbols(library: Library) -> set[str]:
     """Returns the symbols that a whole library may lack."""
     functions = [one for one in library.functions if one.optional]
-    return {symbol for one in functions for symbol in (one.symbol, one.wide_symbol) if symbol}
+    return {symbol for one in functions for symbol in (one.symbol, one.wide_symbol, one.query) if symbol}
 
 
 def _dtypes(function: Function) -> str:
@@ -77,7 +78,7 @@ def _row(library: Library, function: Function, index: dict[str, int], bodies: Bo
     body, caller = bodies.of[function.name]
     wide = index.get(function.wide_symbol or "", -1)
     fields = [
-        f".symbols = {{{index[function.symbol]}, {wide}}}",
+        f".symbols = {{{index[function.symbol]}, {wide}, {index.get(function.query, -1)}}}",
         f".count = {len(function.parameters)}",
         f".has_device_form = {int(library.has_device_form(function))}",
         *types.fields(function),
@@ -166,7 +167,7 @@ def library_file(library: Library) -> str:
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library, body_of)
     lines = [f"/* {made_from(library)} */", '#include "call/described.h"', '#include "call/groups.h"']
-    lines += ['#include "call/service.h"', ""]
+    lines += ['#include "call/service.h"', '#include "call/workspace.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

@@ -99,6 +99,14 @@ static int end(oa_call *call, int status) {
 
 static void *stream_of(const oa_call *call) { return ((const oa_stream *)call->stream)->native; }
 
+int oa_pointer_invalidate(oa_any *pointer) {
+  oa_operand operand = {
+      .name = "pointer", .pointer = pointer, .access = OA_READ_WRITE, .extent = {.kind = OA_EXTENT_ALL}};
+  oa_call call = {.function = "oa_pointer_invalidate", .operands = &operand, .count = 1};
+  const int status = oa_begin(&call);
+  return status ? status : oa_end(&call, 1); /* as if the call had failed */
+}
+
 /* -- fill -- */
 
 typedef struct filling {

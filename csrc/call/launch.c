@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "region/region.h"
+#include "region/slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,14 +66,16 @@ static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
 
 /* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
 static int declare(const oa_kernel_state *kernel, const void *const *arguments, oa_operand *operands) {
+  memset(operands, 0, (size_t)kernel->pointers * sizeof *operands); /* all at once: an operand is large */
   for (int i = 0; i < kernel->count; i++) {
     const oa_parameter *p = &kernel->parameters[i];
     if (p->access) {
-      *operands++ = (oa_operand){.name = p->name,
-                                 .pointer = arguments[i],
-                                 .access = p->access,
-                                 .dtype = p->dtype,
-                                 .extent = {.kind = OA_EXTENT_ALL}};
+      operands->name = p->name;
+      operands->pointer = arguments[i];
+      operands->access = p->access;
+      operands->dtype = p->dtype;
+      operands->extent.kind = OA_EXTENT_ALL;
+      operands++;
     } else if (!arguments[i]) {
       return oa_fail_null(kernel->name, p->name);
     }
@@ -99,6 +102,12 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
   memcpy(launch->grid, shape->grid, sizeof launch->grid);
   memcpy(launch->block, shape->block, sizeof launch->block);
   launch->shared_bytes = shape->shared_bytes;
+  launch->written = 0;
+  for (int i = 0; i < call->count; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    if (slot && call->operands[i].access & OA_OVERWRITE && slot->nbytes > launch->written)
+      launch->written = slot->nbytes;
+  }
   launch->count = kernel->count;
   for (int i = 0; i < kernel->count; i++) launch->offsets[i] = kernel->parameters[i].offset;
   pack(kernel, arguments, call->operands, launch->bytes);

@@ -189,9 +189,19 @@ static int send(const oa_call *call, oa_lists *lists) {
   return status;
 }
 
+static bool has_lists(const oa_call *call) {
+  for (int i = 0; i < call->count; i++)
+    if (is_listed(&call->operands[i])) return true;
+  return false;
+}
+
 /* Makes the arrays of addresses, after oa_begin. */
 static int make_addresses(const oa_call *call, const oa_call *given, oa_lists *lists, int64_t count) {
   const oa_device *device = call->device;
+  if (!has_lists(given)) {
+    hand_out(given, lists->operands, NULL);
+    return OA_OK;
+  }
   if (call->open == OA_CALL_UNNOTED)
     return oa_fail(OA_ERROR_CAPTURE,
                    "%s: the stream is capturing a graph, and the addresses of its arrays would have to be copied up; "

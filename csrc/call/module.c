@@ -20,7 +20,7 @@ static void processor_of(const oa_device *device, char *text, size_t size) {
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
 
-/* Returns whether HIP takes the blocks of all kernels; it takes none of an HSACO that has others. */
+/* Returns whether HIP takes the blocks of all kernels, of an HSACO of code object 5; it takes no module with others. */
 static bool has_uniform_blocks(oa_bytes metadata) {
   oa_hsaco_kernel kernel;
   oa_bytes list;
@@ -40,9 +40,9 @@ static int explain_refusal(const oa_device *device, oa_bytes metadata, const voi
   oa_error_save(&driver);
   return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, processors,
                  device->name, device->model,
-                 has_uniform_blocks(metadata) ? ""
-                                              : "; a kernel lacks .uniform_work_group_size: 1, which hipcc and "
-                                                "clang -x hip write");
+                 strstr(device->model, processors) && !has_uniform_blocks(metadata)
+                     ? "; a kernel lacks .uniform_work_group_size: 1, which HIP wants of code object 5"
+                     : "");
 }
 
 /* Keeps what an HSACO says of its kernels: the driver does not tell. */
@@ -126,15 +126,19 @@ static void free_kernel(oa_kernel_state *kernel) {
   free(kernel);
 }
 
+static atomic_int unloads; /* that wait for launches: those have to announce their end */
+
 int oa_module_unload(oa_module *module) {
   int status = oa_core_start();
   if (status) return status;
   oa_lock();
+  atomic_fetch_add(&unloads, 1); /* before it looks at launches: one that ends meanwhile is seen, or sees this */
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
-  while (slot && ((oa_module_state *)slot->state)->launches) {
+  while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {
     oa_wait_change();
     slot = module_slot("oa_module_unload", module, &status);
   }
+  atomic_fetch_sub(&unloads, 1);
   oa_module_state *state = slot ? slot->state : NULL;
   if (slot) oa_slot_free(slot);
   for (oa_kernel_state *k = state ? state->kernels : NULL; k; k = k->next)
@@ -309,7 +313,7 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
   oa_module_state *state = slot ? slot->state : NULL;
-  if (state) state->launches++;
+  if (state) atomic_fetch_add(&state->launches, 1);
   oa_unlock();
   if (!state) return status;
   oa_kernel_state *made = new_kernel(state, name, parameters, count, &status);
@@ -325,7 +329,7 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
     status = OA_ERROR_MEMORY;
   }
   if (status && made) free_kernel(made);
-  state->launches--;
+  atomic_fetch_sub(&state->launches, 1);
   oa_announce_change();
   oa_unlock();
   return status;
@@ -336,7 +340,7 @@ oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, i
   oa_lock();
   const oa_slot *slot = oa_slot_of(kernel, OA_SLOT_KERNEL, status);
   oa_kernel_state *state = slot ? slot->state : NULL;
-  if (state) state->module->launches++;
+  if (state) atomic_fetch_add(&state->module->launches, 1);
   oa_unlock();
   if (!state)
     oa_fail(*status, "%s: kernel %s; got %p", function,
@@ -346,11 +350,17 @@ oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, i
 }
 
 void oa_kernel_unhold(oa_kernel_state *kernel, bool captured) {
-  oa_lock();
-  kernel->module->captured |= captured;
-  kernel->module->launches--;
-  oa_announce_change();
-  oa_unlock();
+  if (__builtin_expect(captured, 0)) {
+    oa_lock();
+    kernel->module->captured = true;
+    oa_unlock();
+  }
+  atomic_fetch_sub(&kernel->module->launches, 1); /* the module may be gone from here on */
+  if (__builtin_expect(atomic_load(&unloads) != 0, 0)) {
+    oa_lock();
+    oa_announce_change();
+    oa_unlock();
+  }
 }
 
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info) {

@@ -11,11 +11,11 @@ typedef struct oa_kernel_state oa_kernel_state;
 
 typedef struct oa_module_state {
   oa_device *device;
-  void *native;      /* the backend's; on devices whose calls run on the CPU that of oa_shared_object_load */
-  oa_bytes metadata; /* an HSACO's, owned; none of other modules */
+  void *native;        /* the backend's; on devices whose calls run on the CPU that of oa_shared_object_load */
+  oa_bytes metadata;   /* an HSACO's, owned; none of other modules */
+  atomic_int launches; /* under way: the module can't be unloaded. They begin under the core's lock */
   /* Under the core's lock: */
   oa_kernel_state *kernels;
-  int launches;  /* under way: the module can't be unloaded */
   bool captured; /* a graph may launch its kernels at any time */
 } oa_module_state;
 

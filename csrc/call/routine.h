@@ -10,7 +10,8 @@
 
 enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40, OA_MOST_REPEATED = 8 };
 
-/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes; NULL if there is none. Returns NULL with the error
+/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes, or the one that tells the workspace (2); NULL if
+ * there is none. Returns NULL with the error
  * set if the library can't be loaded or lacks it. */
 static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
   const int index = routine->symbols[wide];

@@ -107,7 +107,8 @@ struct grid {
   atomic_llong next;
 };
 
-enum { FEW_THREADS = 1 << 14 }; /* of a grid that one thread runs alone: waking others takes longer */
+/* A grid of so few threads that write so few bytes runs on one thread of the CPU alone: waking others takes longer. */
+enum { FEW_THREADS = 1 << 14, FEW_BYTES = 1 << 16 };
 
 static void run_blocks(void *data) {
   struct grid *grid = data;
@@ -131,7 +132,8 @@ void oa_shared_object_run(void *data) {
   for (int i = 0; i < launch->count; i++) grid.arguments[i] = launch->bytes + launch->offsets[i];
   grid.blocks = (long long)launch->grid[0] * launch->grid[1] * launch->grid[2];
   const long long threads = (long long)launch->block[0] * launch->block[1] * launch->block[2];
-  const int participants = grid.blocks <= FEW_THREADS / threads ? 1 : oa_threads_count();
+  const bool alone = grid.blocks == 1 || (grid.blocks <= FEW_THREADS / threads && launch->written <= FEW_BYTES);
+  const int participants = alone ? 1 : oa_threads_count();
   grid.at_once = participants == 1 ? grid.blocks : grid.blocks / (4 * participants);
   if (grid.at_once < 1) grid.at_once = 1;
   oa_threads_run(NULL, run_blocks, &grid, participants);

@@ -19,6 +19,7 @@ typedef struct oa_shared_object_launch {
   oa_kernel_function *function;
   unsigned grid[3], block[3];
   long long shared_bytes;
+  long long written;                   /* bytes of the largest array that it writes */
   int count;                           /* of arguments */
   int32_t offsets[OA_MOST_PARAMETERS]; /* of each argument's value in bytes */
   _Alignas(16) unsigned char bytes[];

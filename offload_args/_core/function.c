@@ -608,9 +608,7 @@ static int read_type(const Function *function, int place, PyObject *object, int6
   return -1;
 }
 
-/* Finds the dtypes that arguments say, into parameters, which becomes this call's. Returns 0, or -1 with an
- * exception. */
-static int find_dtypes(const Function *function, Arguments *arguments, Parameter *parameters) {
+int function_find_dtypes(const Function *function, Arguments *arguments, Parameter *parameters) {
   oa_value values[MOST_VALUES];
   unsigned char dtypes[MOST_VALUES];
   memcpy(parameters, function->parameters, (size_t)function->count * sizeof *parameters);
@@ -637,7 +635,7 @@ static int find_dtypes(const Function *function, Arguments *arguments, Parameter
 
 static __attribute__((noinline)) PyObject *call_typed(const Function *function, Arguments *arguments) {
   Parameter parameters[MOST_VALUES];
-  return find_dtypes(function, arguments, parameters) < 0 ? NULL : call_known(function, arguments);
+  return function_find_dtypes(function, arguments, parameters) < 0 ? NULL : call_known(function, arguments);
 }
 
 static inline PyObject *call_with(const Function *function, Arguments *arguments) {

@@ -101,6 +101,10 @@ PyObject *function_number(const Parameter *parameter, const void *memory);
 /* Finds what the caller's own handle stands for. Returns 0, or -1 with an exception. */
 int function_find_handle(const Function *function, Arguments *arguments);
 
+/* Finds the dtypes that arguments say, into parameters, which becomes this call's. Returns 0, or -1 with an
+ * exception. */
+int function_find_dtypes(const Function *function, Arguments *arguments, Parameter *parameters);
+
 /* Has the routine run, with the caller's own handle if there is one. Returns a status. Without the GIL. */
 int function_run(const Function *function, const Arguments *arguments, oa_value *values);
 

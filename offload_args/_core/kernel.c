@@ -18,7 +18,12 @@ typedef struct {
   struct {
     int access, dtype, offset, nbytes;
   } at[OA_MOST_PARAMETERS]; /* access 0: a value; its dtype is OA_ANY if only _value can read it */
-  PyObject *partitions;     /* a tuple of those parameters that have a partition, as covers() reads them */
+  /* Those parameters that have a partition. Along x and y: what it divides (BY_SIZE, ...; 0: any grid will do), how
+   * much of that belongs to one thread or block, and 1 for a block. */
+  int divided;
+  struct {
+    int argument, kind[2], each[2], by_block[2];
+  } *by;
 } Kernel;
 
 typedef struct {
@@ -27,10 +32,31 @@ typedef struct {
 } Launcher;
 
 static PyTypeObject *launcher_type;
+static allocfunc launcher_alloc; /* of that type */
+static freefunc launcher_free;
 static PyObject *name_value, *name_pointer, *name_load, *name_configure, *name_misfit, *name_uncovered;
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
-/* (name, parameters, partitions): a tuple (access, dtype, offset, nbytes) for each; covers() describes partitions. */
+/* Reads a tuple (argument, (kind, each, by_block) along x, the same along y) for each. Returns 0, or -1. */
+static int read_partitions(Kernel *self, PyObject *partitions) {
+  const Py_ssize_t count = PyTuple_Size(partitions);
+  if (count == 0) return 0;
+  self->by = PyMem_Calloc((size_t)count, sizeof *self->by);
+  if (self->by == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (; self->divided < count; self->divided++) {
+    int *argument = &self->by[self->divided].argument, *kind = self->by[self->divided].kind;
+    int *each = self->by[self->divided].each, *by_block = self->by[self->divided].by_block;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(partitions, self->divided), "i(iii)(iii)", argument, &kind[0], &each[0],
+                          &by_block[0], &kind[1], &each[1], &by_block[1]))
+      return -1;
+  }
+  return 0;
+}
+
+/* (name, parameters, partitions): a tuple (access, dtype, offset, nbytes) for each parameter. */
 static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   PyObject *name, *parameters, *partitions;
   (void)keywords;
@@ -44,7 +70,6 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
   if (self == NULL) return NULL;
   self->name = Py_NewRef(name);
   self->parameters = Py_NewRef(parameters);
-  self->partitions = Py_NewRef(partitions);
   self->count = (int)count;
   for (Py_ssize_t i = 0; i < count; i++) {
     if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "iiii", &self->at[i].access, &self->at[i].dtype,
@@ -54,6 +79,10 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     }
     self->nbytes = (size_t)self->at[i].offset + (size_t)self->at[i].nbytes;
   }
+  if (read_partitions(self, partitions) < 0) {
+    Py_DECREF(self);
+    return NULL;
+  }
   return (PyObject *)self;
 }
 
@@ -62,7 +91,7 @@ static void kernel_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   Py_XDECREF(self->name);
   Py_XDECREF(self->parameters);
-  Py_XDECREF(self->partitions);
+  PyMem_Free(self->by);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -97,12 +126,12 @@ static int read_sizes(PyObject *object, uint32_t sizes[3]) {
   return 0;
 }
 
-static Launcher *launcher_new(Kernel *kernel) {
-  Launcher *self = (Launcher *)((allocfunc)PyType_GetSlot(launcher_type, Py_tp_alloc))(launcher_type, 0);
+static PyObject *launcher_new(PyObject *kernel, const oa_launch *launch) {
+  Launcher *self = (Launcher *)launcher_alloc(launcher_type, 0);
   if (self == NULL) return NULL;
-  self->kernel = (Kernel *)Py_NewRef((PyObject *)kernel);
-  self->launch = OA_SIZED(oa_launch);
-  return self;
+  self->kernel = (Kernel *)Py_NewRef(kernel);
+  self->launch = *launch;
+  return (PyObject *)self;
 }
 
 /* kernel[grid, block] */
@@ -111,9 +140,7 @@ static PyObject *kernel_subscript(PyObject *object, PyObject *key) {
   if (!PyTuple_CheckExact(key) || PyTuple_Size(key) != 2 || read_sizes(PyTuple_GetItem(key, 0), shape.grid) < 0 ||
       read_sizes(PyTuple_GetItem(key, 1), shape.block) < 0)
     return PyObject_CallMethodObjArgs(object, name_configure, key, NULL);
-  Launcher *made = launcher_new((Kernel *)object);
-  if (made != NULL) made->launch = shape;
-  return (PyObject *)made;
+  return launcher_new(object, &shape);
 }
 
 /* (kernel, grid, block, shared_bytes, stream or None, cooperative, cluster): checked by the caller; sizes are three
@@ -132,15 +159,13 @@ static PyObject *make_launcher(PyObject *Py_UNUSED(module), PyObject *arguments)
     shape.stream = PyLong_AsVoidPtr(stream);
     if (shape.stream == NULL && PyErr_Occurred()) return NULL;
   }
-  Launcher *made = launcher_new((Kernel *)kernel);
-  if (made != NULL) made->launch = shape;
-  return (PyObject *)made;
+  return launcher_new(kernel, &shape);
 }
 
 static void launcher_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   Py_XDECREF((PyObject *)((Launcher *)object)->kernel);
-  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  launcher_free(object);
   Py_DECREF(type);
 }
 
@@ -261,20 +286,15 @@ static long long extent_of(const Pointer *pointer, int kind) {
   return PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, kind == BY_ROWS ? rows : !rows));
 }
 
-/* Tells whether a grid has an owner for each element of each argument that has a partition. partitions has a tuple
- * (argument, (along x), (along y)) for each; along an axis: what it divides, how much of that belongs to one thread or
- * block, and 1 for a block. */
+/* Tells whether a grid has an owner for each element of each argument that has a partition. */
 static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *arguments) {
-  for (Py_ssize_t k = 0; k < PyTuple_Size(kernel->partitions); k++) {
-    int argument, kind[2], each[2], by_block[2];
-    if (!PyArg_ParseTuple(PyTuple_GetItem(kernel->partitions, k), "i(iii)(iii)", &argument, &kind[0], &each[0],
-                          &by_block[0], &kind[1], &each[1], &by_block[1]))
-      return 0;
+  for (int k = 0; k < kernel->divided; k++) {
+    const Pointer *pointer = (Pointer *)PyTuple_GetItem(arguments, kernel->by[k].argument);
     for (int axis = 0; axis < 2; axis++) {
-      if (!kind[axis]) continue;
-      const long long extent = extent_of((Pointer *)PyTuple_GetItem(arguments, argument), kind[axis]);
-      const long long owners = (long long)launch->grid[axis] * (by_block[axis] ? 1 : launch->block[axis]);
-      if (extent < 0 || (extent + each[axis] - 1) / each[axis] > owners) return 0;
+      if (!kernel->by[k].kind[axis]) continue;
+      const long long extent = extent_of(pointer, kernel->by[k].kind[axis]), each = kernel->by[k].each[axis];
+      const long long owners = (long long)launch->grid[axis] * (kernel->by[k].by_block[axis] ? 1 : launch->block[axis]);
+      if (extent < 0 || extent / each + (extent % each != 0) > owners) return 0;
     }
   }
   return 1;
@@ -292,8 +312,7 @@ static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *byte
   Kernel *kernel = self->kernel;
   const Pointer *first = read_arguments(kernel, arguments, bytes, places);
   if (first == NULL) return NULL;
-  if (PyTuple_Size(kernel->partitions) && !covers(kernel, &self->launch, arguments))
-    return refuse_grid(self, arguments);
+  if (kernel->divided && !covers(kernel, &self->launch, arguments)) return refuse_grid(self, arguments);
   const int device = (int)PyLong_AsLong(first->device);
   oa_kernel *loaded = device >= 0 && device < DEVICES ? atomic_load(&kernel->loaded[device]) : NULL;
   if (__builtin_expect(loaded == NULL, 0) && (loaded = load(kernel, first->device, device)) == NULL) return NULL;
@@ -455,6 +474,8 @@ int add_kernel(PyObject *module) {
   PyObject *kernel = PyType_FromSpec(&kernel_spec);
   launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
   if (kernel == NULL || launcher_type == NULL) return -1;
+  launcher_alloc = (allocfunc)PyType_GetSlot(launcher_type, Py_tp_alloc);
+  launcher_free = (freefunc)PyType_GetSlot(launcher_type, Py_tp_free);
   if (PyModule_AddObjectRef(module, "Kernel", kernel) < 0 ||
       PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) < 0)
     return -1;

@@ -353,6 +353,15 @@ static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return with_array(arguments, read_to);
 }
 
+/* (pointer): its array is undefined from now on. */
+static PyObject *pointer_invalidate(PyObject *Py_UNUSED(module), PyObject *object) {
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  const int status = oa_pointer_invalidate(pointer->handle);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 /* (pointer, source): copies between pointers of the same shape. */
 static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object, *from;
@@ -380,6 +389,7 @@ static PyMethodDef pointer_functions[] = {
     {"fill", pointer_fill, METH_VARARGS, NULL},
     {"copy", pointer_copy, METH_VARARGS, NULL},
     {"read", pointer_read, METH_VARARGS, NULL},
+    {"invalidate", pointer_invalidate, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -139,6 +139,9 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
       return function_read_integer(object, &value->integer);
     case ENUM:
       return read_sized(object, OA_I32, value);
+    case TYPE:
+      value->integer = parameter->code;
+      return 0;
     case ARRAY:
       return function_read_array(object, parameter, value);
     case HOST_ARRAY:
@@ -233,8 +236,9 @@ static PyObject *given_from(const Function *function, const Arguments *arguments
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
+    const int is_number = parameter->kind == RESULT || parameter->kind == VALUE;
     PyObject *one = parameter->kind == NEW          ? Py_NewRef((PyObject *)made)
-                    : parameter->kind == RESULT     ? function_number(parameter, values[i].bytes)
+                    : is_number                     ? function_number(parameter, values[i].bytes)
                     : parameter->kind == GIVEN_LIST ? given_list(parameter, values[i].pointer, room->sizes[i])
                                                     : given_one(parameter, &values[i], first);
     if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
@@ -301,7 +305,7 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
   int wrong = 0;
   room.count = room.allocated = 0;
   for (int i = 0; i < function->positional && !wrong; i++)
-    wrong = read_one(function, &function->parameters[i], arguments->positional[i], &values[i], &room);
+    wrong = read_one(function, &arguments->parameters[i], arguments->positional[i], &values[i], &room);
   PyObject *given = wrong == -1 ? function_explain(function, arguments)
                     : wrong     ? NULL
                                 : run(function, arguments, values, &room);
@@ -315,5 +319,7 @@ PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count
   Arguments arguments = {.parameters = function->parameters};
   if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
+  Parameter parameters[MOST_VALUES]; /* of this call */
+  if (function->routine->typed_count && function_find_dtypes(function, &arguments, parameters) < 0) return NULL;
   return call_with(function, &arguments);
 }

@@ -105,7 +105,8 @@ def compiled(name: str, source: str, options: Sequence[str], device: Device) -> 
     """
     vendor = VENDORS.get(device._info.backend)
     if vendor is not None:  # a cubin: drivers that are older than NVRTC take it, and would refuse its PTX
-        options = (f"{vendor.architecture}={processor_of(device)}", *_GPU_OPTIONS, *options)
+        processor = processor_of(device)  # "" if HIP does not tell: then hiprtc asks it for the current device's
+        options = (*([f"{vendor.architecture}={processor}"] if processor else []), *_GPU_OPTIONS, *options)
         key = key_of(vendor.version(), str(device._info.driver_version), source, _headers(), *options)
         options = (*options, f"-I{include()}")
     else:

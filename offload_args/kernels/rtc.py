@@ -107,6 +107,15 @@ class Vendor:
         self._call("Version", ctypes.byref(major), ctypes.byref(minor))
         return f"{self.title} {major.value}.{minor.value}"
 
+    def path(self) -> str:
+        """Return the absolute path of the loaded compiler; its name if the system does not tell."""
+        name = self.load()._name
+        if os.path.isabs(name) or not os.path.exists("/proc/self/maps"):
+            return name
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(maxsplit=5)[5].strip() for line in maps if name in line}
+        return min(paths, default=name)
+
     def compile(self, name: str, source: str, options: Sequence[str]) -> bytes:
         """Return the module that a source makes. Raises RefusedError with the log, LibraryError without a compiler."""
         program = ctypes.c_void_p()

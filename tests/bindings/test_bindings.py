@@ -390,17 +390,17 @@ def abi(c_type: str, blasint: str = "int") -> str:
     """Returns how a C type is passed: pointers are alike, and so are enums and int."""
     if c_type.endswith(("*", "[]", "Handle_t", "Stream_t", "Descriptor_t", "ParamPack_t", "Plan_t", "Graph_t")):
         return "pointer"
-    if c_type in ("rocblas_handle", "curandGenerator_t"):
+    if c_type in ("rocblas_handle", "curandGenerator_t", "cusolverDnParams_t", "syevjInfo_t", "gesvdjInfo_t"):
         return "pointer"
-    if c_type.startswith(
-        ("cublas", "curand", "cudnn", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas", "enum ")
-    ):
+    enums = ("cublas", "cudnn", "curand", "cusolver", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas")
+    if c_type.startswith((*enums, "enum ")):
         return "int64_t" if c_type == "rocblas_stride" else "int"
     if c_type == "blasint":
         return blasint
     if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
         return "int64_t"
     narrow = dict.fromkeys(("unsigned", "unsigned int", "int32_t", "uint32_t"), "int") | {"_Bool": "unsigned char"}
+    narrow |= dict.fromkeys(("char", "signed char"), "int")  # widened in a call
     return (narrow | dict.fromkeys(("bfloat16", "hfloat16"), "uint16_t")).get(c_type, c_type)
 
 
@@ -412,20 +412,21 @@ def test_vendor_functions_are_called_with_the_headers_types(
     api = given(name)[0]["functions"]
     for function in libraries[name].functions:
         row = text.split(f'{{.function = "{name}.{function.name}", ')[1].split(".function =")[0]
-        if name != "cblas":
+        if libraries[name].backend:
             caller = re.findall(r"\.run = (\w+),", row)[0]
             called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
         else:  # one call with 64-bit integers and one with 32-bit ones
             caller = re.findall(r"\.call = (\w+),", row)[0]
-            has_sizes = bool(function.of("size", "ld", "inc"))
-            called = [(function.symbol, one) for one in (["int64_t", "int"] if has_sizes else ["int"])]
-        inner = f"{caller}_in" if function.lists and name != "cblas" else caller  # of functions of groups
+            both = libraries[name].probe and function.of("size", "ld", "inc")
+            called = [(function.symbol, one) for one in (["int64_t", "int"] if both else ["int"])]
+        inner = f"{caller}_in" if function.lists and libraries[name].backend else caller  # of functions of groups
         inner = f"{inner}_with_objects" if f"static int {inner}_with_objects(" in text else inner
         body = text.split(f"static int {inner}(")[1].split(" static int ")[0]
         if function.of("ended"):  # the core destroys its objects itself
             assert "return oa_service_destroy(routine, values, device);" in body
             continue
-        casts = re.findall(r"\(\(([\w *]+) \(\*\)\(([^)]*)\)\)symbol\)", body)
+        called = [(function.query, "int"), *called] if function.query else called
+        casts = re.findall(r"\(\(([\w *]+) \(\*\)\(([^)]*)\)\)(?:symbol|query)\)", body)
         assert len(casts) == len(called), function.name
         for (returns, types), (symbol, blasint) in zip(casts, called, strict=True):
             declared = [abi(one[1], blasint) for one in api[symbol]["parameters"]]
@@ -444,7 +445,8 @@ def test_rows_name_the_symbols_and_dtypes_of_their_functions(
     assert list(rows) == sorted(one.name for one in libraries[name].functions)
     for function in libraries[name].functions:
         row = rows[function.name]
-        narrow, wide = map(int, re.findall(r"\.symbols = \{(-?\d+), (-?\d+)\}", row)[0])
+        narrow, wide, query = map(int, re.findall(r"\.symbols = \{(-?\d+), (-?\d+), (-?\d+)\}", row)[0])
+        assert (symbols[query] if query >= 0 else "") == function.query
         assert symbols[narrow] == function.symbol
         assert (symbols[wide] if wide >= 0 else None) == function.wide_symbol
         dtypes = re.findall(r'\.dtypes = "([^"]*)"', row)[0].split("\\")[1:]
@@ -488,6 +490,7 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
     stubs = functions_in((emitted / f"{name}.pyi").read_text())
     bound = {one.name for one in library.functions}
     no_functions = {*library.constants, *(one.name for one in library.object_kinds), "raw"}
+    no_functions |= {one for names in library.adds.values() for one in names}
     assert bound == set(stubs) == set(dir(module)) & bound == set(module.__all__) - no_functions
     for function in library.functions:
         made = getattr(module, function.name)

@@ -18,7 +18,7 @@ def info(*options: str) -> str:
     return run.stdout
 
 
-def test_info_names_devices_and_libraries() -> None:
+def test_info_names_devices_libraries_and_compilers() -> None:
     text = info()
     assert text.startswith(f"offload_args {package.__version__}\n")
     assert "device host" in text
@@ -29,3 +29,18 @@ def test_info_names_devices_and_libraries() -> None:
     assert cblas["path"].startswith("/")
     assert "OpenBLAS" in cblas["version"]
     assert cblas["found"]
+    assert [one["name"] for one in found["compilers"]] == ["NVRTC", "hiprtc"]
+    for one in found["compilers"]:
+        words = f"compiler {one['error'] if 'error' in one else one['version'] + ': /'}"
+        assert words in text and (one.get("path", "/").startswith("/"))
+
+
+def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
+    text, found = info(), json.loads(info("--json"))
+    there = {one["name"].partition(":")[0]: one for one in found["devices"]}
+    for backend, library in (("cuda", "libcuda.so"), ("hip", "libamdhip64.so")):
+        if backend in there:
+            assert library in there[backend]["driver"] and there[backend]["driver"] in text
+        else:
+            assert library in found["absent"][backend] or "Init" in found["absent"][backend]
+            assert f"no device {backend}: {found['absent'][backend]}" in text

@@ -6,10 +6,10 @@ import ctypes
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from helpers.devices import open_or_skip
-from helpers.processes import printed
+from helpers.processes import printed, python
 from offload_args import Scratch, offload_args
 from offload_args.errors import DeviceMemoryError
 
@@ -40,11 +40,6 @@ print(x.sum(), Device("hip:0").counters.memory_used)
 """
 
 
-@pytest.fixture(params=["hip:0"])
-def hip(request: pytest.FixtureRequest) -> str:
-    return open_or_skip(request.param)
-
-
 def library(path: Path, *options: str) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", path, "-x", "c", "/dev/null", *options], check=True)
 
@@ -69,9 +64,10 @@ def runtime() -> ctypes.CDLL:
 
 
 @pytest.mark.promise("T49")
-def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: str) -> None:
-    said = printed(TOO_MUCH, HIP_DOUBLE_VERSION="5")  # HIP 5.7's pools, and so the double's
-    assert "hip:0: out of device memory: 9007199254740992 bytes requested" in said
+@pytest.mark.parametrize("pools", ["0", "1"])  # which release 5 has if the environment says so
+def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: str, pools: str) -> None:
+    said = printed(TOO_MUCH.replace("hip:0", hip), HIP_DOUBLE_VERSION="5", HIP_MEM_POOL_SUPPORT=pools)
+    assert f"{hip}: out of device memory: 9007199254740992 bytes requested" in said
     assert said.rstrip().endswith("2998.0 0")
 
 
@@ -79,3 +75,166 @@ def test_a_failure_that_is_reported_here_is_not_left_for_the_programs_own_checks
     with pytest.raises(DeviceMemoryError), offload_args(Scratch((1 << 50,), "f8"), device=hip):
         pass
     assert runtime().hipGetLastError() == 0
+
+
+# -- on the double alone: it can be told to fail ----------------------------------------------------------------------
+
+ON_THE_DOUBLE = """
+import ctypes, os, warnings
+import numpy as np
+from offload_args import Device, In, Out, Scratch, blas, call, offload_args, testing
+from offload_args.errors import *
+hip = Device(os.environ["HIP"])
+double = ctypes.CDLL("libamdhip64.so")
+warnings.simplefilter("ignore", PerformanceWarning)
+"""
+
+
+def on_the_double(hip: str, code: str, **environment: str) -> str:
+    """Run code with the double's functions; nothing is said of AMD's own runtime."""
+    if not hasattr(runtime(), "hipDoubleFail"):
+        return ""
+    return printed(ON_THE_DOUBLE + code, HIP=hip, **environment)
+
+
+FAIL_EACH = """
+def in_a_region(A, x, y):
+    with offload_args(A, x, y, device=hip) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+def by_call(A, x, y):
+    call(blas.gemv, 1.0, A, x, 0.0, y, device=hip)
+double.hipDoubleFail.restype = ctypes.c_longlong
+A, x, y = np.arange(40, dtype="f4").reshape(5, 8)[:3, :4], np.arange(4, dtype="f4"), np.zeros(3, "f4")
+for multiply in in_a_region, by_call:
+    multiply(A, x, y)
+    hip.trim()
+    before = double.hipDoubleFail(ctypes.c_longlong(0))
+    multiply(A, x, y)
+    needed = double.hipDoubleFail(ctypes.c_longlong(0)) - before
+    failures = 0
+    for k in range(1, needed + 1):
+        y[:] = 0
+        hip.trim()
+        used = hip.counters.memory_used
+        double.hipDoubleFail(ctypes.c_longlong(k))
+        try:
+            multiply(A, x, y)
+        except BackendError as error:
+            failures += 1
+            assert "hip" in str(error) and "hipErrorUnknown (999)" in str(error), error
+            assert (y == 0).all() or (y == A @ x).all(), y
+        finally:
+            double.hipDoubleFail(ctypes.c_longlong(0))
+        assert double.hipGetLastError() == 0, k
+        testing.no_mappings_left()
+        hip.trim()
+        assert A.flags.writeable and hip.counters.memory_used == used
+        multiply(A, x, y)
+        assert (y == A @ x).all()
+    print(needed >= 3, failures >= 1)
+"""
+
+
+@pytest.mark.promise("T01")
+def test_when_the_kth_call_of_hip_fails_nothing_stays(hip: str) -> None:
+    assert on_the_double(hip, FAIL_EACH) in ("", "True True\n" * 2)
+
+
+def test_values_may_change_as_soon_as_assign_returns(device: str) -> None:
+    A, values = np.zeros((6, 5)), np.ones((6, 2))
+    with offload_args(A, device=device) as (dA,):
+        dA[:, 1:3].assign(values)
+        values[:] = 7
+    np.testing.assert_array_equal(A[:, 1:3], 1)
+
+
+def test_a_stream_that_was_destroyed_is_an_error_and_the_device_lives(hip: str) -> None:
+    code = """
+class Stream:
+    def __init__(self, address):
+        self.address = address
+    def __cuda_stream__(self):
+        return 0, self.address
+x, stream = np.ones(4), ctypes.c_void_p()
+with offload_args(x, device=hip) as (dx,):  # it makes streams now, and none at the destroyed one's address
+    blas.scal(1.0, dx)
+double.hipSetDevice(hip.index)
+double.hipStreamCreateWithFlags(ctypes.byref(stream), 1)
+double.hipStreamDestroy(stream)
+try:
+    with offload_args(x, device=hip, stream=Stream(stream.value)) as (dx,):
+        blas.scal(2.0, dx)
+except OffloadError as error:
+    print(type(error).__name__, error)
+with offload_args(x, device=hip) as (dx,):
+    blas.scal(3.0, dx)
+print(x)
+"""
+    said = on_the_double(hip, code)
+    if said:
+        assert said.startswith("BackendError") and "hipErrorContextIsDestroyed (709)" in said and "lost" not in said
+        assert said.endswith("[3. 3. 3. 3.]\n")
+
+
+@pytest.mark.promise("T20")
+def test_a_reset_of_the_device_is_its_loss_and_the_program_ends_quietly(hip: str) -> None:
+    code = """
+x = np.ones(4)
+with offload_args(x, device=hip) as (dx,):
+    blas.scal(2.0, dx)
+double.hipSetDevice(hip.index)
+double.hipDeviceReset()
+try:
+    with offload_args(x, device=hip) as (dx,):
+        blas.scal(2.0, dx)
+except DeviceLostError as error:
+    print(error)
+print(x)
+"""
+    said = on_the_double(hip, code)
+    if said:
+        assert "other code reset the device" in said and said.endswith("[2. 2. 2. 2.]\n")
+
+
+def test_a_host_dereference_of_device_memory_ends_the_process(hip: str) -> None:
+    code = (
+        ON_THE_DOUBLE
+        + """
+with offload_args(np.ones(4), device=hip) as (dx,):
+    blas.scal(2.0, dx)
+    print("up", flush=True)
+    ctypes.cast(dx.address, ctypes.POINTER(ctypes.c_double))[0]
+print("nothing trapped")
+"""
+    )
+    ran = python(code, HIP=hip)
+    assert ran.stdout == "up\n" and ran.returncode != 0
+
+
+@pytest.mark.promise("T19")
+def test_the_callers_current_device_stays_whatever_runs(hip: str) -> None:
+    code = """
+def current():
+    number = ctypes.c_int(-1)
+    assert double.hipGetDevice(ctypes.byref(number)) == 0
+    return number.value
+A, x, y = np.ones((5, 8))[:, :4], np.ones(4), np.zeros(5)
+for number in 0, 1:
+    double.hipSetDevice(number)
+    seen = []
+    with offload_args(A, x, Out(y), device=hip) as (dA, dx, dy):
+        seen.append(current())
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+        seen.append(current())
+    hip.trim()
+    hip.memory
+    try:
+        with offload_args(Scratch((1 << 31,), "f4"), device=hip):
+            pass
+    except DeviceMemoryError:
+        seen.append(current())
+    assert seen == [number] * 3 and current() == number, (number, seen)
+    assert (y == 4).all()
+print("the same")
+"""
+    assert on_the_double(hip, code) in ("", "the same\n")

@@ -17,8 +17,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* The double of HIP has these otherwise. */
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
+#define UNKNOWN_HANDLE 400
+#define HERE(address) ((void *)(address)) /* where the double may use memory of a device */
+#define THERE(address) (address)
+static void hip_double_begin(void) {} /* around kernels */
+static void hip_double_end(void) {}
+static char *take_memory(size_t nbytes) { return aligned_alloc(256, (nbytes + 255) / 256 * 256); }
+static void give_memory(char *memory, size_t nbytes) {
+  (void)nbytes;
+  free(memory);
+}
 #endif
 
 typedef void *gpu_context, *gpu_pool, *gpu_stream, *gpu_event, *gpu_module, *gpu_function;
@@ -115,6 +126,7 @@ struct object {
   size_t nbytes;
   int device;     /* -1: pinned */
   int registered; /* the program's own memory, pinned for a while */
+  int is_memory;  /* of the device, from take_memory */
 };
 static struct object *objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -125,20 +137,22 @@ static _Thread_local int depth;
 
 static struct device *current(void) { return depth ? stack[depth - 1] : NULL; }
 
-static void *make(size_t nbytes, int device) {
+static void *make_object(size_t nbytes, int device, int is_memory) {
   struct object *one = malloc(sizeof *one);
-  char *memory = one ? aligned_alloc(256, (nbytes + 255) / 256 * 256) : NULL;
+  char *memory = NULL;
+  if (one) memory = is_memory ? take_memory(nbytes) : aligned_alloc(256, (nbytes + 255) / 256 * 256);
   if (!memory) {
     free(one);
     return NULL;
   }
-  memset(memory, POISON, nbytes);
+  memset(HERE(memory), POISON, nbytes);
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, memory, nbytes, device, 0};
+  *one = (struct object){objects, memory, nbytes, device, 0, is_memory};
   objects = one;
   pthread_mutex_unlock(&lock);
   return memory;
 }
+static void *make(size_t nbytes, int device) { return make_object(nbytes, device, 0); }
 
 /* Frees an object. Returns its bytes, or -1 if there is none that begins there. */
 static int64_t drop(void *memory, int device) {
@@ -148,9 +162,12 @@ static int64_t drop(void *memory, int device) {
     struct object *one = *link;
     if (one->memory != memory || one->device != device || one->registered) continue;
     nbytes = (int64_t)one->nbytes;
-    memset(one->memory, POISON, one->nbytes);
+    memset(HERE(one->memory), POISON, one->nbytes);
     *link = one->next;
-    free(one->memory);
+    if (one->is_memory)
+      give_memory(one->memory, one->nbytes);
+    else
+      free(one->memory);
     free(one);
     break;
   }
@@ -161,6 +178,7 @@ static int64_t drop(void *memory, int device) {
 /* Returns the device of the object that has all these bytes, -1 for pinned memory, -2 if there is none. */
 static int owner_of(const void *memory, size_t nbytes) {
   int found = -2;
+  memory = THERE(memory);
   pthread_mutex_lock(&lock);
   for (struct object *one = objects; one && found == -2; one = one->next)
     if ((uintptr_t)memory >= (uintptr_t)one->memory &&
@@ -175,7 +193,7 @@ static int belongs(const void *object) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
   if (!object) return SUCCESS;
-  return owner_of(object, 1) == device->number ? SUCCESS : 400; /* invalid handle */
+  return owner_of(object, 1) == device->number ? SUCCESS : UNKNOWN_HANDLE;
 }
 
 static int on_device(gpu_address address, size_t nbytes) {
@@ -256,7 +274,7 @@ int cuMemAllocFromPoolAsync(gpu_address *address, size_t nbytes, gpu_pool pool, 
   if (code) return code;
   if (device != current() || !nbytes) return INVALID_VALUE;
   if (nbytes > capacity - device->used) return OUT_OF_MEMORY;
-  void *memory = make(nbytes, device->number);
+  void *memory = make_object(nbytes, device->number, 1);
   if (!memory) return OUT_OF_MEMORY;
   __atomic_fetch_add(&device->used, nbytes, __ATOMIC_RELAXED);
   *address = (uintptr_t)memory;
@@ -282,7 +300,7 @@ int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags) {
   struct object *one = malloc(sizeof *one);
   if (!one) return OUT_OF_MEMORY;
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, memory, nbytes, -1, 1};
+  *one = (struct object){objects, memory, nbytes, -1, 1, 0};
   objects = one;
   pthread_mutex_unlock(&lock);
   return SUCCESS;
@@ -312,14 +330,14 @@ int cuMemcpyHtoDAsync_v2(gpu_address to, const void *from, size_t nbytes, gpu_st
   int code = belongs(stream);
   if (!code) code = on_device(to, nbytes);
   if (!code && owner_of(from, nbytes) >= 0) code = INVALID_VALUE;
-  if (!code) memcpy((void *)(uintptr_t)to, from, nbytes);
+  if (!code) memcpy(HERE((void *)(uintptr_t)to), from, nbytes);
   return code;
 }
 int cuMemcpyDtoHAsync_v2(void *to, gpu_address from, size_t nbytes, gpu_stream stream) {
   int code = belongs(stream);
   if (!code) code = on_device(from, nbytes);
   if (!code && owner_of(to, nbytes) >= 0) code = INVALID_VALUE;
-  if (!code) memcpy(to, (void *)(uintptr_t)from, nbytes);
+  if (!code) memcpy(to, HERE((void *)(uintptr_t)from), nbytes);
   return code;
 }
 int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream stream) {
@@ -327,7 +345,7 @@ int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream st
   if (code) return code;
   if (owner_of((void *)(uintptr_t)to, nbytes) == -2 || owner_of((void *)(uintptr_t)from, nbytes) == -2)
     return INVALID_VALUE;
-  memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
+  memmove(HERE((void *)(uintptr_t)to), HERE((void *)(uintptr_t)from), nbytes);
   return SUCCESS;
 }
 /* The destination's context has to be current, as its stream has. */
@@ -338,7 +356,7 @@ static int copy_between(gpu_address to, const struct device *to_device, gpu_addr
   if (to_device != current() || from_device == to_device || !from_device) return INVALID_VALUE;
   if (owner_of((void *)(uintptr_t)to, nbytes) != to_device->number) return INVALID_VALUE;
   if (owner_of((void *)(uintptr_t)from, nbytes) != from_device->number) return INVALID_VALUE;
-  memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, nbytes);
+  memcpy(HERE((void *)(uintptr_t)to), HERE((void *)(uintptr_t)from), nbytes);
   return SUCCESS;
 }
 int cuMemcpyPeerAsync(gpu_address to, gpu_context to_context, gpu_address from, gpu_context from_context, size_t nbytes,
@@ -378,7 +396,7 @@ int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
     if ((c->to_type == UNIFIED && owner_of(to, c->width) == -2) ||
         (c->from_type == UNIFIED && owner_of(from, c->width) == -2))
       code = INVALID_VALUE;
-    if (!code) memcpy(to, from, c->width);
+    if (!code) memcpy(HERE(to), HERE(from), c->width);
   }
   return code;
 }
@@ -390,7 +408,7 @@ static int fill(gpu_address address, size_t pitch, const void *value, size_t uni
     char *line = (char *)(uintptr_t)(address + i * pitch);
     const int owner = owner_of(line, width * unit);
     code = address % unit || owner == -2 || (owner >= 0 && owner != current()->number) ? INVALID_VALUE : SUCCESS;
-    for (size_t j = 0; j < width && !code; j++) memcpy(line + j * unit, value, unit);
+    for (size_t j = 0; j < width && !code; j++) memcpy((char *)HERE(line) + j * unit, value, unit);
   }
   return code;
 }
@@ -653,12 +671,19 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
   if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || grid[1] > 65535 || grid[2] > 65535 ||
       shared_bytes > (unsigned)f->most_shared)
     return INVALID_VALUE;
-  if (!f->run) return run_known(f->name, (int64_t)grid[0] * block[0], arguments);
+  if (!f->run) {
+    hip_double_begin();
+    code = run_known(f->name, (int64_t)grid[0] * block[0], arguments);
+    hip_double_end();
+    return code;
+  }
   oa_kernel_call call = {.arguments = arguments, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
   memcpy(call.grid, grid, sizeof call.grid);
   memcpy(call.block, block, sizeof call.block);
   call.last = (long long)grid[0] * grid[1] * grid[2];
+  hip_double_begin();
   f->run(&call);
+  hip_double_end();
   free(call.shared);
   return SUCCESS;
 }

@@ -1,5 +1,8 @@
 /* A double of libamdhip64 for machines with no AMD GPU: the devices of the double of CUDA, by HIP's names and with its
- * codes. HIP_DOUBLE_VERSION says which release's: 5, 6 (the default) or 7. HIP_DOUBLE_NO_POOLS=1: without pools.
+ * codes, over memory that traps on the host. Where releases differ it does as AMD's sources do. The environment says:
+ *   HIP_DOUBLE_VERSION=5      the release: 5 (5.7), 6 (6.4, the default) or 7
+ *   HIP_MEM_POOL_SUPPORT=1    pools in release 5, where they are off; =0: none in later ones, where they are on
+ *   HIP_DOUBLE_FAIL=9         the 9th call fails with hipErrorUnknown; hipDoubleFail does so at run time
  *
  * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
 #define _GNU_SOURCE
@@ -22,7 +25,10 @@ typedef struct pool_properties hipMemPoolProps;
 typedef struct pool_access hipMemAccessDesc;
 #endif
 
+#include "trapping.h"
+
 #define GPU_NAME "double of an AMD GPU, number %d"
+#define UNKNOWN_HANDLE 709 /* what HIP says of streams that it does not know */
 #include "cuda.c"
 
 static int version(void) {
@@ -30,28 +36,112 @@ static int version(void) {
   return text ? atoi(text) : 6;
 }
 
-static int has_pools(void) { return !getenv("HIP_DOUBLE_NO_POOLS"); }
+static int has_pools(void) {
+  const char *text = getenv("HIP_MEM_POOL_SUPPORT");
+  return text ? atoi(text) : version() != 5;
+}
 
-/* HIP has a current device in every thread, the first one at the start, and remembers the last failure. */
+/* HIP has a current device in every thread, the first one at the start, and remembers the last failure; release 5 what
+ * the last call returned. */
 static _Thread_local int last_error;
 static hipError_t remember(int code) {
-  if (code) last_error = code;
+  if (code || version() == 5) last_error = code;
   return (hipError_t)code;
 }
+
+/* Counts the calls, and says whether this one has to fail. */
+static long long calls_made, failing_call;
+static pthread_once_t failing_is_read = PTHREAD_ONCE_INIT;
+static void read_failing(void) {
+  const char *text = getenv("HIP_DOUBLE_FAIL");
+  if (text) failing_call = atoll(text);
+}
+static int has_to_fail(void) {
+  pthread_once(&failing_is_read, read_failing);
+  const long long number = __atomic_add_fetch(&calls_made, 1, __ATOMIC_SEQ_CST);
+  return number == __atomic_load_n(&failing_call, __ATOMIC_SEQ_CST);
+}
+/* Makes the k-th call from now fail, none if k is 0; returns how many were made so far. */
+long long hipDoubleFail(long long k);
+long long hipDoubleFail(long long k) {
+  pthread_once(&failing_is_read, read_failing);
+  const long long made = __atomic_load_n(&calls_made, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&failing_call, k ? made + k : 0, __ATOMIC_SEQ_CST);
+  return made;
+}
+
+/* A copy of lines up from plain memory is read when it returns, and again at the next call: HIP pins that memory
+ * and reads it later. */
+static struct copy_parameters late_copy;
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static void read_late(void) {
+  pthread_mutex_lock(&late_lock);
+  const struct copy_parameters *c = &late_copy;
+  for (size_t i = 0; i < c->lines; i++)
+    memcpy((char *)HERE((void *)(uintptr_t)c->to_device) + i * c->to_pitch,
+           (const char *)c->from_host + i * c->from_pitch, c->width);
+  late_copy.lines = 0;
+  pthread_mutex_unlock(&late_lock);
+}
+
 static void be_ready(void) {
   if (!depth) stack[depth++] = &devices[0];
+  if (late_copy.lines) read_late();
 }
-#define ANSWER(expression) return be_ready(), remember(expression)
+/* Returns the code of an expression. A call that has to fail does nothing; what frees is done nevertheless. */
+#define ANSWER_OF(is_done, expression)             \
+  do {                                             \
+    int code_ = has_to_fail() ? UNKNOWN : SUCCESS; \
+    be_ready();                                    \
+    if (!code_ || (is_done)) {                     \
+      const int done_ = (expression);              \
+      if (!code_) code_ = done_;                   \
+    }                                              \
+    return remember(code_);                        \
+  } while (0)
+#define ANSWER(expression) ANSWER_OF(0, expression)
+#define ANSWER_AND_DO(expression) ANSWER_OF(1, expression)
+enum { UNKNOWN = 999 };
 
 hipError_t hipGetLastError(void) {
   const int code = last_error;
   last_error = 0;
   return (hipError_t)code;
 }
-const char *hipGetErrorName(hipError_t code) {
-  return code == 2 ? "hipErrorOutOfMemory" : code == 1 ? "hipErrorInvalidValue" : "hipError";
+static const struct {
+  int code;
+  const char *name, *text;
+} errors[] = {
+    {0, "hipSuccess", "no error"},
+    {1, "hipErrorInvalidValue", "invalid argument"},
+    {2, "hipErrorOutOfMemory", "out of memory"},
+    {100, "hipErrorNoDevice", "no ROCm-capable device is detected"},
+    {101, "hipErrorInvalidDevice", "invalid device ordinal"},
+    {200, "hipErrorInvalidImage", "device kernel image is invalid"},
+    {201, "hipErrorInvalidContext", "invalid device context"},
+    {209, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"},
+    {303, "hipErrorSharedObjectInitFailed", "shared object initialization failed"},
+    {400, "hipErrorInvalidHandle", "invalid resource handle"},
+    {500, "hipErrorNotFound", "named symbol not found"},
+    {600, "hipErrorNotReady", "device not ready"},
+    {700, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
+    {709, "hipErrorContextIsDestroyed", "context is destroyed"},
+    {712, "hipErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
+    {713, "hipErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+};
+static int error_row(int code) {
+  for (int i = 0; i < (int)(sizeof errors / sizeof *errors); i++)
+    if (errors[i].code == code) return i;
+  return -1;
 }
-const char *hipGetErrorString(hipError_t code) { return code == 2 ? "out of memory" : "a double's error"; }
+const char *hipGetErrorName(hipError_t code) {
+  const int row = error_row((int)code);
+  return row < 0 ? "hipErrorUnknown" : errors[row].name;
+}
+const char *hipGetErrorString(hipError_t code) {
+  const int row = error_row((int)code);
+  return row < 0 ? "unknown error" : errors[row].text;
+}
 
 hipError_t hipInit(unsigned flags) { ANSWER(cuInit(flags)); }
 hipError_t hipRuntimeGetVersion(int *number) { return *number = version() * 10000000 + 400000, 0; }
@@ -74,15 +164,32 @@ hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device) {
 }
 hipError_t hipGetDevice(int *device) {
   be_ready();
-  return *device = current()->number, 0;
+  *device = current()->number;
+  return remember(SUCCESS);
 }
 hipError_t hipSetDevice(int device) {
   be_ready();
   if (device < 0 || device >= DEVICES) return remember(INVALID_DEVICE);
   stack[depth - 1] = &devices[device];
-  return 0;
+  return remember(SUCCESS);
 }
 hipError_t hipDeviceSynchronize(void) { ANSWER(cuCtxSynchronize()); }
+
+/* Ends all streams, events and memory of the current device. */
+static int reset(void) {
+  for (int found = 1; found;) {
+    void *memory = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct object *one = objects; one && !memory; one = one->next)
+      if (one->device == current()->number) memory = one->memory;
+    pthread_mutex_unlock(&lock);
+    found = memory && drop(memory, current()->number) >= 0;
+  }
+  current()->used = 0;
+  return SUCCESS;
+}
+hipError_t hipDeviceReset(void);
+hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) { ANSWER(cuMemGetInfo_v2(free_bytes, total_bytes)); }
@@ -96,27 +203,25 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
   ANSWER(cuMemPoolGetAttribute(pool, attribute, value));
 }
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) { ANSWER(cuMemPoolTrimTo(pool, keep)); }
+/* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
+static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
+  gpu_address made = 0;
+  const int code = cuMemAllocFromPoolAsync(&made, nbytes, pool ? (gpu_pool)pool : (gpu_pool)current(), stream);
+  *address = (void *)(uintptr_t)made;
+  return code == OUT_OF_MEMORY && pool && version() == 5 ? SUCCESS : code;
+}
 hipError_t hipMallocFromPoolAsync(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
-  gpu_address made = 0;
-  be_ready();
-  int code = cuMemAllocFromPoolAsync(&made, nbytes, pool, stream);
-  *address = (void *)(uintptr_t)made;
-  if (code == OUT_OF_MEMORY && version() == 5) code = SUCCESS; /* as HIP 5.7 has it, with no address */
-  return remember(code);
+  ANSWER(allocate_of(address, nbytes, pool, stream));
 }
-hipError_t hipFreeAsync(void *address, hipStream_t stream) { ANSWER(cuMemFreeAsync((uintptr_t)address, stream)); }
-hipError_t hipMalloc(void **address, size_t nbytes) {
-  gpu_address made = 0;
-  be_ready();
-  const int code = cuMemAllocFromPoolAsync(&made, nbytes, current(), NULL);
-  *address = (void *)(uintptr_t)made;
-  return remember(code);
+hipError_t hipFreeAsync(void *address, hipStream_t stream) {
+  ANSWER_AND_DO(cuMemFreeAsync((uintptr_t)address, stream));
 }
-hipError_t hipFree(void *address) { ANSWER(cuMemFreeAsync((uintptr_t)address, NULL)); }
+hipError_t hipMalloc(void **address, size_t nbytes) { ANSWER(allocate_of(address, nbytes, NULL, NULL)); }
+hipError_t hipFree(void *address) { ANSWER_AND_DO(cuMemFreeAsync((uintptr_t)address, NULL)); }
 hipError_t hipHostMalloc(void **memory, size_t nbytes, unsigned flags) {
   ANSWER(cuMemHostAlloc(memory, nbytes, flags));
 }
-hipError_t hipHostFree(void *memory) { ANSWER(cuMemFreeHost(memory)); }
+hipError_t hipHostFree(void *memory) { ANSWER_AND_DO(cuMemFreeHost(memory)); }
 hipError_t hipHostRegister(void *memory, size_t nbytes, unsigned flags) {
   ANSWER(cuMemHostRegister_v2(memory, nbytes, flags));
 }
@@ -129,7 +234,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
   if (owner == -2) return remember(version() == 5 ? INVALID_VALUE : SUCCESS);
   attributes->type = owner == -1 ? first : first + 1;
   attributes->device = owner < 0 ? 0 : owner;
-  return 0;
+  return remember(SUCCESS);
 }
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
@@ -153,6 +258,16 @@ hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDev
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
   ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
+static int copy_lines(const struct copy_parameters *copy, int is_late, hipStream_t stream) {
+  const int code = cuMemcpy2DAsync_v2(copy, stream);
+  if (!code && is_late) {
+    pthread_mutex_lock(&late_lock);
+    late_copy = *copy;
+    pthread_mutex_unlock(&late_lock);
+  }
+  return code;
+}
+/* Of the default kind, HIP 5.7 adds the offset of a pinned address twice: it is refused here. */
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
   if (kind < 1 || kind > 3) return remember(INVALID_VALUE);
@@ -167,7 +282,7 @@ hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t 
                                        .to_pitch = to_pitch,
                                        .width = width,
                                        .lines = lines};
-  ANSWER(cuMemcpy2DAsync_v2(&copy, stream));
+  ANSWER(copy_lines(&copy, kind == 1 && owner_of(from, 1) == -2, stream));
 }
 hipError_t hipMemsetD8Async(hipDeviceptr_t to, unsigned char value, size_t count, hipStream_t stream) {
   ANSWER(cuMemsetD8Async((uintptr_t)to, value, count, stream));
@@ -196,7 +311,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *stat
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) { ANSWER(cuEventCreate((void **)event, flags)); }
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) { ANSWER(cuEventRecord(event, stream)); }
-hipError_t hipEventDestroy(hipEvent_t event) { ANSWER(cuEventDestroy_v2(event)); }
+hipError_t hipEventDestroy(hipEvent_t event) { ANSWER_AND_DO(cuEventDestroy_v2(event)); }
 hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
 hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(cuEventSynchronize(event)); }
 

@@ -12,6 +12,7 @@ enum {
   INVALID_KERNEL_FILE = 218,
   INIT_FAILED = 303,
   INVALID_HANDLE = 400,
+  CODE_OBJECT_5 = 3, /* in its header */
   LAUNCH_FAILURE = 719,
   SHARED_BYTES = 65536, /* of a block */
   MOST_ARGUMENT_BYTES = 8192,
@@ -104,7 +105,7 @@ static int load_module(void **made, const void *image) {
   if (!is_for(header, name) || !oa_hsaco_metadata(module.object, &module.metadata)) return INIT_FAILED;
   if (!oa_hsaco_kernels(module.metadata, &list)) return INIT_FAILED;
   while (oa_hsaco_next(&list, &left, &kernel))
-    if (!kernel.uniform_blocks) return INIT_FAILED;
+    if (!kernel.uniform_blocks && header->e_ident[EI_ABIVERSION] >= CODE_OBJECT_5) return INIT_FAILED;
   module.object.nbytes = header->e_shoff + header->e_shnum * sizeof(Elf64_Shdr);
   module.sum = sum_of(module.object);
   load_library(&module, header);
@@ -228,12 +229,19 @@ static int launch_amd(const struct amd_function *f, const unsigned given[3], con
   }
   const int code = pack_arguments(f, arguments, extra, bytes, places);
   if (code) return code;
-  if (!f->run) return run_known(f->name, (int64_t)grid[0] * block[0], places);
+  if (!f->run) {
+    hip_double_begin();
+    const int ran = run_known(f->name, (int64_t)grid[0] * block[0], places);
+    hip_double_end();
+    return ran;
+  }
   oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
   memcpy(call.grid, grid, sizeof call.grid);
   memcpy(call.block, block, sizeof call.block);
   call.last = (long long)grid[0] * grid[1] * grid[2];
+  hip_double_begin();
   f->run(&call);
+  hip_double_end();
   free(call.shared);
   return SUCCESS;
 }

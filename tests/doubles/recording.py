@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import roles  # noqa: E402
+from bindings.parameters import WorkspaceSize  # noqa: E402
 
 MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
 
@@ -167,6 +168,23 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
     return working
 
 
+WORKSPACE, HOST_WORKSPACE = 24, 40  # what every query tells
+
+
+def queries(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that tell how much workspace others need, by name."""
+    sizes = {False: WORKSPACE, True: HOST_WORKSPACE}
+    return {
+        function.query: " ".join(
+            f"*{{{at}}} = {sizes[one.on_host]};"
+            for at, (one, _) in enumerate(function.asked)
+            if isinstance(one, WorkspaceSize)
+        )
+        for function in library.functions
+        if function.query
+    }
+
+
 def version_function(library: roles.Library) -> dict[str, str]:
     """Return the body of the function that tells the version of the header."""
     name, gives = library.find["version"]
@@ -224,7 +242,7 @@ def object_functions(library: roles.Library) -> dict[str, str]:
 def working(library: roles.Library) -> dict[str, str]:
     """Return the bodies of all functions that do more than note their arguments, by name."""
     made = object_functions(library) | handle_functions(library)
-    return made | version_function(library) | asked_functions(library)
+    return made | version_function(library) | asked_functions(library) | queries(library)
 
 
 def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:

@@ -1,9 +1,10 @@
 """Writes a double of rocBLAS in C, for the double of HIP: each function is that of the double of cuBLAS.
 
-    python tests/doubles/rocblas.py > rocblas.c
+    python tests/doubles/rocblas.py [--older] > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json. Enums are turned into cuBLAS's; all else is the same. Functions
-without a counterpart are left out.
+The prototypes are those of bindings/api/rocblas.json, with --older those of rocblas-2.json. Enums are turned into
+cuBLAS's; all else is the same. A function of several operands that cuBLAS lacks calls the one of one operand.
+Functions without a counterpart are left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import sys
 from typing import Any
 
 import cublas
@@ -35,6 +37,10 @@ typedef __half rocblas_half;
 
 enum { INTERNAL_ERROR = 6 };
 
+/* Memory of the device can be used between these, or at other addresses. */
+void hip_double_begin(void);
+void hip_double_end(void);
+void *hip_double_here(const void *address);
 static rocblas_status answer(int status) { return status ? INTERNAL_ERROR : 0; }
 
 rocblas_status rocblas_create_handle(rocblas_handle *handle) { return answer(cublasCreate_v2(handle)); }
@@ -52,7 +58,7 @@ rocblas_status rocblas_get_pointer_mode(rocblas_handle h, rocblas_pointer_mode *
   return answer(cublasGetPointerMode_v2(h, mode));
 }
 rocblas_status rocblas_get_version_string(char *text, size_t size) {
-  const char version[] = "4.4.1.double";
+  const char version[] = "VERSION";
   if (size < sizeof version) return 11;
   memcpy(text, version, sizeof version);
   return 0;
@@ -70,33 +76,104 @@ def counterpart(name: str, there: dict[str, Any]) -> str | None:
 
 def double(name: str, function: dict[str, Any], partner: str, there: dict[str, Any]) -> str | None:
     """Return the C text of one function; None if the other's parameters are not the same."""
-    wanted = there["parameters"]
-    if len(wanted) != len(function["parameters"]):
+    wanted, given = there["parameters"], function["parameters"]
+    if "trmm" in name and len(given) == len(wanted) - 2:  # rocBLAS before 4.0: in place
+        given = [*given, *given[-2:]]
+    if len(wanted) != len(given):
         return None
     arguments = []
-    for (label, kind), (_, other) in zip(function["parameters"], wanted, strict=True):
+    for (label, kind), (_, other) in zip(given, wanted, strict=True):
         enum, expression = ENUMS.get(kind, ("", "{0}"))
         if enum != (other if other.startswith(("cublas", "cudaDataType")) and "Handle" not in other else ""):
             return None
-        arguments.append(expression.format(label))
+        text = expression.format(label)
+        arguments.append(f"hip_double_here({text})" if kind.endswith(("*", "[]")) else text)
     parameters = cublas.declared(function)
-    return f"rocblas_status {name}({parameters}) {{ return answer({partner}({', '.join(arguments)})); }}\n"
+    call = f"answer({partner}({', '.join(arguments)}))"
+    if any(kind.endswith("[]") for _, kind in given):  # it finds addresses in memory
+        call = f"0;\n  hip_double_begin();\n  status = {call};\n  hip_double_end()"
+    return f"rocblas_status {name}({parameters}) {{\n  rocblas_status status = {call};\n  return status;\n}}\n"
+
+
+# Bodies of functions that cuBLAS lacks, by the name without type; the operands are where they can be used.
+OWN = {
+    "gemmt": """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++) {
+      T sum = 0, *at = C + i + j * ldc;
+      for (int64_t l = 0; l < k && *alpha != 0; l++)
+        sum += OP(A, transA - 111, i, l, lda) * OP(B, transB - 111, l, j, ldb);
+      if (uplo == 121 ? i <= j : i >= j) *at = *alpha * sum + TIMES(*beta, *at);
+    }
+""",
+}
+
+
+def own(name: str, function: dict[str, Any]) -> str | None:
+    """Return the C text of a function that cuBLAS lacks; None if there is no body for it."""
+    base = name.removeprefix("rocblas_").removesuffix("_64")
+    if base[1:] not in OWN:
+        return None
+    element, conjugate = cublas.TYPES[base[0].upper()]
+    pointers = [label for label, kind in function["parameters"] if kind.endswith("*")]
+    moved = "".join(f"  {label} = hip_double_here({label});\n" for label in pointers)
+    return (
+        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
+        f"rocblas_status {name}({cublas.declared(function)}) {{\n"
+        f"  if (!({' && '.join(cublas.checks(name, function))})) return INTERNAL_ERROR;\n"
+        f"{moved}{OWN[base[1:]]}  return 0;\n}}\n#undef T\n#undef CONJ\n"
+    )
+
+
+def batch(name: str, function: dict[str, Any]) -> str:
+    """Return the C text of a function of several operands, which calls that of one for each of them."""
+    arguments = []
+    for place, (label, kind) in enumerate(function["parameters"]):
+        rest = [one[1] for one in function["parameters"][place + 1 :]]
+        pointers = (i for i, one in enumerate(rest) if one.endswith(("*", "[]")))
+        strides = [i for i, one in enumerate(rest) if one == "rocblas_stride"]
+        if kind == "rocblas_stride" or label == "batch_count":
+            continue
+        if kind.count("*") + kind.endswith("[]") > 1:
+            arguments.append(f"((void *const *)hip_double_here({label}))[at]")
+        elif kind.endswith("*") and strides and strides[0] < next(pointers, len(rest)):
+            stride = function["parameters"][place + 1 + strides[0]][0]
+            arguments.append(f"{label} + at * {stride}")
+        else:
+            arguments.append(f"{label} + at" if label in ("result", "results") else label)
+    one = name.replace("_strided_batched", "").replace("_batched", "")
+    mode = "const int mode = handle->mode;"
+    if "rotm_" in name:  # its numbers are on the device whatever the mode is
+        mode += " handle->mode = 1;"
+    return (
+        f"rocblas_status {name}({cublas.declared(function)}) {{\n  rocblas_status status = 0;\n  {mode}\n"
+        f"  for (int64_t at = 0; at < batch_count && !status; at++)\n    status = {one}({', '.join(arguments)});\n"
+        "  handle->mode = mode;\n  return status;\n}\n"
+    )
 
 
 def main() -> None:
-    """Print the C source: that of cuBLAS's double, and rocBLAS's functions."""
-    api = json.loads((cublas.API / "rocblas.json").read_text())["functions"]
+    """Print the C source: that of cuBLAS's double, and rocBLAS's functions; with --older those before version 4."""
+    is_older = "--older" in sys.argv
+    name_of_api = "rocblas-2" if is_older else "rocblas"
+    api = json.loads((cublas.API / f"{name_of_api}.json").read_text())["functions"]
     there = json.loads((cublas.API / "cublas.json").read_text())["functions"]
     base = io.StringIO()
     with contextlib.redirect_stdout(base):
         cublas.main()
-    print(base.getvalue(), PRELUDE)
-    for name, function in api.items():
-        partner = counterpart(name, there)
+    print(base.getvalue(), PRELUDE.replace("VERSION", "2.47.0.double" if is_older else "4.4.1.double"))
+    made = set()
+    for name in sorted(api, key=lambda name: "_batched" in name):
+        partner = counterpart(name.replace("_outofplace", ""), there)
+        text = None
         if f"rocblas_status {name}(" not in PRELUDE and partner and f" {partner}(" in base.getvalue():
-            text = double(name, function, partner, there[partner])
-            if text:
-                print(text)
+            text = double(name, api[name], partner, there[partner])
+        text = text or own(name, api[name])
+        if not text and name.replace("_strided_batched", "").replace("_batched", "") in made:
+            text = batch(name, api[name])
+        if text:
+            print(text)
+            made.add(name)
 
 
 if __name__ == "__main__":

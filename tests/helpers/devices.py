@@ -9,6 +9,8 @@ import pytest
 from offload_args import Device, libraries, testing
 from offload_args.errors import DeviceUnavailableError, LibraryError
 
+HIP = os.environ.get("OFFLOAD_ARGS_TEST_HIP", "hip:0")  # the AMD device that tests use
+
 
 def open_or_skip(name: str) -> str:
     """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it.

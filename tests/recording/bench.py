@@ -16,7 +16,7 @@ import numpy as np
 
 import offload_args
 from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
-from bindings.services import Given
+from bindings.services import Given, Object, ObjectKind
 from offload_args import _core, testing
 from recording import legal
 from recording.legal import Call, roles
@@ -75,6 +75,7 @@ class Bench:
         if device.startswith("sim"):
             testing.sim_device(index=int(device[4:]))
         self.handle = self.made_handle() if library.handle and "create" not in library.handle else None
+        self.objects: dict[str, Any] = {}  # one of each kind, by its class
 
     def made_handle(self) -> Any:
         """Return an object of the library's that its calls need."""
@@ -85,6 +86,17 @@ class Bench:
                 first = [one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)]
                 return getattr(self.module, function.name)(*first, device=self.device)
         raise AssertionError(f"{self.library.name}: no function makes a handle")
+
+    def object_of(self, kind: ObjectKind) -> Any:
+        """Return an object of a kind that calls take."""
+        if kind.name not in self.objects:
+            made = next(
+                function.name
+                for function in self.library.functions
+                if any(isinstance(one, Given) and one.object_kind == kind for one in function.arguments)
+            )
+            self.objects[kind.name] = getattr(self.module, made)()
+        return self.objects[kind.name]
 
     def forms(self, function: roles.Function) -> list[Form]:
         """Return every way to call a function by Python."""
@@ -127,7 +139,8 @@ class Bench:
 
     def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
         """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
-        given = {**call.integers, **call.numbers, **pointers, **changed}
+        objects = {one.name: self.object_of(one.object_kind) for one in call.function.arguments if type(one) is Object}
+        given = {**call.integers, **call.numbers, **pointers, **objects, **changed}
         positional = [given.get(one.name) for one in call.function.parameters if not isinstance(one, Result)]
         keywords = {"result": given["result"]} if call.function.result and "result" in given else {}
         if self.handle:
@@ -159,6 +172,8 @@ class DoubleBench(Bench):
         for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
             if isinstance(one, (EnumValue, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
+            elif isinstance(one, Object):
+                values.append(ctypes.c_void_p(_core.object_handle(self.object_of(one.object_kind))))
             elif isinstance(one, HostList):
                 array = list_of(one, call)
                 kept.append(array)

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
+from bindings.described import Nothing  # noqa: E402
 from bindings.emit.described import is_described  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
@@ -41,7 +42,10 @@ from bindings.parameters import (  # noqa: E402
     Parameter,
     Size,
     Stream,
+    Workspace,
+    WorkspaceSize,
 )
+from bindings.services import Object  # noqa: E402
 
 MOST_ELEMENTS = 4096
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
@@ -429,17 +433,23 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "of", "complex_as"}
+ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as"}
+KNOWN = (EnumValue, Size, HostList, Array, Number, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 
 def known_roles(function: roles.Function) -> None:
     """Raise NotImplementedError for a parameter that calls can't be made for."""
     for one in function.arguments:
-        if not isinstance(one, (EnumValue, Size, HostList, Array, Number, Handle, Stream)):
+        if not isinstance(one, KNOWN):
             raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
         for field in fields(one) if isinstance(one, Array) else ():
             if field.name not in ARRAY_FIELDS and getattr(one, field.name) != field.default:
                 raise NotImplementedError(f"{function.name}: {one.name} has {field.name}")
+
+
+def may_be_absent(call: Call, one: Array) -> bool:
+    """Return whether a call may have None for an array."""
+    return one.optional or (one.optional_if is not None and bool(value(one.optional_if, call.names)))
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
@@ -463,7 +473,7 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
             still = [0] if may_stand_still(function, one.name) else []
             integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
     call = completed(library, function, integers, random, spare=3)
-    optional = [one.name for one in function.arrays if one.optional]
+    optional = [one.name for one in function.arrays if may_be_absent(call, one)]
     call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
     call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
     return call

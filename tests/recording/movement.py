@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import zlib
 from typing import Any
 
@@ -25,8 +26,15 @@ def is_overwritten(call: Call, one: Array) -> bool:
         if n > 1 and inc == 0:  # the core does not look so closely
             return False
     dimensions = [size for array in call.function.arrays for size in array.extent.sizes]
-    empty = any(legal.value(size, names) <= 0 for size in dimensions)
+    empty = any(names[name] <= 0 for size in dimensions for name in sizes_in(size))
     return not empty and len(np.unique(call.touched[one.name])) == call.needs(one.name)
+
+
+def sizes_in(dimension: ast.expr) -> set[str]:
+    """Return the sizes that a dimension may be: with one of them 0, a vendor's function may write nothing."""
+    if isinstance(dimension, ast.IfExp):
+        return sizes_in(dimension.body) | sizes_in(dimension.orelse)
+    return {dimension.id} if isinstance(dimension, ast.Name) else set()
 
 
 def flat(arrays: dict[str, Any]) -> list[Any]:

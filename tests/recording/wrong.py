@@ -11,6 +11,7 @@ import numpy as np
 
 import offload_args
 from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
+from bindings.services import Object
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -122,11 +123,11 @@ def wrong_lists(bench: DoubleBench, one: PointerArray, foreign: Foreign, given: 
         yield Wrong([*given[:at], value, *given[at + 1 :]], kinds, f"{one.name}[{at}]")
 
 
-def wrong_arrays(bench: DoubleBench, function: roles.Function, one: Array, foreign: Foreign) -> Iterator[Wrong]:
+def wrong_arrays(bench: DoubleBench, call: Call, one: Array, foreign: Foreign) -> Iterator[Wrong]:
     """Yield values that are not device pointers, and pointers of another dtype or device or after their region."""
-    own = foreign.arrays[one.dtype]
+    own, function = foreign.arrays[one.dtype], call.function
     for value in (
-        *(() if one.optional else (None,)),
+        *(() if legal.may_be_absent(call, one) else (None,)),
         0,
         1 << 40,
         1.5,
@@ -207,7 +208,10 @@ def wrong_ones(
         case PointerArray():
             yield from wrong_lists(bench, one, foreign, pointers[one.name])
         case Array():
-            yield from wrong_arrays(bench, call.function, one, foreign)
+            yield from wrong_arrays(bench, call, one, foreign)
+        case Object():
+            for value in (None, 0, 1.5, "x", foreign.here["f32"]):
+                yield Wrong(value, (ArgumentTypeError, HostPointerError))
         case Number():
             yield from wrong_numbers(bench, call.function, one, foreign)
         case _:

@@ -282,6 +282,9 @@ int oa_export_release(void *keep);
 /* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte
  * on. Other elements stay as they are. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
+/* Marks the array of a pointer that a call wrote as undefined, as the call of a library does that fails: it never comes
+ * down, and leaving the region says so. For code that learns from a result that the call made nothing of use. */
+int oa_pointer_invalidate(oa_any *pointer);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
 /* Copies an array on the device to another array there, of the same dtype and shape and with no element in common. */
@@ -402,6 +405,24 @@ int oa_trace_set(int flags);
  * queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
 /* [cffi end] */
+
+#ifndef __cplusplus
+/* Make the oa_array of n elements in a row, and of a matrix stored by columns, which begin ld elements apart. Their
+ * shape and strides live until the end of the block around them.
+ *   oa_array arrays[] = {OA_LEND_MATRIX(A, OA_F64, m, n, lda), OA_LEND_VECTOR(x, OA_F64, n)}; */
+#define OA_LEND_VECTOR(address, type, n)                       \
+  ((oa_array){.data = (address),                               \
+              .shape = (const int64_t[]){(n)},                 \
+              .strides = (const int64_t[]){sizeof *(address)}, \
+              .ndim = 1,                                       \
+              .dtype = (type)})
+#define OA_LEND_MATRIX(address, type, m, n, ld)                                                   \
+  ((oa_array){.data = (address),                                                                  \
+              .shape = (const int64_t[]){(m), (n)},                                               \
+              .strides = (const int64_t[]){sizeof *(address), (int64_t)sizeof *(address) * (ld)}, \
+              .ndim = 2,                                                                          \
+              .dtype = (type)})
+#endif
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -112,6 +112,7 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, __builtin_amdgcn_wor
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_id); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, __builtin_amdgcn_workgroup_size); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, __builtin_amdgcn_grid_size) / threads(axis); }
+OA_DEVICE bool is_on_x() { return (block(1) | thread(1) | block(2) | thread(2)) == 0; }
 OA_DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
@@ -144,6 +145,17 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
+/* Tells whether the thread is the first one along y and z. A launch along x alone is known by its sizes, which are
+ * constants; for the thread's own numbers it would wait. */
+OA_DEVICE bool is_on_x() {
+  if (__builtin_expect((blocks(1) | threads(1) | blocks(2) | threads(2)) == 1, 1)) return true;
+  unsigned numbers;
+  asm volatile(
+      "{ .reg .u32 a; mov.u32 %0, %%tid.y; mov.u32 a, %%tid.z; or.b32 %0, %0, a; mov.u32 a, %%ctaid.y;"
+      "  or.b32 %0, %0, a; mov.u32 a, %%ctaid.z; or.b32 %0, %0, a; }"
+      : "=r"(numbers));
+  return numbers == 0;
+}
 OA_DEVICE void barrier() { __syncthreads(); }
 OA_DEVICE void *shared_memory() {
   extern __shared__ __align__(16) unsigned char oa_shared_memory[];
@@ -303,15 +315,19 @@ class AtomicElement {
   using Word = typename WordOf<sizeof(T)>::type;
   T *place;
 
-  OA_DEVICE static Word word_of(T value) {
+  union Bits { /* NVRTC has no memcpy of its own */
+    T value;
     Word word;
-    __builtin_memcpy(&word, &value, sizeof word);
-    return word;
+  };
+  OA_DEVICE static Word word_of(T value) {
+    Bits bits;
+    bits.value = value;
+    return bits.word;
   }
   OA_DEVICE static T value_of(Word word) {
-    T value;
-    __builtin_memcpy(&value, &word, sizeof value);
-    return value;
+    Bits bits;
+    bits.word = word;
+    return bits.value;
   }
   OA_DEVICE Word *words() const { return reinterpret_cast<Word *>(place); }
 
@@ -385,6 +401,7 @@ class Here {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
   OA_DEVICE long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
+  OA_DEVICE bool is_on_x() const { return now::is_on_x(); }
   /* The thread's number in its block, along x, then y, then z. */
   OA_DEVICE int thread() const {
     return static_cast<int>((thread_index(2) * threads(1) + thread_index(1)) * threads(0) + thread_index(0));
@@ -423,6 +440,7 @@ class Here : public Place {
   bool in_row;       /* of blocks along x that are one loop: x alone says which block it is */
 
  public:
+  static constexpr bool of_block = false;
   OA_FUNCTION Here(const Place &place, long long x, long long y, long long z, bool in_row)
       : Place(place), x(x), y(y), z(z), in_row(in_row) {
 #if OA_DEBUG
@@ -433,6 +451,7 @@ class Here : public Place {
 #endif
   }
   OA_FUNCTION long long index(int axis = 0) const { return axis == 0 ? x : axis == 1 ? y : z; }
+  OA_FUNCTION bool is_on_x() const { return y == 0 && z == 0; }
   OA_FUNCTION unsigned block_index(int axis = 0) const {
     return axis == 0 && in_row ? static_cast<unsigned>(x / threads_[0]) : block_[axis];
   }
@@ -451,6 +470,7 @@ class Here : public Place {
 /* The block that runs, outside of its phases. */
 class Block : public Place {
  public:
+  static constexpr bool of_block = true;
   using Place::Place;
   OA_FUNCTION unsigned block_index(int axis = 0) const { return block_[axis]; }
   template <class T>
@@ -504,7 +524,7 @@ struct Linear1D {
   long long n;
   OA_FUNCTION explicit Linear1D(long long n) : n(n) {}
   OA_FUNCTION One of(const Here &here) const {
-    const long long i = here.index(), end = here.index(1) == 0 && here.index(2) == 0 ? n : 0;
+    const long long i = here.index(), end = here.is_on_x() ? n : 0;
     return {0, i, i, i < end};
   }
 };
@@ -515,7 +535,7 @@ struct GridStride1D {
   long long n;
   OA_FUNCTION explicit GridStride1D(long long n) : n(n) {}
   OA_FUNCTION Run of(const Here &here) const {
-    const bool mine = here.index(1) == 0 && here.index(2) == 0;
+    const bool mine = here.is_on_x();
     return share(0, mine ? n : 0, here.index(), here.size());
   }
 };
@@ -555,7 +575,7 @@ struct Rows : Matrix {
   using Matrix::Matrix;
   OA_FUNCTION Lines of(const Here &here) const {
     const long long row = here.index();
-    const bool mine = row < rows && here.index(1) == 0 && here.index(2) == 0;
+    const bool mine = row < rows && here.is_on_x();
     return {{row, row + mine, 1}, {0, columns, 1}, ld};
   }
 };
@@ -862,34 +882,11 @@ struct Count<0, numbers...> {
   using type = Numbers<numbers...>;
 };
 
-/* Runs a function of each thread of some blocks. Blocks that follow each other along x are one loop. */
-template <class... A>
-OA_FUNCTION void run_threads(void (*function)(const Here &, A...), const oa_kernel_call &call, Record *record,
-                             const A... arguments) {
-  Place place(call, record);
-  for (long long number = call.first, count; number < call.last; number += count) {
-    place.block_[0] = static_cast<unsigned>(number % call.grid[0]);
-    place.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
-    place.block_[2] = static_cast<unsigned>(number / call.grid[0] / call.grid[1]);
-    count = smaller(call.last - number, call.grid[0] - place.block_[0]);
-    const long long first = place.first(0), end = first + count * place.threads_[0];
-    for (long long z = place.first(2), z_end = z + place.threads_[2]; z < z_end; z++)
-      for (long long y = place.first(1), y_end = y + place.threads_[1]; y < y_end; y++)
-        for (long long x = first; x < end; x++) function(Here(place, x, y, z, true), arguments...);
-  }
-}
-
-/* Runs a function of each of some blocks. */
-template <class... A>
-OA_FUNCTION void run_threads(void (*function)(const Block &, A...), const oa_kernel_call &call, Record *record,
-                             const A... arguments) {
-  Block block(call, record);
-  for (long long number = call.first; number < call.last; number++) {
-    block.block_[0] = static_cast<unsigned>(number % call.grid[0]);
-    block.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
-    block.block_[2] = static_cast<unsigned>(number / call.grid[0] / call.grid[1]);
-    function(block, arguments...);
-  }
+/* Makes a place that of a block, by its number. */
+OA_FUNCTION void set_block(Place &place, const oa_kernel_call &call, long long number) {
+  place.block_[0] = static_cast<unsigned>(number % call.grid[0]);
+  place.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);
+  place.block_[2] = static_cast<unsigned>(number / call.grid[0] / call.grid[1]);
 }
 
 template <auto function>
@@ -913,9 +910,38 @@ struct Kernel<function> {
  private:
   template <unsigned... numbers>
   OA_FUNCTION static void run(const oa_kernel_call *call, Numbers<numbers...>) {
-    run_threads<A...>(function, *call, record(call),
-                      Passed<A>::given(*static_cast<const typename Passed<A>::type *>(call->arguments[numbers]),
-                                       numbers, record(call))...);
+    if constexpr (Who::of_block) {
+      Block block(*call, record(call));
+      for (long long number = call->first; number < call->last; number++) {
+        set_block(block, *call, number);
+        function(block, given<A>(call, numbers)...);
+      }
+    } else {
+      Place place(*call, record(call));
+      for (long long number = call->first, count; number < call->last; number += count) {
+        set_block(place, *call, number);
+        count = smaller(call->last - number, call->grid[0] - place.block_[0]); /* blocks along x are one loop */
+        const long long first = place.first(0), end = first + count * place.threads_[0];
+        for (long long z = place.first(2), z_end = z + place.threads_[2]; z < z_end; z++)
+          for (long long y = place.first(1), y_end = y + place.threads_[1]; y < y_end; y++)
+            run_row<numbers...>(call, place, first, end, y, z);
+      }
+    }
+  }
+  /* Runs the threads of a row. It is a function of its own, so that its loop has the registers. */
+  template <unsigned... numbers>
+  __attribute__((noinline)) static void run_row(const oa_kernel_call *call, const Place &given_place, long long first,
+                                                long long end, long long y, long long z) {
+    run_row(given_place, first, end, y, z, given<A>(call, numbers)...); /* with copies that no store can change */
+  }
+  OA_FUNCTION static void run_row(const Place place, long long first, long long end, long long y, long long z,
+                                  const A... arguments) {
+    for (long long x = first; x < end; x++) function(Here(place, x, y, z, true), arguments...);
+  }
+  template <class T>
+  OA_FUNCTION static T given(const oa_kernel_call *call, int number) {
+    return Passed<T>::given(*static_cast<const typename Passed<T>::type *>(call->arguments[number]), number,
+                            record(call));
   }
 };
 #endif

@@ -69,7 +69,8 @@ struct oa_routine {
   int (*call)(void *symbol, oa_value *values, int ilp64);
   const char *dtypes;    /* of each value; OA_ANY of enums, of sizes, and where `typed` says it */
   const oa_typed *typed; /* typed_count of them, enums first; each comes after those that it follows from */
-  int16_t symbols[2];    /* the library's symbols for 32-bit and for 64-bit sizes; -1: there is none */
+  int16_t symbols[3];    /* the library's symbols: for 32-bit sizes, for 64-bit ones, and the one that tells how much
+                            workspace it needs; -1: there is none */
   unsigned char count;   /* of values */
   unsigned char has_device_form;
   unsigned char typed_count;

@@ -86,6 +86,9 @@ static inline oa_extent oa_optional(oa_extent one) {
   return one;
 }
 
+/* The same, where a test holds. */
+static inline oa_extent oa_optional_if(int test, oa_extent one) { return test ? oa_optional(one) : one; }
+
 enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */

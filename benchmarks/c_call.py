@@ -1,0 +1,116 @@
+"""Measure sgemv from C: with transfers over Python's time, and on present arrays over the bare vendor call.
+
+    python benchmarks/c_call.py [--rounds N]
+
+See README.md beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offload_args import Device, In, Out, cblas, cublas, libraries, offload_args
+from offload_args.embedding import cflags, libs
+from offload_args.errors import DeviceUnavailableError, OffloadError
+
+SIZES = (64, 256, 1024, 4096)
+LIMITS = {"transfers": 1.0, "resident": 1.03}
+
+
+def compiled(folder: Path) -> Any:
+    path = folder / "c_call.so"
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, source, *cflags(), *libs(), "-ldl"], check=True)
+    code = ctypes.CDLL(str(path))
+    for name in ("c_transfers", "c_resident", "bare_resident"):
+        getattr(code, name).restype = ctypes.c_double
+    return code
+
+
+def compared(rounds: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[float, float, float]:
+    """Return the medians of both, and that of the ratios of neighbouring runs; they take turns."""
+    first(), second()
+    pairs = [(first(), second()) if i % 2 else (second(), first())[::-1] for i in range(rounds)]
+    ratios = [one / other for one, other in pairs]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), statistics.median(ratios)
+
+
+def by_python(device: Device, count: int, n: int, arrays: tuple[Any, Any, Any]) -> float:
+    A, x, y = arrays
+    start = time.perf_counter()
+    for _ in range(count):
+        with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
+            if device.is_gpu:
+                cublas.sgemv(cublas.OP_N, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1)
+            else:
+                cblas.sgemv(cblas.ColMajor, cblas.NoTrans, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1)
+    return time.perf_counter() - start
+
+
+def measure(code: Any, device: Device, n: int, rounds: int) -> None:
+    on_gpu = int(device.is_gpu)
+    arrays = tuple(np.ones(shape, np.float32, order="F") for shape in ((n, n), n, n))
+    count = max(1, min(100, 2**21 // (n * n)))
+    given = [ctypes.c_void_p(one.ctypes.data) for one in arrays]
+
+    def c(name: str, *options: int) -> Callable[[], float]:
+        def seconds() -> float:
+            found = getattr(code, name)(device.number, on_gpu, *options, ctypes.c_long(count), n, *given)
+            if found < 0:
+                raise OffloadError(f"{name} failed for n = {n}")
+            return float(found) / count
+
+        return seconds
+
+    rows = [
+        ("transfers", "Python", c("c_transfers"), lambda: by_python(device, count, n, arrays) / count),
+        ("resident", "the bare call", c("c_resident", 0), c("bare_resident")),
+        ("portable", "the bare call", c("c_resident", 1), c("bare_resident")),
+    ]
+    for what, other, ours, theirs in rows:
+        seconds, other_seconds, ratio = compared(rounds, ours, theirs)
+        limit = LIMITS.get(what) if on_gpu or what == "transfers" else None
+        verdict = "" if limit is None else f", at most {limit}: {'met' if ratio <= limit else 'missed'}"
+        print(
+            f"{device} n = {n:4} {what:9} {seconds * 1e6:9.2f} us, {other} {other_seconds * 1e6:9.2f} us: "
+            f"{ratio:.3f}{verdict}",
+            flush=True,
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        code = compiled(Path(folder))
+        found = libraries.load("cblas")
+        names = [f"{prefix}cblas_sgemv{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
+        if all(code.bare_open_cblas(found.path.encode(), name.encode()) for name in names):
+            raise SystemExit(f"{found.path} has none of {', '.join(names)}")
+        for n in SIZES:
+            measure(code, Device.host(), n, options.rounds)
+        try:
+            device = Device("cuda:0")
+        except DeviceUnavailableError as error:
+            print(error)
+            return 0
+        code.bare_open_cublas(libraries.load("cublas").path.encode())
+        for n in SIZES:
+            measure(code, device, n, options.rounds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

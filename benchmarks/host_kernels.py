@@ -1,0 +1,197 @@
+"""Times kernels of kernel.h on the CPU beside plain loops: one source, one compiler, the same flags, in one run.
+
+    python benchmarks/host_kernels.py
+
+One core: the kernel's function is called in a loop of C, without a launch. All cores: through launches, for both. A
+figure is the time of the kernel over that of the plain loop: each the best of rounds that alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from offload_args import Device, In, InOut, Kernel, Out, offload_args
+
+SOURCE = """\
+#include <offload_args/kernel.h>
+#include <time.h>
+
+OA_KERNEL(add, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+OA_KERNEL(add_strided, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::GridStride1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+OA_KERNEL(axpy, oa::In<float> x, oa::In<float>, oa::InOut<float> y, int n) {
+  for (auto one : y.mine(oa::Linear1D(n), here)) *one += 3 * x[one.index()];
+}
+OA_HOST_KERNEL(plain_add, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
+  const float *a = OA_ARGUMENT(call, 0, const float *), *b = OA_ARGUMENT(call, 1, const float *);
+  float *c = OA_ARGUMENT(call, 2, float *);
+  const int n = OA_ARGUMENT(call, 3, int), last = static_cast<int>(call->last * call->block[0]);
+  const int end = last < n ? last : n;
+  for (int i = static_cast<int>(call->first * call->block[0]); i < end; i++) c[i] = a[i] + b[i];
+}
+OA_HOST_KERNEL(plain_axpy, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
+  const float *x = OA_ARGUMENT(call, 0, const float *);
+  float *y = OA_ARGUMENT(call, 2, float *);
+  const int n = OA_ARGUMENT(call, 3, int), last = static_cast<int>(call->last * call->block[0]);
+  const int end = last < n ? last : n;
+  for (int i = static_cast<int>(call->first * call->block[0]); i < end; i++) y[i] += 3 * x[i];
+}
+
+/* A matrix within one of ld columns: each point becomes the mean of its neighbours. */
+#define MEAN(from, i) (0.25f * (from[(i) - ld] + from[(i) + ld] + from[(i) - 1] + from[(i) + 1]))
+OA_KERNEL(mean, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
+  for (auto one : to.mine(oa::Linear2D(rows, columns, ld), here)) *one = MEAN(from, one.index() + ld + 1);
+}
+OA_KERNEL(mean_rows, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
+  for (auto row : to.slices(oa::RowBlocks<8>(rows, columns, ld), here))
+    for (auto one : row) *one = MEAN(from, one.index() + ld + 1);
+}
+OA_KERNEL(mean_tiles, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
+  for (auto row : to.slices(oa::Tiles<32, 256>(rows, columns, ld), here))
+    for (auto one : row) *one = MEAN(from, one.index() + ld + 1);
+}
+OA_HOST_KERNEL(plain_mean, OA_POINTER, OA_POINTER, OA_VALUE(int), OA_VALUE(int), OA_VALUE(int)) {
+  const float *from = OA_ARGUMENT(call, 0, const float *);
+  float *to = OA_ARGUMENT(call, 1, float *);
+  const int rows = OA_ARGUMENT(call, 2, int), columns = OA_ARGUMENT(call, 3, int), ld = OA_ARGUMENT(call, 4, int);
+  for (long long row = 8 * call->first; row < 8 * call->last && row < rows; row++)
+    for (int column = 0; column < columns; column++) {
+      const long long i = row * ld + column;
+      to[i] = MEAN(from, i + ld + 1);
+    }
+}
+
+OA_KERNEL_EXPORT double seconds(oa_kernel_function *kernel, const oa_kernel_call *call, int repeats) {
+  struct timespec begun, ended;
+  clock_gettime(CLOCK_MONOTONIC, &begun);
+  for (int i = 0; i < repeats; i++) kernel(call);
+  clock_gettime(CLOCK_MONOTONIC, &ended);
+  return static_cast<double>(ended.tv_sec - begun.tv_sec) + 1e-9 * static_cast<double>(ended.tv_nsec - begun.tv_nsec);
+}
+"""
+F, N = np.float32, np.int32
+VECTOR, MATRIX = (In[F], In[F], InOut[F], N), (In[F], Out[F], N, N, N)
+Three = tuple[int, int, int]
+Shape = tuple[Three, Three]  # grid and block
+SIZES = {"16 KiB": 1 << 12, "128 KiB": 1 << 15, "1 MiB": 1 << 18, "64 MiB": 1 << 24}  # of an array
+
+
+class Call(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("first", ctypes.c_longlong),
+        ("last", ctypes.c_longlong), ("arguments", ctypes.POINTER(ctypes.c_void_p)), ("shared", ctypes.c_void_p),
+        ("shared_bytes", ctypes.c_longlong),
+    ]  # fmt: skip
+
+
+def shapes(size: int, cores: int) -> dict[str, tuple[str, Shape, Shape]]:
+    """Return for each kernel its plain loop, and grid and block of both."""
+    columns = min(size, 1024) - 2
+    rows = size // (columns + 2) - 2
+    blocks, eights = (-(-size // 256), 1, 1), (-(-rows // 8), 1, 1)
+    strided = (max(1, min(4 * cores, size // 4096)), 1, 1)
+    tiles = (-(-columns // 256), -(-rows // 32), 1)
+    lines = (blocks, (256, 1, 1))
+    plain = (eights, (1, 1, 1))
+    return {
+        "add": ("plain_add", lines, lines),
+        "add_strided": ("plain_add", (strided, (1, 1, 1)), lines),
+        "axpy": ("plain_axpy", lines, lines),
+        "mean": ("plain_mean", ((-(-columns // 256), rows, 1), (256, 1, 1)), plain),
+        "mean_rows": ("plain_mean", (eights, (1, 1, 1)), plain),
+        "mean_tiles": ("plain_mean", (tiles, (1, 1, 1)), plain),
+    }
+
+
+def ratio(ours: Callable[[int], float], plain: Callable[[int], float], rounds: int, wanted: float) -> float:
+    """Return the best time of one over that of the other; each takes how often to repeat, and returns seconds."""
+    repeats = max(1, int(wanted / max(min(plain(1) for _ in range(3)), 1e-9)))
+    pairs, until = [], time.perf_counter() + 2
+    while len(pairs) < 5 or (len(pairs) < rounds and time.perf_counter() < until):
+        pairs.append((ours(repeats), plain(repeats)))
+    return min(one for one, _ in pairs) / min(other for _, other in pairs)
+
+
+def sizes_of(name: str, size: int) -> tuple[int, ...]:
+    if "mean" not in name:
+        return (size,)
+    ld = min(size, 1024)
+    return size // ld - 2, ld - 2, ld
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument(
+        "--seconds", type=float, default=0.0002, help="of a round: short, so that some are not disturbed"
+    )
+    given = parser.parse_args()
+    cores = Kernel.compile(SOURCE, "add", VECTOR, device="host").info("host").multiprocessors
+    names = list(shapes(1 << 20, cores))
+    kernels = {name: Kernel.compile(SOURCE, name, MATRIX if "mean" in name else VECTOR, device="host")
+               for name in (*names, "plain_add", "plain_axpy", "plain_mean")}  # fmt: skip
+    heads = [*SIZES, *(f"{size}, launched on {cores}" for size in SIZES)]
+    print(f"| kernel | {' | '.join(heads)} |")
+    print("|---" * (1 + 2 * len(SIZES)) + "|")
+    image = kernels["add"]._loaded.image.data
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(image)
+        file.flush()
+        library = ctypes.CDLL(file.name)
+    library.seconds.restype = ctypes.c_double
+    for name in names:
+        cells = [direct(library, name, size, cores, given) for size in SIZES.values()]
+        cells += [launched(kernels, name, size, cores, given) for size in SIZES.values()]
+        print(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |", flush=True)
+
+
+def arrays_for(name: str, size: int) -> list[Any]:
+    return [np.random.default_rng(i).random(size, F) for i in range(2 if "mean" in name else 3)]
+
+
+def direct(library: ctypes.CDLL, name: str, size: int, cores: int, given: argparse.Namespace) -> float:
+    arrays, sizes = arrays_for(name, size), sizes_of(name, size)
+    other, own, plain = shapes(size, cores)[name]
+    values = [ctypes.c_void_p(array.ctypes.data) for array in arrays] + [ctypes.c_int(one) for one in sizes]
+    places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+
+    def timed(which: str, shape: Shape) -> Callable[[int], float]:
+        (grid, block) = shape
+        call = Call(grid, block, 0, grid[0] * grid[1], places, None, 0)
+        function = ctypes.cast(getattr(library, f"oa_kernel_{which}"), ctypes.c_void_p)
+        return lambda repeats: float(library.seconds(function, ctypes.byref(call), repeats))
+
+    return ratio(timed(name, own), timed(other, plain), given.rounds, given.seconds)
+
+
+def launched(kernels: dict[str, Kernel], name: str, size: int, cores: int, given: argparse.Namespace) -> float:
+    arrays, sizes = arrays_for(name, size), sizes_of(name, size)
+    other, own, plain = shapes(size, cores)[name]
+    with offload_args(*arrays, device=Device.host()) as pointers:
+
+        def timed(which: str, shape: Shape) -> Callable[[int], float]:
+            launcher, arguments = kernels[which][shape], (*pointers, *sizes)
+
+            def run(repeats: int) -> float:
+                begun = time.perf_counter()
+                for _ in range(repeats):
+                    launcher(*arguments)
+                return time.perf_counter() - begun
+
+            return run
+
+        return ratio(timed(name, own), timed(other, plain), given.rounds, given.seconds)
+
+
+if __name__ == "__main__":
+    main()

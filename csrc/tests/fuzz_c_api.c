@@ -1,0 +1,376 @@
+/* libFuzzer: sequences of calls of the C API, with handles that are good, stale, of another kind, or foreign, and with
+ * numbers that are right or wrong. No input may crash, hang, leak or corrupt: an array that no call wrote stays as it
+ * is, bytes around arrays always do, and at the end nothing is present. scripts/fuzz-c-api runs it.
+ *
+ * An input is a list of operations: a byte that names it, then the bytes of its arguments; those that lack are 0. */
+#include "offload_args.h"
+#include "offload_args/launch.h"
+#include "offload_args/routine.h"
+#include "offload_args/testing.h"
+#include "offload_args_blas.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARRAYS = 6, ELEMENTS = 24, GUARD = 8, REGIONS = 8, HANDLES = 48, OBJECTS = 4 };
+
+typedef struct {
+  const uint8_t *at, *end;
+} input;
+
+static int devices[3];
+static double memory[ARRAYS][GUARD + ELEMENTS + GUARD];
+static oa_region *regions[REGIONS];
+static bool finished[REGIONS];
+static oa_any *handles[HANDLES];
+static void *exports[OBJECTS];
+static int region_count, handle_count, export_count;
+
+static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
+
+/* A small number most often; else one that is wrong in most places. */
+static int64_t number(input *in) {
+  static const int64_t odd[] = {-1,         INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, (int64_t)1 << 32,
+                                1000000007, -8,        7,         1 << 20};
+  const uint8_t given = byte(in);
+  return given < 200 ? given % (ELEMENTS + 2) : odd[given % (sizeof odd / sizeof *odd)];
+}
+
+static int64_t bytes(input *in) { return (int64_t)(8 * (uint64_t)number(in)); }
+
+static int device(input *in) {
+  const uint8_t given = byte(in);
+  return given < 220 ? devices[given % 3] : given < 240 ? -1 : 250 + given;
+}
+
+/* A handle that some call gave, live or stale; or one that none gave. */
+static oa_any *handle(input *in) {
+  const uint8_t given = byte(in);
+  if (given < 200 && handle_count) return handles[given % handle_count];
+  switch (given % 8) {
+    case 0:
+      return NULL;
+    case 1:
+      return (oa_any *)memory;
+    case 2:
+      return (oa_any *)(uintptr_t)-1;
+    case 3:
+      return handle_count ? (oa_any *)((char *)handles[0] + byte(in)) : (oa_any *)1;
+    case 4:
+      return region_count ? (oa_any *)regions[byte(in) % region_count] : NULL;
+    case 5:
+      return handle_count ? (oa_any *)((char *)handles[0] + ((uintptr_t)byte(in) << 24)) : NULL;
+    case 6:
+      return export_count ? exports[byte(in) % export_count] : (oa_any *)8;
+    default:
+      return (oa_any *)(uintptr_t)byte(in);
+  }
+}
+
+static oa_region *region(input *in, int *place) {
+  const uint8_t given = byte(in);
+  *place = -1;
+  if (given < 220 && region_count) return regions[*place = given % region_count];
+  return given % 2 && handle_count ? (oa_region *)handles[given % handle_count] : (oa_region *)(uintptr_t)(given % 3);
+}
+
+static void keep(oa_any *made) {
+  if (handle_count < HANDLES) handles[handle_count++] = made;
+}
+
+static void dimensions(input *in, int *ndim, int64_t *shape, int64_t *strides) {
+  const uint8_t given = byte(in);
+  *ndim = given < 230 ? given % 4 : given < 240 ? -1 : 200;
+  for (int i = 0; i < 4; i++) {
+    shape[i] = number(in);
+    strides[i] = bytes(in);
+  }
+}
+
+/* Lends parts of the arrays; host addresses are always good ones, as the core trusts them. */
+static void enter(input *in) {
+  oa_array arrays[3];
+  int64_t shapes[3][2], strides[3][2];
+  const int count = byte(in) % 4;
+  for (int i = 0; i < count; i++) {
+    const int from = byte(in) % ELEMENTS, room = ELEMENTS - from;
+    const uint8_t form = byte(in);
+    const int64_t step = 1 + form % 3, rows = room / (2 * (int)step);
+    shapes[i][0] = form % 2 ? 2 : room / step;
+    shapes[i][1] = rows;
+    strides[i][0] = form % 2 ? 8 * step * rows : 8 * step;
+    strides[i][1] = 8 * step;
+    const uint8_t how = byte(in);
+    arrays[i] = (oa_array){.data = how < 250 ? &memory[how % ARRAYS][GUARD + from] : NULL,
+                           .shape = shapes[i],
+                           .strides = strides[i],
+                           .name = how % 2 ? "a" : NULL,
+                           .ndim = form < 250 ? 1 + form % 2 : 70,
+                           .dtype = how < 220 ? OA_F64 : how,
+                           .direction = byte(in) % 6 - (how == 249),
+                           .flags = how % 11 == 0   ? OA_READ_ONLY
+                                    : how % 13 == 0 ? OA_RESIDENT
+                                                    : 0};
+  }
+  oa_region_options options = OA_SIZED(oa_region_options, .single_use = byte(in) % 2);
+  if (byte(in) > 250) options.size = byte(in);
+  oa_region *made;
+  if (oa_region_enter(device(in), &options, arrays, count, &made)) return;
+  if (region_count == REGIONS) {
+    oa_region_finish(made, OA_DISCARD, NULL);
+    oa_region_wait(made);
+    return;
+  }
+  for (int i = 0; i < count; i++) keep(arrays[i].handle);
+  finished[region_count] = false;
+  regions[region_count++] = made;
+}
+
+static void end_region(input *in) {
+  int place, warnings;
+  oa_region *ending = region(in, &place);
+  const uint8_t how = byte(in);
+  if (how % 4 == 3) {
+    oa_region_wait(ending);
+  } else if (oa_region_finish(ending, how < 240 ? how % 3 : how, &warnings) == OA_OK && how % 8 < 6) {
+    oa_region_wait(ending);
+  }
+}
+
+static void view(input *in) {
+  int ndim;
+  int64_t shape[200], strides[200];
+  memset(shape, 0, sizeof shape);
+  memset(strides, 0, sizeof strides);
+  oa_any *of = handle(in), *made;
+  const int64_t offset = bytes(in);
+  dimensions(in, &ndim, shape, strides);
+  if (oa_pointer_view(of, offset, ndim, shape, strides, &made) == OA_OK) keep(made);
+}
+
+static void contents(input *in) {
+  static double values[4096];
+  static const double one[2] = {3}; /* as large as any dtype */
+  int ndim;
+  int64_t shape[200], strides[200], packed[200];
+  memset(shape, 0, sizeof shape);
+  memset(strides, 0, sizeof strides);
+  memset(packed, 0, sizeof packed);
+  oa_any *to = handle(in), *from = handle(in);
+  dimensions(in, &ndim, shape, strides);
+  if (ndim > 2) ndim = 2; /* so that values have room */
+  for (int i = 0; i < 4; i++)
+    if (shape[i] > 60) shape[i] = 60;
+  packed[0] = ndim == 2 && shape[1] > 0 ? 8 * shape[1] : 8;
+  packed[1] = 8;
+  switch (byte(in) % 4) {
+    case 0:
+      oa_pointer_assign(to, values, ndim, shape, strides);
+      break;
+    case 1:
+      oa_pointer_fill(to, one, ndim, shape, strides);
+      break;
+    case 2:
+      oa_pointer_copy(to, strides, from, packed, ndim, shape);
+      break;
+    default:
+      oa_pointer_read(to, values, ndim, shape, strides);
+  }
+}
+
+static void blas(input *in) {
+  oa_f64 *A = (oa_f64 *)handle(in), *x = (oa_f64 *)handle(in), *y = (oa_f64 *)handle(in);
+  const uint8_t which = byte(in);
+  const int64_t m = number(in), n = number(in), ld = number(in), inc = number(in);
+  const int constant = 110 + byte(in) % 36;
+  double result;
+  int64_t index;
+  switch (which % 8) {
+    case 0:
+      oa_blas_dscal(n, 0.5, x, inc);
+      break;
+    case 1:
+      oa_blas_daxpy(n, 0.5, x, inc, y, 1);
+      break;
+    case 2:
+      oa_blas_dgemv(constant, m, n, 0.5, A, ld, x, 1, which < 128 ? 0 : 0.5, y, inc);
+      break;
+    case 3:
+      oa_blas_dgemm(111, constant, m, n, 2, 0.5, A, ld, x, ld, 0, y, ld);
+      break;
+    case 4:
+      oa_blas_dnrm2(n, x, inc, &result);
+      break;
+    case 5:
+      oa_blas_idamax(n, x, inc, &index);
+      break;
+    case 6:
+      oa_blas_dsymv(constant, n, 0.5, A, ld, x, inc, 0, y, 1);
+      break;
+    default:
+      oa_blas_dtrsm(141, constant, 111, 131, m, n, 1, A, ld, y, ld);
+  }
+}
+
+static void exported(input *in) {
+  uint64_t address;
+  void *made = NULL;
+  const uint8_t which = byte(in);
+  if (which % 4 == 0) {
+    oa_export_release(export_count ? exports[--export_count] : (void *)handle(in));
+  } else if (which % 4 == 1) {
+    oa_address(handle(in), &address);
+  } else if (export_count < OBJECTS && oa_export(handle(in), &address, &made) == OA_OK && made) {
+    exports[export_count++] = made;
+  }
+}
+
+static void queries(input *in) {
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  oa_device_info about = OA_SIZED(oa_device_info);
+  oa_counters counters = OA_SIZED(oa_counters);
+  oa_any *staged, *one = handle(in);
+  const double value[2] = {byte(in) % 2, 0}; /* as large as any dtype */
+  int place;
+  void *stream;
+  if (byte(in) > 240) info.size = about.size = byte(in);
+  switch (byte(in) % 10) {
+    case 0:
+      oa_pointer_query(one, &info);
+      break;
+    case 1:
+      oa_device_get_info(device(in), &about);
+      break;
+    case 2:
+      oa_device_get_counters(device(in), &counters);
+      break;
+    case 3:
+      oa_device_synchronize(device(in));
+      break;
+    case 4:
+      oa_device_trim(device(in));
+      break;
+    case 5:
+      oa_region_stream(region(in, &place), &stream);
+      break;
+    case 6:
+      oa_region_synchronize(region(in, &place));
+      break;
+    case 7:
+      if (oa_stage(one, value, byte(in) < 200 ? OA_F64 : byte(in), &staged) == OA_OK) keep(staged);
+      break;
+    case 8:
+      oa_is_host_zero(one);
+      break;
+    default:
+      oa_object_destroy((oa_object *)one);
+  }
+}
+
+static void update(input *in) {
+  const int64_t from = byte(in) % ELEMENTS, shape = byte(in) % (ELEMENTS - from + 1), stride = 8;
+  const oa_array array = {.data = &memory[byte(in) % ARRAYS][GUARD + from],
+                          .shape = &shape,
+                          .strides = &stride,
+                          .ndim = 1,
+                          .dtype = OA_F64};
+  const uint8_t where = byte(in);
+  const int on = where < 128 ? -1 : device(in);
+  switch (byte(in) % 6) {
+    case 0:
+      oa_update_to(&array, on);
+      break;
+    case 1:
+      oa_update_check(&array, on);
+      break;
+    case 2:
+      oa_keep(&array, on);
+      break;
+    case 3:
+      oa_release(&array, on);
+      break;
+    case 4:
+      oa_is_present(array.data, 8 * shape, on);
+      break;
+    default:
+      oa_update_from(&array, on);
+  }
+}
+
+static void kernels(input *in) {
+  oa_module *module = NULL;
+  oa_kernel *kernel = NULL;
+  const oa_parameter parameter = {.name = "x", .access = byte(in) % 5, .dtype = OA_F64, .nbytes = 8};
+  const void *arguments[] = {handle(in), handle(in)};
+  uint8_t image[64];
+  for (size_t i = 0; i < sizeof image; i++) image[i] = byte(in);
+  oa_module_load(device(in), "m", image, byte(in) % 65, &module);
+  oa_kernel_get(byte(in) % 2 ? module : (oa_module *)handle(in), "k", &parameter, byte(in) % 2, &kernel);
+  oa_launch launch = OA_SIZED(oa_launch, .grid = {byte(in), 1, 1}, .block = {byte(in), 1, 1});
+  oa_kernel_launch(byte(in) % 2 ? kernel : (oa_kernel *)handle(in), &launch, arguments, byte(in) % 3);
+  oa_module_unload(byte(in) % 2 ? module : (oa_module *)handle(in));
+}
+
+/* A call of the program's own. */
+static void own_call(input *in) {
+  oa_operand operands[2];
+  for (int i = 0; i < 2; i++) {
+    const int64_t rows = number(in), columns = number(in), ld = number(in);
+    const uint8_t how = byte(in);
+    operands[i] = (oa_operand){.name = "x", .pointer = handle(in), .access = how % 16, .dtype = OA_F64};
+    operands[i].extent = how % 3 == 0   ? OA_ELEMENTS(rows)
+                         : how % 3 == 1 ? OA_MATRIX(rows, columns, ld, "m", "n", "ld")
+                                        : OA_TRIANGLE(how % 4, rows, ld, "n", "ld");
+  }
+  oa_call call = {.function = "fuzz.own", .operands = operands, .count = byte(in) % 3};
+  if (oa_begin(&call) == OA_OK) oa_end(&call, byte(in) > 200);
+}
+
+static void release(input *in) { oa_pointer_release(handle(in)); }
+
+/* Ends everything, and checks that nothing is left and that no byte around the arrays changed. */
+static void end_all(void) {
+  while (region_count) {
+    oa_region *last = regions[--region_count];
+    if (oa_region_finish(last, OA_DISCARD, NULL) == OA_OK) oa_region_wait(last);
+  }
+  while (export_count) oa_export_release(exports[--export_count]);
+  oa_residency_configure(-1, 1);
+  for (int i = 0; i < 3; i++) {
+    oa_counters left = OA_SIZED(oa_counters);
+    if (oa_device_get_counters(devices[i], &left) || left.regions || left.mappings || left.allocations != left.frees) {
+      fprintf(stderr, "device %d: %ld regions, %ld mappings, %ld allocations, %ld frees: %s\n", i, (long)left.regions,
+              (long)left.mappings, (long)left.allocations, (long)left.frees, oa_last_error());
+      abort();
+    }
+  }
+  for (int i = 0; i < ARRAYS; i++)
+    for (int j = 0; j < GUARD; j++)
+      if (memory[i][j] != -1 || memory[i][GUARD + ELEMENTS + j] != -1) abort();
+}
+
+int LLVMFuzzerInitialize(int *count, char ***arguments) {
+  static const char *const names[] = {"host", "sim:0", "sim:1"};
+  const char *only = getenv("FUZZ_DEVICE"); /* host: no other thread, and many more inputs a second */
+  (void)count, (void)arguments;
+  for (int i = 0; i < 3; i++)
+    if (oa_device_open(only ? only : names[i], &devices[i])) abort();
+  oa_set_threads(1);
+  return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static void (*const operations[])(input *) = {enter,    enter,   end_region, view,    contents, blas,    blas,
+                                                exported, queries, update,     kernels, own_call, release, end_region};
+  input in = {data, data + size};
+  for (int i = 0; i < ARRAYS; i++) {
+    for (int j = 0; j < GUARD + ELEMENTS + GUARD; j++) memory[i][j] = -1;
+    for (int j = 0; j < ELEMENTS; j++) memory[i][GUARD + j] = i + j;
+  }
+  region_count = handle_count = export_count = 0;
+  while (in.at < in.end) operations[byte(&in) % (sizeof operations / sizeof *operations)](&in);
+  end_all();
+  return 0;
+}

@@ -1,0 +1,46 @@
+"""Portable LAPACK on device pointers: it works out shapes and orders, and calls the device's own library.
+
+    with offload_args(A, Scratch(n, np.int32), b) as (dA, dp, db):
+        lapack.gesv(dA, dp, db)                              # b becomes the solution of A x = b
+
+Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as there. Sizes and leading
+dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major library
+as its transpose, where the mathematics allows; else an ArgumentError names the copy that would do. docs/lapack.md lists
+the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on the host and on sim.
+
+Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
+vectors, which are one column.
+
+Every call waits for its result. Where LAPACK reports a failure, such as a singular or indefinite matrix,
+numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host.
+
+Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that it does not
+take, or for several in one call; ArgumentError, a ValueError, for dimensions, shapes, orders and options that do not
+fit; LibraryError for a device whose library is missing; and the errors of the vendor's function (StalePointerError,
+WrongDeviceError, DirectionError, AliasError and others).
+
+Source: LAPACK, https://netlib.org/lapack/.
+"""
+
+from __future__ import annotations
+
+from .cholesky import posv, potrf, potrs, trtrs
+from .lu import gesv, getrf, getrs
+from .qr import gels, geqrf, ormqr
+from .spectral import gesvd, heevd, syevd
+
+__all__ = [
+    "gels",
+    "geqrf",
+    "gesv",
+    "gesvd",
+    "getrf",
+    "getrs",
+    "heevd",
+    "ormqr",
+    "posv",
+    "potrf",
+    "potrs",
+    "syevd",
+    "trtrs",
+]

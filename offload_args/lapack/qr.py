@@ -1,0 +1,146 @@
+"""QR factors and least squares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..arguments import Scratch
+from ..display import shown
+from ..errors import ArgumentError
+from ..regions import offload_args
+from ._operands import as_columns, columns, letter_of, matrix, need_fortran, option, refuse, vector
+from ._vendors import vendor_of
+from .cholesky import first_zero, solve_triangular
+
+if TYPE_CHECKING:
+    from ._operands import Columns, Matrix, Pointer
+
+__all__ = ["gels", "geqrf", "ormqr"]
+
+
+def geqrf(A: Pointer, tau: Pointer) -> None:
+    """Factor A = Q R: A becomes R and, below the diagonal, the vectors of k reflectors whose product is Q.
+
+    A has shape (m, n), in Fortran order; tau has A's dtype and shape (k,), k = min(m, n). ormqr multiplies by Q.
+
+    Source: LAPACK, xGEQRF.
+    """
+    t = letter_of("geqrf", "A", A)
+    a = matrix("geqrf", "A", A)
+    lda = need_fortran("geqrf", "A", A, a, ", as the factors of its transpose are others")
+    vector("geqrf", "tau", tau, min(a.rows, a.columns), A._dtype_code, "for A of that shape")
+    vendor = vendor_of("geqrf", A)
+    if a.rows and a.columns:
+        vendor.geqrf(t, a.rows, a.columns, A, lda, tau)
+
+
+def ormqr(A: Pointer, tau: Pointer, C: Pointer, *, side: str = "L", trans: str = "N") -> None:
+    """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
+
+    A and tau are what geqrf left; tau has shape (k,), and A at least k columns and as many rows as C has rows ("L") or
+    columns ("R"). C has shape (m, n), or (m,) for "L". A is in Fortran order, and so is a complex C. trans is "T" for
+    real dtypes only, where "C" means the same. For complex dtypes LAPACK calls the function unmqr.
+
+    Source: LAPACK, xORMQR and xUNMQR.
+    """
+    t = letter_of("ormqr", "A", A)
+    option("ormqr", "side", side, ("L", "R"))
+    option("ormqr", "trans", trans, ("N", "T", "C") if t in "sd" else ("N", "C"))
+    a = matrix("ormqr", "A", A)
+    need_fortran("ormqr", "A", A, a, ", as geqrf leaves it")
+    k = min(getattr(tau, "size", 0), a.columns)
+    vector("ormqr", "tau", tau, k, A._dtype_code, "for A of that shape")
+    rows = C._shape[0] if side == "R" and len(getattr(C, "_shape", ())) == 2 else a.rows
+    c = columns("ormqr", "C", C, rows, "for A of that shape", A)
+    needed = c.rows if side == "L" else c.columns
+    if needed != a.rows or tau.size > a.rows:
+        raise ArgumentError(
+            f"lapack.ormqr: A has shape {A._shape}, needs ({needed}, k) for C of shape {C._shape} and "
+            f'side="{side}", and tau of at most as many elements'
+        )
+    if t in "cz":
+        need_fortran("ormqr", "C", C, c, " for a complex dtype")
+    _multiply("ormqr", t, A, a, tau, C, c, side, trans)
+
+
+def _multiply(
+    name: str, t: str, A: Pointer, a: Matrix, tau: Pointer, C: Pointer, c: Columns, side: str, trans: str
+) -> None:
+    vendor = vendor_of(name, A)
+    k = tau.size
+    if not c.rows or not c.columns or not k:
+        return
+    real = t in "sd"
+    if c.ld_f:
+        op = "N" if trans == "N" else "T" if real else "C"
+        vendor.ormqr(t, side, op, c.rows, c.columns, k, A, a.ld_f, tau, C, c.ld_f)
+    else:  # (op(Q) C)^T is C^T op(Q)^T
+        other = "R" if side == "L" else "L"
+        vendor.ormqr(t, other, "T" if trans == "N" else "N", c.columns, c.rows, k, A, a.ld_f, tau, C, c.ld_c)
+
+
+def gels(A: Pointer, B: Pointer, *, trans: str = "N") -> None:
+    """Solve op(A) X = B in the least-squares sense, or for the least norm; set B to X and A to its QR factors.
+
+    op(A) is A for trans "N", A^T for "T" and A^H for "C". A has shape (m, n) and full rank, B (max(m, n), nrhs), in
+    Fortran order, or (max(m, n),). If op(A) has more rows than columns, B[:columns] is set to the X that makes
+    |B - op(A) X| least, and the squares of the rest of a column add up to that. If it has fewer, B[:rows] is read, and
+    B is set to the solution of least norm.
+
+    The matrix to factor is tall: an A with m >= n lies in Fortran order, and one with m < n in C order. Complex dtypes
+    take the operation that needs no conjugate of that: "N" and "C" in Fortran order, "T" in C order. Unlike LAPACK's
+    xGELS, it does not scale numbers that are close to overflow.
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal: then A has not full rank.
+    Source: LAPACK, xGELS.
+    """
+    t = letter_of("gels", "A", A)
+    option("gels", "trans", trans, ("N", "T", "C"))
+    a = matrix("gels", "A", A)
+    tall = a.rows >= a.columns
+    lda = a.ld_f if tall else a.ld_c
+    if not lda:
+        order, copy = ("Fortran", "asfortranarray") if tall else ("C", "ascontiguousarray")
+        raise ArgumentError(
+            f"lapack.gels: A has shape {A._shape} and strides {A._strides}, needs {order} order for its QR factors; "
+            f"lend a copy in it: numpy.{copy}(A)"
+        )
+    if t in "cz" and trans not in ("NC" if tall else "T"):
+        allowed = '"N" or "C"' if tall else '"T"'
+        raise ArgumentError(
+            f"lapack.gels: trans must be {allowed} for a complex A of shape {A._shape}, got {shown(trans)}; lend a "
+            f"copy of its conjugate transpose, with the other trans: numpy.conj(A).T"
+        )
+    most = max(a.rows, a.columns)
+    b = columns("gels", "B", B, most, "for A of that shape", A)
+    need_fortran("gels", "B", B, b)
+    vendor_of("gels", A)
+    if not b.columns or not most:
+        return
+    stored = A if tall else A.T
+    _least_squares(t, stored, B, b, least_norm=(trans == "N") != tall)
+
+
+def _least_squares(t: str, S: Pointer, B: Pointer, b: Columns, least_norm: bool) -> None:
+    """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order."""
+    rows, n = S._shape
+    s = matrix("gels", "A", S)
+    if not n:
+        if least_norm:
+            B.fill(0)
+        return
+    with offload_args(Scratch((n,), S.dtype), device=S.device) as (tau,):
+        vendor_of("gels", S).geqrf(t, rows, n, S, s.ld_f, tau)
+        R = S[:n]
+        zero = first_zero(R)
+        if zero:
+            refuse("gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
+        top = as_columns(B)[:n]
+        if least_norm:
+            solve_triangular(R, top, "U", "C")
+            if rows > n:
+                B[n:].fill(0)
+            _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "N")
+        else:
+            _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "C")
+            solve_triangular(R, top, "U", "N")

@@ -1,0 +1,119 @@
+"""Some hundreds of checks of one device, and a report to paste: `python -m offload_args selftest --device cuda:0`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import Device, __version__, libraries
+from ..errors import DeviceUnavailableError, LibraryError
+from . import behaviour, routines
+
+__all__ = ["main", "run"]
+
+GROUPS: dict[str, Callable[[Device], Iterator[tuple[str, Callable[[], None]]]]] = {
+    "transfers": behaviour.transfers,
+    "residency": behaviour.residency,
+    "blas": routines.checks,
+    "streams": behaviour.streams,
+    "errors": behaviour.errors,
+    "kernels": behaviour.kernels,
+}
+
+# The library whose functions `blas` calls on a device of a backend.
+BLAS = {"cuda": "cublas", "hip": "rocblas"}
+
+
+def _library(device: Device) -> str:
+    name = BLAS.get(device.backend, "cblas")
+    try:
+        found = libraries.load(name)
+    except LibraryError as error:
+        return str(error)
+    return f"{name} {found.version or 'of no known version'}, {found.path}"
+
+
+def _first_line(error: BaseException) -> str:
+    text = next(iter(str(error).splitlines()), "")
+    return text if isinstance(error, AssertionError) and text else f"{type(error).__name__}: {text}"
+
+
+def run(device: Device, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Run every check on a device, and return the report; say gets a line for each group."""
+    started = time.perf_counter()
+    counts: dict[str, dict[str, int]] = {}
+    failures: list[dict[str, str]] = []
+    not_run: list[dict[str, str]] = []
+    for group, checks in GROUPS.items():
+        count = counts[group] = {"passed": 0, "failed": 0, "not run": 0}
+        for name, check in checks(device):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    check()
+            except behaviour.NotRunError as error:
+                count["not run"] += 1
+                not_run.append({"group": group, "check": name, "why": str(error)})
+            except Exception as error:
+                count["failed"] += 1
+                failures.append({"group": group, "check": name, "why": _first_line(error)})
+            else:
+                count["passed"] += 1
+        say(f"{group}: {', '.join(f'{number} {what}' for what, number in count.items() if number)}")
+    return {
+        "offload_args": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}",
+        "system": f"{platform.platform()}, {platform.machine()}",
+        "device": f"{device.name}, {device.model}, {device.memory.total / 2**30:.1f} GiB",
+        "driver": f"{device.driver_version} {libraries.driver(device.backend)}".rstrip(),
+        "library": _library(device),
+        "checks": counts,
+        "failures": failures,
+        "not run": not_run,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def _text(report: dict[str, Any]) -> Iterator[str]:
+    """Give the lines of a report."""
+    for key in ("offload_args", "python", "system", "device", "driver", "library"):
+        yield f"{key:<13}{report[key]}"
+    totals = [sum(count[what] for count in report["checks"].values()) for what in ("passed", "failed", "not run")]
+    yield f"{'checks':<13}{totals[0]} passed, {totals[1]} failed, {totals[2]} not run, in {report['seconds']} s"
+    for what in ("failures", "not run"):
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for one in report[what]:
+            reasons.setdefault((one["group"], one["why"]), []).append(one["check"])
+        for (group, why), names in reasons.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            yield f"{'FAILED' if what == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {why}"
+
+
+def main(given: Sequence[str]) -> int:
+    """Run the command with these arguments; return 1 if a check failed, 2 if there is no such device."""
+    parser = argparse.ArgumentParser(
+        prog="python -m offload_args selftest",
+        description="Check a device in under a minute: copies, BLAS against NumPy, streams, errors, a kernel.",
+    )
+    parser.add_argument("--device", help="such as host, sim:0, cuda:0 or hip:0; the first GPU unless given, else host")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(given)
+    try:
+        device = Device(options.device) if options.device else Device.default()
+    except DeviceUnavailableError as error:
+        print(f"selftest: {error}", file=sys.stderr)
+        return 2
+    report = run(device, lambda text: None if options.json else print(text, flush=True))
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print("", "--- the report ---", *_text(report), sep="\n")
+    return 1 if report["failures"] else 0

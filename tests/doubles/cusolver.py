@@ -1,0 +1,271 @@
+"""Writes a double of cuSOLVER in C, for the double of a GPU: each function computes by LAPACKE's of its name.
+
+    python tests/doubles/cusolver.py > cusolver.c
+
+It has the functions that `offload_args.lapack` calls, and some of each other kind: batches, and the 64-bit interface
+with its settings. It checks that arrays, info and workspaces are on the device, that workspaces are as large as it said
+and are written all over, and what cuSOLVER refuses: gesvd of a matrix with more columns than rows.
+"""
+
+from __future__ import annotations
+
+import sys
+
+PRELUDE = """
+#include <complex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct handle {
+  int magic;
+  void *context, *stream;
+} *handle;
+typedef struct params {
+  int magic;
+} *params;
+
+int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
+int cuCtxGetCurrent(void **context);
+
+enum { MAGIC = 0x501e, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, COLUMNS = 102 };
+enum { DEVICE_BYTES = 96, HOST_BYTES = 56 }; /* of the 64-bit interface */
+
+static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pinned, 2: of a device */
+  int type = 0, attribute = 2;
+  void *values[] = {&type};
+  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
+  return type;
+}
+static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
+static int is_work(void *pointer, size_t given, size_t needed) {
+  if (given < needed || (needed && kind_of(pointer) != 2)) return 0;
+  if (needed) memset(pointer, 0xa5, needed);
+  return 1;
+}
+static int is_host_work(void *pointer, size_t given) {
+  if (given < HOST_BYTES || !pointer || kind_of(pointer) == 2) return 0;
+  memset(pointer, 0xa5, HOST_BYTES);
+  return 1;
+}
+static int is_good(const struct handle *h) { /* while it lives, in the context in which it was made */
+  void *current = NULL;
+  if (!h || h->magic != MAGIC) return 0;
+  cuCtxGetCurrent(&current);
+  return !h->context || h->context == current;
+}
+
+int cusolverDnCreate(handle *h) {
+  *h = calloc(1, sizeof **h);
+  (*h)->magic = MAGIC;
+  cuCtxGetCurrent(&(*h)->context);
+  return SUCCESS;
+}
+int cusolverDnDestroy(handle h) {
+  if (!is_good(h)) return NOT_INITIALIZED;
+  h->magic = 0;
+  free(h);
+  return SUCCESS;
+}
+int cusolverDnSetStream(handle h, void *stream) { h->stream = stream; return SUCCESS; }
+int cusolverDnGetStream(handle h, void **stream) { *stream = h->stream; return SUCCESS; }
+int cusolverGetProperty(int part, int *value) {
+  if (part < 0 || part > 2) return INVALID_VALUE;
+  *value = part ? 0 : 12;
+  return SUCCESS;
+}
+int cusolverDnCreateParams(params *p) { *p = calloc(1, sizeof **p); (*p)->magic = MAGIC; return SUCCESS; }
+int cusolverDnDestroyParams(params p) { p->magic = 0; free(p); return SUCCESS; }
+int cusolverDnCreateSyevjInfo(params *p) { return cusolverDnCreateParams(p); }
+int cusolverDnDestroySyevjInfo(params p) { return cusolverDnDestroyParams(p); }
+int cusolverDnXsyevjSetTolerance(params p, double tolerance) {
+  return p->magic == MAGIC && tolerance > 0 && tolerance < 1 ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXsyevjSetMaxSweeps(params p, int most) {
+  return p->magic == MAGIC && most > 0 ? SUCCESS : INVALID_VALUE;
+}
+static const char trans_of[] = "NTC";
+"""
+
+# Of each dtype: T, R, the functions of Q and of eigenvalues; what is in {} is replaced.
+ROUTINES = """
+int scipy_LAPACKE_{t}potrf_work(int, char, int, {T} *, int);
+int scipy_LAPACKE_{t}potri_work(int, char, int, {T} *, int);
+int scipy_LAPACKE_{t}potrs_work(int, char, int, int, const {T} *, int, {T} *, int);
+int scipy_LAPACKE_{t}getrf_work(int, int, int, {T} *, int, int *);
+int scipy_LAPACKE_{t}getrs_work(int, char, int, int, const {T} *, int, const int *, {T} *, int);
+int scipy_LAPACKE_{t}geqrf(int, int, int, {T} *, int, {T} *);
+int scipy_LAPACKE_{t}{or}mqr(int, char, char, int, int, int, const {T} *, int, const {T} *, {T} *, int);
+int scipy_LAPACKE_{t}{or}gqr(int, int, int, int, {T} *, int, const {T} *);
+int scipy_LAPACKE_{t}{sy}evd(int, char, char, int, {T} *, int, {R} *);
+int scipy_LAPACKE_{t}gesvd(int, char, char, int, int, {T} *, int, {R} *, {T} *, int, {T} *, int, {R} *);
+
+#define SIZE_{t}(name, given, count)                    \\
+  int cusolverDn{U}##name##_bufferSize given {          \\
+    if (!is_good(h) || n < 0) return INVALID_VALUE;     \\
+    *lwork = (int)(count);                              \\
+    return SUCCESS;                                     \\
+  }
+#define CHECKED_{t}(A, info, count)                                        \\
+  if (!is_good(h)) return NOT_INITIALIZED;                                 \\
+  if (n < 0 || lda < 1 || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
+  if (!is_work(work, (size_t)lwork * sizeof *work, (size_t)(count) * sizeof *work)) return INVALID_VALUE;
+
+SIZE_{t}(potrf, (handle h, int uplo, int n, {T} *A, int lda, int *lwork), 3 * n)
+SIZE_{t}(potri, (handle h, int uplo, int n, {T} *A, int lda, int *lwork), n)
+SIZE_{t}(getrf, (handle h, int m, int n, {T} *A, int lda, int *lwork), 2 * n + m)
+SIZE_{t}(geqrf, (handle h, int m, int n, {T} *A, int lda, int *lwork), n)
+SIZE_{t}({or}mqr, (handle h, int side, int trans, int m, int n, int k, const {T} *A, int lda, const {T} *tau,
+         const {T} *C, int ldc, int *lwork), m + n)
+SIZE_{t}({or}gqr, (handle h, int m, int n, int k, const {T} *A, int lda, const {T} *tau, int *lwork), n)
+SIZE_{t}({sy}evd, (handle h, int jobz, int uplo, int n, const {T} *A, int lda, const {R} *W, int *lwork), 5 * n)
+SIZE_{t}(gesvd, (handle h, int m, int n, int *lwork), m + 4 * n)
+
+int cusolverDn{U}potrf(handle h, int uplo, int n, {T} *A, int lda, {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, 3 * n)
+  *info = scipy_LAPACKE_{t}potrf_work(COLUMNS, uplo ? 'U' : 'L', n, A, lda);
+  return SUCCESS;
+}
+int cusolverDn{U}potri(handle h, int uplo, int n, {T} *A, int lda, {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, n)
+  *info = scipy_LAPACKE_{t}potri_work(COLUMNS, uplo ? 'U' : 'L', n, A, lda);
+  return SUCCESS;
+}
+int cusolverDn{U}potrs(handle h, int uplo, int n, int nrhs, const {T} *A, int lda, {T} *B, int ldb, int *info) {
+  if (!is_good(h) || !is_array(A) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}potrs_work(COLUMNS, uplo ? 'U' : 'L', n, nrhs, A, lda, B, ldb);
+  return SUCCESS;
+}
+int cusolverDn{U}potrfBatched(handle h, int uplo, int n, {T} *A[], int lda, int *info, int count) {
+  if (!is_good(h) || kind_of(A) != 2 || kind_of(info) != 2) return INVALID_VALUE;
+  for (int i = 0; i < count; i++) {
+    if (!is_array(A[i])) return INVALID_VALUE;
+    info[i] = scipy_LAPACKE_{t}potrf_work(COLUMNS, uplo ? 'U' : 'L', n, A[i], lda);
+  }
+  return SUCCESS;
+}
+int cusolverDn{U}getrf(handle h, int m, int n, {T} *A, int lda, {T} *work, int *ipiv, int *info) {
+  const int lwork = 2 * n + m; /* the function is not told */
+  CHECKED_{t}(A, info, 2 * n + m)
+  if (!is_array(ipiv)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}getrf_work(COLUMNS, m, n, A, lda, ipiv);
+  return SUCCESS;
+}
+int cusolverDn{U}getrs(handle h, int trans, int n, int nrhs, const {T} *A, int lda, const int *ipiv, {T} *B, int ldb,
+                       int *info) {
+  if (!is_good(h) || !is_array(A) || !is_array(ipiv) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}getrs_work(COLUMNS, trans_of[trans], n, nrhs, A, lda, ipiv, B, ldb);
+  return SUCCESS;
+}
+int cusolverDn{U}geqrf(handle h, int m, int n, {T} *A, int lda, {T} *tau, {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, n)
+  if (!is_array(tau)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}geqrf(COLUMNS, m, n, A, lda, tau);
+  return SUCCESS;
+}
+int cusolverDn{U}{or}mqr(handle h, int side, int trans, int m, int n, int k, const {T} *A, int lda, const {T} *tau,
+                         {T} *C, int ldc, {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, m + n)
+  if (!is_array(tau) || !is_array(C)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}{or}mqr(COLUMNS, side ? 'R' : 'L', trans_of[trans], m, n, k, A, lda, tau, C, ldc);
+  return *info < 0 ? INVALID_VALUE : SUCCESS;
+}
+int cusolverDn{U}{or}gqr(handle h, int m, int n, int k, {T} *A, int lda, const {T} *tau, {T} *work, int lwork,
+                         int *info) {
+  CHECKED_{t}(A, info, n)
+  *info = scipy_LAPACKE_{t}{or}gqr(COLUMNS, m, n, k, A, lda, tau);
+  return SUCCESS;
+}
+int cusolverDn{U}{sy}evd(handle h, int jobz, int uplo, int n, {T} *A, int lda, {R} *W, {T} *work, int lwork,
+                         int *info) {
+  CHECKED_{t}(A, info, 5 * n)
+  if (!is_array(W)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
+  return SUCCESS;
+}
+SIZE_{t}({sy}evj, (handle h, int jobz, int uplo, int n, const {T} *A, int lda, const {R} *W, int *lwork, params p),
+         7 * n)
+int cusolverDn{U}{sy}evj(handle h, int jobz, int uplo, int n, {T} *A, int lda, {R} *W, {T} *work, int lwork, int *info,
+                         params p) {
+  CHECKED_{t}(A, info, 7 * n)
+  if (!is_array(W) || p->magic != MAGIC) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
+  return SUCCESS;
+}
+int cusolverDn{U}gesvd(handle h, signed char jobu, signed char jobvt, int m, int n, {T} *A, int lda, {R} *S, {T} *U,
+                       int ldu, {T} *VT, int ldvt, {T} *work, int lwork, {R} *rwork, int *info) {
+  CHECKED_{t}(A, info, m + 4 * n)
+  if (m < n || !is_array(S) || !is_array(U) || !is_array(VT) || rwork) return INVALID_VALUE;
+  {R} *superb = malloc((size_t)(m + n + 1) * sizeof *superb);
+  *info = scipy_LAPACKE_{t}gesvd(COLUMNS, jobu, jobvt, m, n, A, lda, S, U, ldu, VT, ldvt, superb);
+  free(superb);
+  return SUCCESS;
+}
+"""
+
+# The 64-bit interface; a type is 0, 1, 4 or 5.
+WIDE = """
+#define CHECKED(A)                                                                          \\
+  if (!is_good(h) || !p || p->magic != MAGIC || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
+  if (!is_work(work, lwork, DEVICE_BYTES) || !is_host_work(host_work, host_lwork)) return INVALID_VALUE;
+#define EACH(type, s, d, c, z) \\
+  ((type) == 0 ? (s) : (type) == 1 ? (d) : (type) == 4 ? (c) : (type) == 5 ? (z) : -1)
+
+int cusolverDnXpotrf_bufferSize(handle h, params p, int uplo, int64_t n, int type, const void *A, int64_t lda,
+                                int compute, size_t *device, size_t *host) {
+  *device = DEVICE_BYTES, *host = HOST_BYTES;
+  return is_good(h) && type == compute && is_array(A) ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXpotrf(handle h, params p, int uplo, int64_t n, int type, void *A, int64_t lda, int compute, void *work,
+                     size_t lwork, void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+  const char which = uplo ? 'U' : 'L';
+  *info = EACH(type, scipy_LAPACKE_spotrf_work(COLUMNS, which, (int)n, A, (int)lda),
+               scipy_LAPACKE_dpotrf_work(COLUMNS, which, (int)n, A, (int)lda),
+               scipy_LAPACKE_cpotrf_work(COLUMNS, which, (int)n, A, (int)lda),
+               scipy_LAPACKE_zpotrf_work(COLUMNS, which, (int)n, A, (int)lda));
+  return SUCCESS;
+}
+int cusolverDnXgetrf_bufferSize(handle h, params p, int64_t m, int64_t n, int type, const void *A, int64_t lda,
+                                int compute, size_t *device, size_t *host) {
+  *device = DEVICE_BYTES, *host = HOST_BYTES;
+  return is_good(h) && type == compute && is_array(A) ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXgetrf(handle h, params p, int64_t m, int64_t n, int type, void *A, int64_t lda, int64_t *ipiv,
+                     int compute, void *work, size_t lwork, void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+  const int least = (int)(m < n ? m : n);
+  int *pivots = malloc((size_t)(least + 1) * sizeof *pivots);
+  *info = EACH(type, scipy_LAPACKE_sgetrf_work(COLUMNS, (int)m, (int)n, A, (int)lda, pivots),
+               scipy_LAPACKE_dgetrf_work(COLUMNS, (int)m, (int)n, A, (int)lda, pivots),
+               scipy_LAPACKE_cgetrf_work(COLUMNS, (int)m, (int)n, A, (int)lda, pivots),
+               scipy_LAPACKE_zgetrf_work(COLUMNS, (int)m, (int)n, A, (int)lda, pivots));
+  for (int i = 0; i < least; i++) ipiv[i] = pivots[i];
+  free(pivots);
+  return SUCCESS;
+}
+"""
+
+TYPES = {
+    "s": ("float", "float", "or", "sy"),
+    "d": ("double", "double", "or", "sy"),
+    "c": ("float _Complex", "float", "un", "he"),
+    "z": ("double _Complex", "double", "un", "he"),
+}
+
+
+def text() -> str:
+    """Return the C text of the double."""
+    parts = [PRELUDE]
+    for letter, (type_of, real, of_q, of_eigenvalues) in TYPES.items():
+        words = {"t": letter, "U": letter.upper(), "T": type_of, "R": real, "or": of_q, "sy": of_eigenvalues}
+        part = ROUTINES
+        for word, meaning in words.items():
+            part = part.replace(f"{{{word}}}", meaning)
+        parts.append(part)
+    return "\n".join([*parts, WIDE])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,65 @@
+"""C programs without Python: threads, forks, early ends, and a driver that others use too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from offload_args import libraries
+from offload_args.embedding import cflags, libs
+
+SOURCE = Path(__file__).with_name("programs.c")
+ENDS_WITH = {"ends": 7, "ends_busy": 7}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "programs"
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["gcc", "-O1", *warnings, *cflags(), "-o", path, SOURCE, *libs(), "-pthread", "-ldl"], check=True)
+    return path
+
+
+def right(programs: Path, device: str, case: str) -> None:
+    """Run one case: its results are right, its exit code stays, and it prints no error."""
+    found = os.environ.copy()
+    library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])
+    if library:  # Python knows more places
+        found[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
+    ran = subprocess.run([programs, device, case], capture_output=True, text=True, timeout=120, env=found)
+    said = (ran.returncode, ran.stdout.splitlines()[-1:], ran.stderr)
+    assert said == (ENDS_WITH.get(case, 0), ["right"], ""), ran.stdout
+
+
+@pytest.mark.promise("T18")
+def test_a_region_of_a_c_program_is_left_on_another_thread(programs: Path, device: str) -> None:
+    right(programs, device, "thread")
+
+
+@pytest.mark.promise("T21")
+def test_a_forked_c_program_gets_a_clear_status_and_its_parent_goes_on(programs: Path, device: str) -> None:
+    right(programs, device, "forked")
+
+
+@pytest.mark.promise("T22")
+@pytest.mark.parametrize("case", ["ends", "ends_busy"])
+def test_a_c_program_may_end_at_any_place(programs: Path, device: str, case: str) -> None:
+    right(programs, device, case)
+
+
+@pytest.mark.promise("T08")
+def test_memory_goes_from_region_to_region_of_c_threads_and_results_are_exact(programs: Path, device: str) -> None:
+    right(programs, device, "reuse")
+
+
+@pytest.mark.promise("T09")
+def test_a_c_program_destroys_its_stream_before_its_region_is_left(programs: Path, cuda: str) -> None:
+    right(programs, cuda, "stream")
+
+
+@pytest.mark.promise("T04")
+def test_a_stray_write_of_a_kernel_loses_the_device_of_a_c_program_and_no_array(programs: Path, cuda: str) -> None:
+    right(programs, cuda, "stray")

@@ -1,0 +1,134 @@
+"""`lapack` refuses singular and indefinite input, layouts that need a copy, and wrong operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.devices import open_or_skip
+from offload_args import In, Scratch, lapack, offload_args
+from offload_args.errors import (
+    ArgumentError,
+    DirectionError,
+    DTypeError,
+    HostPointerError,
+    InvalidDataError,
+    LibraryError,
+    StalePointerError,
+)
+
+SINGULAR = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [4.0, 0.0, 5.0]])  # its factors have no rounding
+
+
+@pytest.mark.parametrize(("order", "pivot"), [("C", 3), ("F", 2)])  # of A^T, of A
+def test_a_singular_matrix_is_a_lin_alg_error_that_names_the_pivot(device: str, order: Any, pivot: int) -> None:
+    A, b = np.array(SINGULAR, order=order), np.ones(3)
+    with pytest.raises(np.linalg.LinAlgError, match=rf"^lapack\.gesv: A is singular: pivot {pivot} of its factor U"):
+        with offload_args(A, Scratch((3,), np.int32), b, device=device) as (dA, dp, db):
+            lapack.gesv(dA, dp, db)
+    assert np.array_equal(A, SINGULAR) and np.array_equal(b, np.ones(3))
+
+
+def test_an_indefinite_matrix_is_a_lin_alg_error_that_names_the_pivot(device: str, dtype: str) -> None:
+    given = np.diag([4.0, 9.0, -1.0, 1.0]).astype(dtype)
+    A, b = given.copy(), np.ones(4, dtype)
+    with pytest.raises(np.linalg.LinAlgError, match=r"leading minor of order 3 \(pivot 3\)"):
+        with offload_args(A, b, device=device) as (dA, db):
+            lapack.posv(dA, db)
+    assert np.array_equal(A, given) and np.array_equal(b, np.ones(4, dtype))
+
+
+def test_a_zero_on_the_diagonal_of_a_triangle_is_named(device: str, dtype: str) -> None:
+    A, b = np.diag([1.0, 0.0, 2.0]).astype(dtype), np.ones(3, dtype)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.trtrs: A is singular: pivot 2, on its diagonal, is zer"):
+        with offload_args(In(A), b, device=device) as (dA, db):
+            lapack.trtrs(dA, db)
+    with offload_args(In(A), b, device=device) as (dA, db):
+        lapack.trtrs(dA, db, diag="U")
+
+
+def test_least_squares_need_full_rank(device: str, dtype: str) -> None:
+    A = np.zeros((4, 2), dtype, order="F")
+    A[:, 0] = 1
+    with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.gels: A has not full rank: pivot 2 of its factor R"):
+        with offload_args(A, np.ones(4, dtype), device=device) as (dA, db):
+            lapack.gels(dA, db)
+    assert np.array_equal(A[:, 1], np.zeros(4))
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.OffloadWarning")
+def test_what_a_failure_left_half_written_never_reaches_the_host(device: str) -> None:
+    A, ipiv, b = SINGULAR.copy(), np.full(3, 77, np.int32), np.ones(3)
+    region = offload_args(A, ipiv, b, device=device)
+    dA, dp, db = region.open()
+    with pytest.raises(np.linalg.LinAlgError):
+        lapack.gesv(dA, dp, db)
+    with pytest.raises(InvalidDataError, match="undefined"):
+        lapack.getrs(dA, dp, db)
+    with pytest.raises(InvalidDataError):
+        region.close()
+    assert np.array_equal(A, SINGULAR) and np.array_equal(ipiv, np.full(3, 77)) and np.array_equal(b, np.ones(3))
+
+
+def test_other_errors_name_the_function_and_the_copy(device: str) -> None:
+    A, B = np.eye(3), np.ones((3, 2))
+    tall, ipiv, tau, w = np.ones((4, 2)), np.zeros(3, np.int32), np.ones(2), np.ones(3)
+    with offload_args(A, B, ipiv, tall, tau, w, device=device) as (dA, dB, dp, dtall, dtau, dw):
+        for call, text in (
+            (lambda: lapack.gesv(dA, dp, dB), r"^lapack\.gesv: B .* needs Fortran order; .*numpy\.asfortranarray\(B\)"),
+            (lambda: lapack.gesv(dA, dp, dB[:, 0]), r"^lapack\.gesv: B .*; lend a copy in it: numpy\.as"),
+            (
+                lambda: lapack.geqrf(dtall, dtau),
+                r"^lapack\.geqrf: A .* needs Fortran order.*numpy\.asfortranarray\(A\)",
+            ),
+            (lambda: lapack.gels(dtall, dtall), r"^lapack\.gels: A .* needs Fortran order.*numpy\.asfortranarray\(A\)"),
+            (lambda: lapack.syevd(dA, dw), r'^lapack\.syevd: A .* needs Fortran order for jobz="V"'),
+            (lambda: lapack.getrf(dtall, dp), r"^lapack\.getrf: ipiv has shape \(3,\), needs \(2,\)"),
+            (lambda: lapack.potrf(dtall), r"^lapack\.potrf: A has shape \(4, 2\), needs as many rows as columns"),
+            (lambda: lapack.potrf(dA, uplo="u"), r'^lapack\.potrf: uplo must be "U" or "L", got \'u\''),
+            (lambda: lapack.posv(dA, dtall), r"^lapack\.posv: B has shape \(4, 2\), needs \(3, n\)"),
+            (lambda: lapack.gesvd(dA, dw, jobu="N"), r"^lapack\.gesvd: VT needs a DevicePtr"),
+            (lambda: lapack.gesvd(dA, dw, dA, jobu="N", jobvt="N"), r"^lapack\.gesvd: U needs to be None"),
+            (lambda: lapack.potrf(dA[::2, ::2]), r"^lapack\.potrf: A .* needs unit stride"),
+            (lambda: lapack.ormqr(dA, dtau, dB, side="X"), r'^lapack\.ormqr: side must be "L" or "R"'),
+        ):
+            with pytest.raises(ArgumentError, match=text):
+                call()
+
+
+def test_operands_of_other_kinds_are_refused_by_name(device: str) -> None:
+    A, b, whole = np.eye(3), np.ones(3), np.ones(3, np.int64)
+    functions: Any = lapack  # checkers would refuse these calls, too
+    with offload_args(A, b, whole, A.astype(np.complex64), device=device) as (dA, db, dwhole, dc):
+        for call, kind, text in (
+            (lambda: functions.potrf(A), HostPointerError, r"^lapack\.potrf: A needs a DevicePtr, got numpy\.ndarray"),
+            (lambda: functions.gesv(dA, None, db), HostPointerError, r"^lapack\.gesv: ipiv needs a DevicePtr"),
+            (lambda: functions.gesv(dA, dwhole, db), DTypeError, r"^lapack\.gesv: ipiv needs int32 .*got int64"),
+            (lambda: functions.posv(dA, dc), DTypeError, r"^lapack\.posv: B needs float64 as A has, got complex64"),
+            (lambda: functions.syevd(dc, db), DTypeError, r"^lapack\.syevd: A needs float32 or float64.*heevd"),
+            (lambda: functions.heevd(dc, db), DTypeError, r"^lapack\.heevd: w needs float32"),
+            (lambda: functions.potrf(dwhole), DTypeError, r"^lapack\.potrf: A needs float32 or"),
+            (lambda: functions.ormqr(dA.T, 5, db), HostPointerError, r"^lapack\.ormqr: tau needs a DevicePtr, got int"),
+            (lambda: functions.ormqr(dA.T, db, 5), HostPointerError, r"^lapack\.ormqr: C needs a DevicePtr, got int"),
+        ):
+            with pytest.raises(kind, match=text):
+                call()
+    with pytest.raises(StalePointerError):
+        lapack.potrf(dA)
+
+
+def test_an_in_is_not_factored(device: str) -> None:
+    A = np.eye(3)
+    with pytest.raises(DirectionError, match="lent as In"):
+        with offload_args(In(A), device=device) as (dA,):
+            lapack.potrf(dA)
+
+
+@pytest.mark.parametrize("device", ["hip:0"])
+def test_amd_gpus_have_no_lapack_yet(device: str) -> None:
+    open_or_skip(device)
+    with pytest.raises(LibraryError, match=r'^lapack\.potrf: .*hip:0: rocSOLVER comes later; .*device="host"'):
+        with offload_args(np.eye(2), device=device) as (dA,):
+            lapack.potrf(dA)

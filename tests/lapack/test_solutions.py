@@ -1,0 +1,226 @@
+"""Each function of `lapack` agrees with SciPy and NumPy: in both orders, with gaps, of no and of one element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from lapack.conftest import Matrices
+from numpy.typing import NDArray
+
+from offload_args import Device, In, Out, Scratch, lapack, offload_args
+
+SIZES = (0, 1, 5, 33)
+ORDERS = ("C", "F")
+
+
+def with_gaps(values: NDArray[Any], order: str) -> NDArray[Any]:
+    """Return a part of a larger array in that order, with these values."""
+    rows, columns = values.shape
+    whole = np.full((rows + 3, columns + 2), 99, values.dtype, order=order)  # type: ignore[call-overload]
+    part: NDArray[Any] = whole[1 : rows + 1, 1 : columns + 1]
+    part[...] = values
+    return part
+
+
+def ordered(values: NDArray[Any], order: str) -> NDArray[Any]:
+    return np.array(values, order=order)  # type: ignore[call-overload, no-any-return]
+
+
+def operation(values: NDArray[Any], trans: str) -> NDArray[Any]:
+    return {"N": values, "T": values.T, "C": values.conj().T}[trans]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n", SIZES)
+def test_gesv_solves_a_general_system(device: str, matrices: Matrices, n: int, order: str) -> None:
+    given, right = matrices.general(n, n), np.asfortranarray(matrices.general(n, 3))
+    for A, b in ((ordered(given, order), right.copy("F")), (with_gaps(given, order), right[:, 0].copy())):
+        x = b.copy("F")
+        with offload_args(A, Scratch((n,), np.int32), x, device=device) as (dA, dp, dx):
+            lapack.gesv(dA, dp, dx)
+        assert matrices.near(given @ x, b)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_getrf_leaves_the_factors_of_scipy(device: str, matrices: Matrices, n: int) -> None:
+    for m in {n, n + 3}:
+        given = matrices.general(m, n)
+        A, ipiv = ordered(given, "F"), np.zeros(min(m, n), np.int32)
+        with offload_args(A, Out(ipiv), device=device) as (dA, dp):
+            lapack.getrf(dA, dp)
+        lower, upper = np.tril(A[:, : min(m, n)], -1) + np.eye(m, min(m, n)), np.triu(A[: min(m, n)])
+        rows = given.copy()
+        for i, pivot in enumerate(ipiv - 1):
+            rows[[i, pivot]] = rows[[pivot, i]]
+        assert matrices.near(lower @ upper, rows)
+
+
+@pytest.mark.parametrize("trans", "NTC")
+@pytest.mark.parametrize("order", ORDERS)
+def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order: str, trans: str) -> None:
+    given, right = matrices.general(6, 6), np.asfortranarray(matrices.general(6, 2))
+    A, x = ordered(given, order), right.copy("F")
+    with offload_args(A, Scratch((6,), np.int32), x, device=device) as (dA, dp, dx):
+        lapack.getrf(dA, dp)
+        if trans == "C" and order == "C" and matrices.is_complex:
+            with pytest.raises(ValueError, match=r'^lapack\.getrs: a complex A with trans="C" needs Fortran order'):
+                lapack.getrs(dA, dp, dx, trans=trans)
+            return
+        lapack.getrs(dA, dp, dx, trans=trans)
+    assert matrices.near(operation(given, trans) @ x, right)
+
+
+@pytest.mark.parametrize("uplo", "UL")
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n", SIZES)
+def test_posv_solves_a_definite_system_and_leaves_its_factor(
+    device: str, matrices: Matrices, n: int, order: str, uplo: str
+) -> None:
+    given, right = matrices.definite(n), ordered(matrices.general(n, 3), order)
+    A, x = with_gaps(given, order), ordered(right, order)
+    with offload_args(A, x, device=device) as (dA, dx):
+        lapack.posv(dA, dx, uplo=uplo)
+    assert matrices.near(given @ x, right)
+    factor = scipy.linalg.cholesky(given, lower=uplo == "L") if n else given
+    kept = np.tril(given, -1) if uplo == "U" else np.triu(given, 1)
+    assert matrices.near(np.triu(A) if uplo == "U" else np.tril(A), factor)
+    assert np.array_equal(np.tril(A, -1) if uplo == "U" else np.triu(A, 1), kept)
+
+
+def test_potrs_solves_in_mixed_orders(device: str, matrices: Matrices) -> None:
+    given = matrices.definite(5)
+    for a_order, b_order in (("F", "C"), ("C", "F")):
+        A, right = ordered(given, a_order), ordered(matrices.general(5, 3), b_order)
+        x = ordered(right, b_order)
+        with offload_args(A, x, device=device) as (dA, dx):
+            lapack.potrf(dA)
+            if matrices.is_complex:
+                with pytest.raises(ValueError, match=r"^lapack\.potrs: a complex B needs the order of A, .*numpy\.as"):
+                    lapack.potrs(dA, dx)
+                continue
+            lapack.potrs(dA, dx)
+        assert matrices.is_complex or matrices.near(given @ x, right)
+
+
+@pytest.mark.parametrize("diag", "NU")
+@pytest.mark.parametrize("trans", "NTC")
+@pytest.mark.parametrize("uplo", "UL")
+@pytest.mark.parametrize("order", ORDERS)
+def test_trtrs_solves_a_triangular_system(
+    device: str, matrices: Matrices, order: str, uplo: str, trans: str, diag: str
+) -> None:
+    given = matrices.general(7, 7) + 7 * np.eye(7, dtype=matrices.dtype)
+    A, right = ordered(given, order), ordered(matrices.general(7, 2), order)
+    x = ordered(right, order)
+    with offload_args(In(A), x, device=device) as (dA, dx):
+        lapack.trtrs(dA, dx, uplo=uplo, trans=trans, diag=diag)
+    triangle = np.triu(given) if uplo == "U" else np.tril(given)
+    if diag == "U":
+        np.fill_diagonal(triangle, 1)
+    assert matrices.near(operation(triangle, trans) @ x, right)
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 3), (5, 5), (4, 1), (1, 1), (3, 6), (3, 0), (0, 3)])
+def test_geqrf_and_ormqr_are_the_factors(device: str, matrices: Matrices, m: int, n: int) -> None:
+    k, given = min(m, n), matrices.general(m, n)
+    A, tau, full = ordered(given, "F"), np.zeros(k, matrices.dtype), np.eye(m, dtype=matrices.dtype, order="F")
+    back, beside = full.copy("F"), full.copy("F")
+    with offload_args(A, tau, full, back, beside, device=device) as (dA, dtau, dQ, dback, dbeside):
+        lapack.geqrf(dA, dtau)
+        lapack.ormqr(dA[:, :k], dtau, dQ)
+        lapack.ormqr(dA[:, :k], dtau, dback, trans="C")
+        lapack.ormqr(dA[:, :k], dtau, dbeside, side="R")
+    assert matrices.near(full @ np.triu(A), given)
+    assert matrices.near(full.conj().T @ full, np.eye(m))
+    assert matrices.near(back, full.conj().T) and matrices.near(beside, full)
+
+
+def test_ormqr_takes_a_real_c_in_c_order(device: str, matrices: Matrices) -> None:
+    A, tau, C = ordered(matrices.general(6, 4), "F"), np.zeros(4, matrices.dtype), matrices.general(6, 3)
+    there, wanted = C.copy("F"), C.copy("C")
+    with offload_args(A, tau, there, wanted, device=device) as (dA, dtau, dthere, dwanted):
+        lapack.geqrf(dA, dtau)
+        lapack.ormqr(dA, dtau, dthere, trans="C")
+        if matrices.is_complex:
+            with pytest.raises(ValueError, match=r"^lapack\.ormqr: C .* needs Fortran order .*numpy\.asfortranarray"):
+                lapack.ormqr(dA, dtau, dwanted, trans="C")
+        else:
+            lapack.ormqr(dA, dtau, dwanted, trans="C")
+    assert matrices.is_complex or matrices.near(there, wanted)
+
+
+@pytest.mark.parametrize("trans", "NTC")
+@pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 9), (5, 5), (1, 3), (3, 1), (1, 1), (0, 3), (3, 0)])
+def test_gels_is_least_squares_or_the_least_norm(device: str, matrices: Matrices, m: int, n: int, trans: str) -> None:
+    given, right = matrices.general(m, n), np.asfortranarray(matrices.general(max(m, n), 2))
+    A, B = ordered(given, "F" if m >= n else "C"), right.copy("F")
+    with offload_args(A, B, device=device) as (dA, dB):
+        if matrices.is_complex and trans not in ("NC" if m >= n else "T"):
+            with pytest.raises(ValueError, match=r"^lapack\.gels: trans must be "):
+                lapack.gels(dA, dB, trans=trans)
+            return
+        lapack.gels(dA, dB, trans=trans)
+    meant = operation(given, trans)
+    solution = np.linalg.lstsq(meant, right[: meant.shape[0]], rcond=None)[0]
+    assert matrices.near(B[: meant.shape[1]], solution)
+
+
+@pytest.mark.parametrize("uplo", "UL")
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n", SIZES)
+def test_heevd_and_syevd_find_eigenvalues_and_vectors(
+    device: str, matrices: Matrices, n: int, order: str, uplo: str
+) -> None:
+    given, jobz = matrices.definite(n), "V" if order == "F" else "N"
+    for function in (lapack.heevd,) if matrices.is_complex else (lapack.heevd, lapack.syevd):
+        A, w = ordered(given, order), np.zeros(n, matrices.real)
+        with offload_args(A, Out(w), device=device) as (dA, dw):
+            function(dA, dw, jobz=jobz, uplo=uplo)
+        assert matrices.near(w, np.linalg.eigvalsh(given) if n else w)
+        assert jobz == "N" or matrices.near(given @ A, A * w)
+
+
+@pytest.mark.parametrize("jobs", ["AA", "SS", "NN", "SN", "NA"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("m", "n"), [(7, 3), (3, 7), (5, 5), (1, 4), (4, 1), (0, 3)])
+def test_gesvd_finds_singular_values_and_vectors(
+    device: str, matrices: Matrices, m: int, n: int, order: str, jobs: str
+) -> None:
+    given, k = matrices.general(m, n), min(m, n)
+    if device.startswith("cuda") and k == 1:  # a row or column has either order, but its vectors have not
+        order = "F" if m > n else "C"
+    A, s = ordered(given, order), np.zeros(k, matrices.real)
+    U = np.zeros((m, m if jobs[0] == "A" else k), matrices.dtype, order=order)  # type: ignore[call-overload]
+    VT = np.zeros((n if jobs[1] == "A" else k, n), matrices.dtype, order=order)  # type: ignore[call-overload]
+    with offload_args(A, s, U, VT, device=device) as (dA, ds, dU, dVT):
+        arguments = dA, ds, *(one if job != "N" else None for one, job in zip((dU, dVT), jobs, strict=True))
+        if device.startswith("cuda") and k > 1 and m != n and (m > n) != (order == "F"):
+            with pytest.raises(ValueError, match=r"^lapack\.gesvd: A .*needs it in the other order"):
+                lapack.gesvd(*arguments, jobu=jobs[0], jobvt=jobs[1])
+            return
+        lapack.gesvd(*arguments, jobu=jobs[0], jobvt=jobs[1])
+    assert matrices.near(s, np.linalg.svd(given, compute_uv=False) if k else s)
+    if k and "N" not in jobs:
+        assert matrices.near((U[:, :k] * s) @ VT[:k], given)
+
+
+def test_rows_and_columns_of_a_matrix_are_right_sides(device: str) -> None:
+    A = np.array([[4.0, 1.0], [2.0, 3.0]])
+    B = np.array([[1.0, 2.0], [3.0, 4.0]])
+    with offload_args(A, Scratch((2,), np.int32), B, device=device) as (dA, dp, dB):
+        lapack.gesv(dA, dp, dB[0])
+    assert np.allclose(B, [[0.1, 0.6], [3.0, 4.0]])
+
+
+def test_a_factor_serves_several_right_sides_and_stays_on_the_device(device: str) -> None:
+    A, first, second = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    with offload_args(A, Scratch((2,), np.int32), first, second, device=device) as (dA, dp, d1, d2):
+        lapack.getrf(dA, dp)
+        before = Device(device).counters.bytes_up
+        lapack.getrs(dA, dp, d1)
+        lapack.getrs(dA, dp, d2)
+        assert Device(device).counters.bytes_up - before <= 32
+    assert np.allclose(np.column_stack([first, second]), np.linalg.inv([[4.0, 1.0], [2.0, 3.0]]))
