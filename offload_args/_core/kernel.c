@@ -32,6 +32,8 @@ typedef struct {
 } Launcher;
 
 static PyTypeObject *launcher_type;
+static allocfunc launcher_alloc; /* of that type */
+static freefunc launcher_free;
 static PyObject *name_value, *name_pointer, *name_load, *name_configure, *name_misfit, *name_uncovered;
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
@@ -124,12 +126,12 @@ static int read_sizes(PyObject *object, uint32_t sizes[3]) {
   return 0;
 }
 
-static Launcher *launcher_new(Kernel *kernel) {
-  Launcher *self = (Launcher *)((allocfunc)PyType_GetSlot(launcher_type, Py_tp_alloc))(launcher_type, 0);
+static PyObject *launcher_new(PyObject *kernel, const oa_launch *launch) {
+  Launcher *self = (Launcher *)launcher_alloc(launcher_type, 0);
   if (self == NULL) return NULL;
-  self->kernel = (Kernel *)Py_NewRef((PyObject *)kernel);
-  self->launch = OA_SIZED(oa_launch);
-  return self;
+  self->kernel = (Kernel *)Py_NewRef(kernel);
+  self->launch = *launch;
+  return (PyObject *)self;
 }
 
 /* kernel[grid, block] */
@@ -138,9 +140,7 @@ static PyObject *kernel_subscript(PyObject *object, PyObject *key) {
   if (!PyTuple_CheckExact(key) || PyTuple_Size(key) != 2 || read_sizes(PyTuple_GetItem(key, 0), shape.grid) < 0 ||
       read_sizes(PyTuple_GetItem(key, 1), shape.block) < 0)
     return PyObject_CallMethodObjArgs(object, name_configure, key, NULL);
-  Launcher *made = launcher_new((Kernel *)object);
-  if (made != NULL) made->launch = shape;
-  return (PyObject *)made;
+  return launcher_new(object, &shape);
 }
 
 /* (kernel, grid, block, shared_bytes, stream or None, cooperative, cluster): checked by the caller; sizes are three
@@ -159,15 +159,13 @@ static PyObject *make_launcher(PyObject *Py_UNUSED(module), PyObject *arguments)
     shape.stream = PyLong_AsVoidPtr(stream);
     if (shape.stream == NULL && PyErr_Occurred()) return NULL;
   }
-  Launcher *made = launcher_new((Kernel *)kernel);
-  if (made != NULL) made->launch = shape;
-  return (PyObject *)made;
+  return launcher_new(kernel, &shape);
 }
 
 static void launcher_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   Py_XDECREF((PyObject *)((Launcher *)object)->kernel);
-  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  launcher_free(object);
   Py_DECREF(type);
 }
 
@@ -476,6 +474,8 @@ int add_kernel(PyObject *module) {
   PyObject *kernel = PyType_FromSpec(&kernel_spec);
   launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
   if (kernel == NULL || launcher_type == NULL) return -1;
+  launcher_alloc = (allocfunc)PyType_GetSlot(launcher_type, Py_tp_alloc);
+  launcher_free = (freefunc)PyType_GetSlot(launcher_type, Py_tp_free);
   if (PyModule_AddObjectRef(module, "Kernel", kernel) < 0 ||
       PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) < 0)
     return -1;

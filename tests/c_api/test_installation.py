@@ -20,8 +20,8 @@ EIGENVALUE = "4.615471737948\n"
 
 
 def run(*command: object, folder: Path | None = None, status: int = 0, **environment: str) -> str:
-    """Run a command outside of Python's environment, and return what it printed: the errors if it fails as it must."""
-    plain = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    """Run a command with little of this environment, and return what it printed: the errors if it fails as it must."""
+    plain = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     ran = subprocess.run(
         [str(one) for one in command],
         cwd=folder,

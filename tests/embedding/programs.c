@@ -188,21 +188,6 @@ static int stream(void) {
   return said(is(x, 1, 64));
 }
 
-/* Another library resets the context. */
-static int reset(void) {
-  int (*reset_it)(int) = (int (*)(int))driver_function("cuDevicePrimaryCtxReset_v2");
-  oa_array array;
-  fill(x, 1);
-  oa_region *region = enter(&array, x, NULL);
-  must(scale(&array, 2));
-  must(oa_region_synchronize(region));
-  if (reset_it(0)) return 1;
-  const int called = scale(&array, 2);
-  const int left = leave(region, OA_COMMIT);
-  printf("called: %s; left: %s; %s\n", oa_status_name(called), oa_status_name(left), oa_last_error());
-  return said((called || left) && strlen(oa_last_error()) > 20);
-}
-
 /* A kernel writes where it may not. */
 static int stray(void) {
   static const char ptx[] =
@@ -236,8 +221,8 @@ int main(int count, char **arguments) {
   static const struct {
     const char *name;
     int (*run)(void);
-  } cases[] = {{"thread", thread}, {"forked", forked}, {"ends", ends},   {"ends_busy", ends_busy},
-               {"reuse", reuse},   {"stream", stream}, {"reset", reset}, {"stray", stray}};
+  } cases[] = {{"thread", thread}, {"forked", forked}, {"ends", ends},  {"ends_busy", ends_busy},
+               {"reuse", reuse},   {"stream", stream}, {"stray", stray}};
   if (count != 3) return 2;
   if (oa_device_open(arguments[1], &device)) return fprintf(stderr, "%s\n", oa_last_error()), UNAVAILABLE;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

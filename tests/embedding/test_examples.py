@@ -5,6 +5,7 @@ They are built against this installation, or against the wheel that OFFLOAD_ARGS
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -48,6 +49,9 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (own / "packages.pth").write_text(sysconfig.get_path("purelib"))  # its .pth of an editable install is not read
     run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", own, wheel, folder=folder)
+    spec = importlib.util.find_spec("scipy_openblas32")  # beside the package, as pip would have it
+    assert spec is not None and spec.origin is not None
+    (own / "scipy_openblas32").symlink_to(Path(spec.origin).parent)
     return folder / "bin/python"
 
 

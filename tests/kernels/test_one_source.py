@@ -11,7 +11,9 @@ from kernels import test_atomics, test_debug, test_partitions
 from kernels.images import CLANG, HIP, INCLUDE, TARGETS, compiled
 from kernels.test_partitions import LINES, MATRICES, source_of
 from offload_args import Module
+from offload_args.errors import LibraryError
 from offload_args.kernels.debug import OPTION, with_record
+from offload_args.kernels.rtc import NVRTC
 
 COUNTS = {**{name: len(signature) for name, signature in test_debug.SIGNATURES.items()}, "plus": 4, "tiles_2_3": 4}
 COUNTS |= {"all": 3, "claim": 3, "pass": 3}
@@ -68,3 +70,13 @@ def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> No
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
     check_kernels(form, compiled(compiler, sources()[form], ".cpp", *STRICT, "-shared", "-fPIC", *options(form)))
+
+
+@pytest.mark.parametrize("form", ["plain", "checked"])
+def test_nvrtc_compiles_all_of_it(form: str) -> None:
+    given = ("--gpu-architecture=sm_90", "--std=c++17", f"-I{INCLUDE}", *options(form))
+    try:
+        image = NVRTC.compile("all", sources()[form], given)
+    except LibraryError:
+        pytest.skip("device unavailable: no NVRTC")
+    check_kernels(form, image)

@@ -13,13 +13,14 @@ from recording import legal, tight
 from recording.bench import Bench
 from recording.workers import DEVICES, Turns, Workers, every_family, families, turned
 
-# cuSOLVER takes numbers from its arrays for places in memory: pivots. It is not called with arrays of any contents.
-NOT_CALLED = ("cusolver",)
+# Functions that take numbers of an array for places in memory, pivots, are not called with arrays of any contents.
+NOT_CALLED = {("cusolver", family) for family in ("getrs", "sytri", "xgetrs", "xsytrs", "xhetrs")}
 ON_DEVICES = [
     pytest.param(DEVICES[one.backend], name, family, id=f"{DEVICES[one.backend]}-{name}-{family}")
     for name, one in legal.libraries().items()
-    if one.backend in DEVICES and name not in NOT_CALLED
+    if one.backend in DEVICES
     for family in families(name)
+    if (name, family) not in NOT_CALLED
 ]
 
 

@@ -34,7 +34,7 @@ def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -
 
 def may_be_refused(bench: Bench, call: Call) -> bool:
     """Return whether the vendor's library refuses some legal calls: dtypes that do not go together, and the like."""
-    return bool(call.function.types) or bench.library.name == "curand" or "gels" in call.function.name
+    return bool(call.function.types) or bench.library.name in ("curand", "cusolver") or "gels" in call.function.name
 
 
 def check_arrays(bench: Bench, call: Call, form: Form) -> None:

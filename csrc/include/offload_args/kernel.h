@@ -315,15 +315,19 @@ class AtomicElement {
   using Word = typename WordOf<sizeof(T)>::type;
   T *place;
 
-  OA_DEVICE static Word word_of(T value) {
+  union Bits { /* NVRTC has no memcpy of its own */
+    T value;
     Word word;
-    __builtin_memcpy(&word, &value, sizeof word);
-    return word;
+  };
+  OA_DEVICE static Word word_of(T value) {
+    Bits bits;
+    bits.value = value;
+    return bits.word;
   }
   OA_DEVICE static T value_of(Word word) {
-    T value;
-    __builtin_memcpy(&value, &word, sizeof value);
-    return value;
+    Bits bits;
+    bits.word = word;
+    return bits.value;
   }
   OA_DEVICE Word *words() const { return reinterpret_cast<Word *>(place); }
 
