@@ -47,15 +47,16 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 class Update:
     """Permit the host to write an array within a block, and send it to the device at the end."""
 
-    __slots__ = ("_array", "_device", "_opened")
+    __slots__ = ("_array", "_device", "_opened", "_writings")
 
     def __init__(self, array: NDArray[Any], device: int) -> None:
         self._array = array
         self._device = device
         self._opened: list[NDArray[Any]] = []
+        self._writings: list[object] = []
 
     def __enter__(self) -> NDArray[Any]:
-        _core.update_check(self._array, self._device)  # before the host writes what can't be sent
+        writing = _core.update_begin(self._array, self._device)  # refuses what can't be sent before the host writes it
         chain: list[NDArray[Any]] = []
         array: object = self._array
         while isinstance(array, np.ndarray):
@@ -67,6 +68,7 @@ class Update:
                 if not one.flags.writeable:
                     one.setflags(write=True)
                     self._opened.append(one)
+        self._writings.append(writing)
         return self._array
 
     def __exit__(
@@ -79,6 +81,7 @@ class Update:
             if error is None:
                 _core.update_to(self._array, self._device)
         finally:
+            self._writings.pop()  # ends it
             while self._opened:
                 self._opened.pop().setflags(write=False)
 

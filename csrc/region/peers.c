@@ -37,13 +37,14 @@ static bool has_bytes(const oa_mapping *mapping, const oa_view *view, const oa_m
   return oa_lines_contain(view->lines, lines);
 }
 
-/* Finds a mapping that no thread changes: it is not being moved, and all that the device wrote is on the host. */
+/* Finds a mapping that no thread changes: it is not being moved, all that the device wrote is on the host, and the host
+ * writes none of it. */
 static int note_peer(oa_present *element, void *data) {
   search *s = data;
   oa_mapping *mapping = (oa_mapping *)element;
   if (mapping->device == s->device || mapping->device->backend != s->device->backend || mapping->device->lost ||
       !mapping->address || mapping->moving || !mapping->holders || oa_mapping_is_newer(mapping) ||
-      (mapping->arena && mapping->arena->block))
+      (mapping->arena && mapping->arena->block) || oa_host_writes(mapping->at.low, mapping->at.high))
     return 0;
   for (int i = 0; i < mapping->view_count; i++) {
     int64_t start;

@@ -2,12 +2,15 @@
  * from the peer's memory, and not by way of the host.
  *
  * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose pages
- * was written since. The copy is waited for, while the peer's memory is held: nothing of it is left when that memory is
+ * was written since; and no update permits the host to write them now. The copy is waited for, while the peer's memory is held: nothing of it is left when that memory is
  * written or freed. If it can't be made, the bytes go up from the host, which has them too. */
 #ifndef OA_PEERS_H
 #define OA_PEERS_H
 
 #include "region/mapping.h"
+
+/* Returns whether the host may write some of [low, high) now: an update is open. Under the core's lock. */
+bool oa_host_writes(uintptr_t low, uintptr_t high);
 
 typedef struct oa_peer {
   oa_move move; /* up, as it would be made from the host */

@@ -4,6 +4,7 @@
 #include "device/memory.h"
 #include "region/array.h"
 #include "region/leave.h"
+#include "region/peers.h"
 #include "region/residency.h"
 #include "transfer/transfer_trace.h"
 
@@ -358,6 +359,48 @@ int oa_update_from(const oa_array *array, int device) { return update("update", 
 int oa_update_to(const oa_array *array, int device) { return update("update", array, device, false, false); }
 
 int oa_update_check(const oa_array *array, int device) { return update("update", array, device, false, true); }
+
+/* -- the host's writing -- */
+
+struct oa_writing {
+  oa_present at; /* stays first: the table's element is the writing */
+};
+static oa_present_table writings;
+
+int oa_update_begin(const oa_array *array, int device, oa_writing **writing) {
+  if (!writing) return oa_fail_null("update", "writing");
+  *writing = NULL;
+  const int status = oa_update_check(array, device);
+  if (status) return status;
+  oa_lent_array lent = {.array = (oa_array *)array};
+  if (oa_lent_array_check(&lent, 0) || !lent.layout.size) return OA_OK; /* checked before: it is empty */
+  oa_writing *made = calloc(1, sizeof *made);
+  if (!made) return oa_fail(OA_ERROR_MEMORY, "update: no host memory");
+  made->at = (oa_present){.low = lent.low, .high = lent.high};
+  oa_lock();
+  oa_present_insert(&writings, &made->at);
+  oa_unlock();
+  *writing = made;
+  return OA_OK;
+}
+
+void oa_update_end(oa_writing *writing) {
+  if (!writing) return;
+  oa_lock();
+  oa_present_remove(&writings, &writing->at);
+  oa_unlock();
+  free(writing);
+}
+
+static int note_writing(oa_present *element, void *data) {
+  (void)element;
+  (void)data;
+  return 1;
+}
+
+bool oa_host_writes(uintptr_t low, uintptr_t high) {
+  return oa_present_visit(&writings, low, high, note_writing, NULL);
+}
 
 typedef struct search {
   int device;

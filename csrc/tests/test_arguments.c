@@ -426,6 +426,13 @@ static void wrong_arrays(int (*ask)(const oa_array *, int)) {
   REFUSES(OA_ERROR_OVERFLOW, ask(&a, device));
 }
 
+static int begin_and_end(const oa_array *a, int on) {
+  oa_writing *writing;
+  const int status = oa_update_begin(a, on, &writing);
+  oa_update_end(writing);
+  return status;
+}
+
 static void updates(void) {
   oa_array elsewhere = lent();
   float other[3][4];
@@ -434,6 +441,9 @@ static void updates(void) {
   wrong_arrays(oa_update_from);
   wrong_arrays(oa_update_to);
   wrong_arrays(oa_update_check);
+  wrong_arrays(begin_and_end);
+  CHECK(oa_update_begin(&array, device, NULL) == OA_ERROR_ARGUMENT);
+  oa_update_end(NULL);
   REFUSES(OA_ERROR_PRESENT, oa_update_from(&elsewhere, device));
   REFUSES(OA_ERROR_PRESENT, oa_update_to(&elsewhere, device));
   REFUSES(OA_ERROR_PRESENT, oa_update_from(&array, 99));
@@ -974,6 +984,8 @@ static const struct {
     {"oa_update_from", updates},
     {"oa_update_to", updates},
     {"oa_update_check", updates},
+    {"oa_update_begin", updates},
+    {"oa_update_end", updates},
     {"oa_is_present", is_present},
     {"oa_is_host_zero", is_host_zero},
     {"oa_keep", keep_and_release},

@@ -178,6 +178,34 @@ static void updated_results_go_from_device_to_device(void) {
   forget(x);
 }
 
+static void bytes_that_the_host_may_write_come_from_the_host(void) {
+  const int64_t n = N;
+  float *x = numbers(), found = 0;
+  oa_array first = vector(x, &n, OA_BY_USE), second = vector(x, &n, OA_IN), part = vector(x, &item, OA_IN);
+  oa_region *a = enter(one, &first, 1);
+  oa_writing *all = NULL, *some = NULL;
+  CHECK_OK(peek(first.handle, &found));
+  CHECK_OK(oa_update_begin(&first, -1, &all));
+  CHECK_OK(oa_update_begin(&part, -1, &some));
+  oa_update_end(all); /* a part is enough */
+  x[0] = 5;
+  oa_region *b = enter(other, &second, 1);
+  CHECK_OK(peek(second.handle, &found));
+  CHECK(found == 5);
+  leave(b, OA_COMMIT);
+  CHECK_OK(oa_update_to(&first, -1));
+  oa_update_end(some);
+  const oa_counters before = counters(other);
+  b = enter(other, &second, 1);
+  CHECK_OK(peek(second.handle, &found));
+  CHECK(found == 5);
+  CHECK(counters(other).copies_peer == before.copies_peer + 1);
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+  forget(x);
+}
+
 static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   const int64_t n = N;
   float *x = numbers(), found = -1;
@@ -446,6 +474,7 @@ int main(void) {
   parts_lines_and_packed_arrays_go_too();
   a_copy_waits_for_its_source_to_arrive();
   updated_results_go_from_device_to_device();
+  bytes_that_the_host_may_write_come_from_the_host();
   what_a_failed_call_left_undefined_goes_nowhere();
   a_region_that_is_left_waits_for_a_copy_from_it();
   every_failing_backend_call_leaves_exact_bytes(one);

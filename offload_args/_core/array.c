@@ -24,8 +24,26 @@ static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return update(arguments, oa_update_from);
 }
 static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
-static PyObject *update_check(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  return update(arguments, oa_update_check);
+
+static void end_update(PyObject *capsule) {
+  oa_writing *writing = PyCapsule_GetPointer(capsule, NULL);
+  Py_BEGIN_ALLOW_THREADS oa_update_end(writing);
+  Py_END_ALLOW_THREADS
+}
+
+/* The update that this thread's call began. */
+static _Thread_local oa_writing *begun;
+static int begin_update(const oa_array *array, int device) { return oa_update_begin(array, device, &begun); }
+
+/* (array, device) -> an object, or None for an empty array: the host may write the array while the object lives */
+static PyObject *update_begin(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  begun = NULL;
+  PyObject *none = update(arguments, begin_update);
+  if (!none || !begun) return none;
+  Py_DECREF(none);
+  PyObject *capsule = PyCapsule_New(begun, NULL, end_update);
+  if (!capsule) oa_update_end(begun);
+  return capsule;
 }
 
 /* (array) -> whether it is a lent array, or a part of one */
@@ -74,7 +92,7 @@ static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { ret
 static PyMethodDef array_functions[] = {
     {"update_from", update_from, METH_VARARGS, NULL},
     {"update_to", update_to, METH_VARARGS, NULL},
-    {"update_check", update_check, METH_VARARGS, NULL},
+    {"update_begin", update_begin, METH_VARARGS, NULL},
     {"is_lent", lent_array, METH_O, NULL},
     {"keep", keep, METH_VARARGS, NULL},
     {"release", release, METH_VARARGS, NULL},
