@@ -442,11 +442,16 @@ static int foreign_stream(oa_region_state *region, void *native, oa_stream **str
   return OA_OK;
 }
 
+/* Returns whether the operand is held for writing: also while an address by which it may be written is given away. */
+static inline bool may_write(const oa_operand *o) {
+  return o->touched && (oa_writes(o->access) || ((o->access & OA_ADDRESS_ONLY) && ((const oa_slot *)o->slot)->writes));
+}
+
 /* Ends the call's hold of its operands. */
 static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_unhold(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_unhold(o->slot, may_write(o));
   }
   oa_announce_change();
 }
@@ -659,7 +664,7 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
 static inline void hold(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_hold(o->slot, o->touched && oa_writes(o->access));
+    oa_slot_hold(o->slot, may_write(o));
   }
 }
 
@@ -861,7 +866,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
     if (writes) mark_written(o, slot, failed);
-    oa_slot_unhold(slot, writes);
+    oa_slot_unhold(slot, may_write(o));
   }
   oa_announce_change();
   oa_unlock();

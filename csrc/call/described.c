@@ -30,6 +30,33 @@ static const char *name_of_code(const oa_code_dtype *codes, int64_t code) {
   return "a constant that is not known";
 }
 
+/* Finds the lines in which the elements lie: runs without gaps, all starts equally far apart. None: width stays 0. */
+static void find_lines(oa_described *says, const int *strides) {
+  int64_t size[OA_MOST_DIMENSIONS], step[OA_MOST_DIMENSIONS], run[2] = {1, 1}, pitch = 1;
+  int count = 0, level = 0;
+  for (int i = 0; i < says->rank; i++) { /* sorted by stride */
+    if (says->shape[i] == 1) continue;
+    if (says->shape[i] == 0 || strides[i] < 1) return;
+    int at = count++;
+    for (; at > 0 && step[at - 1] > strides[i]; at--) {
+      step[at] = step[at - 1];
+      size[at] = size[at - 1];
+    }
+    step[at] = strides[i];
+    size[at] = says->shape[i];
+  }
+  for (int i = 0; i < count; i++) {
+    if (step[i] != oa_times(pitch, run[level])) {
+      if (level++ || step[i] < run[0]) return;
+      pitch = step[i];
+    }
+    run[level] = oa_times(run[level], size[i]);
+  }
+  says->width = run[0];
+  says->lines = run[1];
+  says->pitch = level ? pitch : run[0];
+}
+
 int oa_described_set(const oa_routine *routine, const char *name, oa_described *says, const oa_code_dtype *codes,
                      int code, int rank, const int *shape, const int *strides, size_t nbytes) {
   if (rank < 1 || rank > OA_MOST_DIMENSIONS)
@@ -42,10 +69,14 @@ int oa_described_set(const oa_routine *routine, const char *name, oa_described *
     says->elements = oa_times(says->elements, size);
     if (strides && size) last = oa_plus(last, oa_times(size - 1, strides[i] < 0 ? -(int64_t)strides[i] : strides[i]));
   }
+  if (strides) find_lines(says, strides);
   says->span = !says->elements ? 0 : strides ? oa_plus(last, 1) : says->elements;
   if (says->dtype == OA_ANY) return OA_OK;
   const int64_t itemsize = oa_itemsize(says->dtype), whole = (says->nbytes + itemsize - 1) / itemsize;
-  if (whole > says->span) says->span = whole; /* it pads what it describes */
+  if (whole > says->span) { /* it pads what it describes */
+    says->span = whole;
+    says->width = 0;
+  }
   return OA_OK;
 }
 
@@ -66,9 +97,14 @@ int oa_lengths_end(int *lengths, int64_t count) {
 
 oa_operand oa_operand_described(const char *name, const void *pointer, int access, const oa_described *says,
                                 const char *size) {
-  const bool has_gaps = says->elements != says->span;
+  const bool in_lines = says->lines > 1 && says->dtype != OA_ANY;
+  const bool has_gaps = says->elements != says->span && !in_lines;
   oa_operand operand = {.name = name, .pointer = pointer, .access = access, .dtype = says->dtype};
   if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) operand.access = access | OA_READ;
+  if (in_lines) {
+    operand.extent = OA_MATRIX(says->width, says->lines, says->pitch, size, "its lines", "their distance");
+    return operand;
+  }
   operand.extent = says->dtype == OA_ANY ? oa_extent_of_bytes(pointer, says->nbytes, size)
                                          : OA_EXTENT(OA_EXTENT_VECTOR, 0, says->span, 1, 1, size, "", "");
   return operand;

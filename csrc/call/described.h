@@ -13,6 +13,8 @@ typedef struct oa_described {
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* that there are */
   int64_t span;     /* elements from the first to the last one, gaps included */
+  int64_t width;    /* elements of a line; 0: they do not lie in lines, `lines` of them, `pitch` apart */
+  int64_t lines, pitch;
   int64_t nbytes;
 } oa_described;
 

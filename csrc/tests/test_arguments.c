@@ -3,6 +3,7 @@
  * every function of the header: tests/c_api/test_arguments.py compares the two. */
 #include "check.h"
 #include "library/library.h"
+#include "offload_args/graph.h"
 #include "offload_args/launch.h"
 #include "offload_args/routine.h"
 
@@ -630,6 +631,25 @@ static void routine_repeat(void) {
               "times needs to be at least 0");
 }
 
+static void graphs(void) {
+  const oa_graph_names none = {0}, names = {"create", "bind", "create", "bind", "create", 0, 0, 0, 0, 0, 0};
+  const oa_graph_tensor tensor = {"x", 1, OA_F64, OA_READ, 1, 1, 0};
+  const void *pointers[] = {live};
+  const oa_object *garbage = (const oa_object *)live;
+  function = "oa_graph_run";
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(NULL, "handled", &names, garbage, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, NULL, &names, garbage, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "none", &names, garbage, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "handled", NULL, garbage, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "handled", &names, garbage, NULL, 1, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "handled", &names, garbage, &tensor, 1, NULL, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "handled", &names, garbage, &tensor, 0, pointers, 0));
+  REFUSES(OA_ERROR_ARGUMENT, oa_graph_run(function, "handled", &names, garbage, &tensor, 33, pointers, 0));
+  REFUSES(OA_ERROR_LIBRARY, oa_graph_run(function, "handled", &none, garbage, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_graph_run(function, "handled", &names, NULL, &tensor, 1, pointers, 0));
+  REFUSES(OA_ERROR_STALE, oa_graph_run(function, "handled", &names, (const oa_object *)stale, &tensor, 1, pointers, 0));
+}
+
 /* -- the trace -- */
 
 static void trace(void) {
@@ -977,6 +997,7 @@ static const struct {
     {"oa_routine_dtypes", routine_dtypes},
     {"oa_routine_find", routine_find},
     {"oa_routine_repeat", routine_repeat},
+    {"oa_graph_run", graphs},
     {"oa_use_handle", libraries},
     {"oa_object_query", objects},
     {"oa_object_destroy", objects},

@@ -92,6 +92,33 @@ static void a_call_that_writes_waits_for_no_reader_it_cannot_see(void) {
 
 /* -- calls in flight -- */
 
+static void *run_address_slowly(void *data) {
+  oa_any *const *pointer = data;
+  uint64_t address;
+  static int status;
+  status = oa_address(*pointer, &address);
+  return &status;
+}
+
+/* Promise T50. */
+static void an_address_on_its_way_is_on_no_other_device(void) {
+  float x[8] = {0};
+  const int64_t n = 8;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first;
+  oa_region *a = enter(one, &first, 1), *b = NULL;
+  configure(one, 0, SLOW);
+  pthread_t thread;
+  void *address;
+  pthread_create(&thread, NULL, run_address_slowly, &first.handle);
+  usleep(SLOW / 4);
+  const int entered = oa_region_enter(other, NULL, &second, 1, &b);
+  pthread_join(thread, &address);
+  CHECK((entered == OA_ERROR_DIRECTION) != (*(int *)address == OA_ERROR_DIRECTION)); /* one of the two is refused */
+  if (b) leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  check_empty();
+}
+
 struct beside {
   oa_any *pointer;
   float found;
@@ -341,6 +368,7 @@ int main(void) {
     a_device_that_was_left_has_no_old_bytes_for_its_next_region();
     what_a_call_is_writing_is_on_no_other_device();
     a_call_that_writes_waits_for_no_reader_it_cannot_see();
+    an_address_on_its_way_is_on_no_other_device();
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_BY_USE, run_peek_beside);
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_OUT, run_address_beside);
     what_a_region_committed_comes_down_whatever_a_later_one_does(OA_IN);

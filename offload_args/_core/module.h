@@ -201,6 +201,7 @@ int load_library(const char *name, char *text, size_t size);
 
 int add_function(PyObject *module);
 int add_object(PyObject *module);
+int add_graph(PyObject *module);
 int add_region(PyObject *module);
 int add_call(PyObject *module);
 int add_array(PyObject *module);

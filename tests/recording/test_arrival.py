@@ -54,7 +54,8 @@ def test_a_function_with_descriptors_gets_its_arguments_and_refuses_arrays_that_
 def test_every_bound_function_is_called(library: str) -> None:
     called = {*legal.functions(library), *legal.services(library), *legal.copies(library), *legal.described(library)}
     module = importlib.import_module(f"offload_args.{library}")
-    assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))}
+    added = {name for names in legal.libraries()[library].adds.values() for name in names}
+    assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))} - added
     assert library in VARIANTS
 
 

@@ -1,0 +1,39 @@
+/* Plans of a graph API: many operations that a vendor's library executes as one, on a pack of arrays. */
+#ifndef OFFLOAD_ARGS_GRAPH_H
+#define OFFLOAD_ARGS_GRAPH_H
+
+#include "offload_args/shim.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* One tensor of a plan that is not inside of it. */
+typedef struct oa_graph_tensor {
+  const char *name;
+  int64_t uid;
+  int dtype;
+  int access;       /* OA_READ or OA_OVERWRITE; 0: a float on the host */
+  int64_t elements; /* that there are */
+  int64_t span;     /* elements from the first to the last one, gaps included */
+  float number;     /* of one on the host */
+} oa_graph_tensor;
+
+/* Functions and constants of the library, by the names and numbers of its header. */
+typedef struct oa_graph_names {
+  const char *create, *set, *finalize, *execute, *destroy;
+  int pack, ids, pointers, workspace; /* the kind of a pack, and its attributes */
+  int type_of_ids, type_of_pointers;
+} oa_graph_names;
+
+/* Checks the pointers, one for each tensor that is not on the host, moves what is missing, and executes the plan, an
+ * object that the library made, with a workspace of so many bytes. */
+int oa_graph_run(const char *function, const char *library, const oa_graph_names *names, const oa_object *plan,
+                 const oa_graph_tensor *tensors, int count, const void *const *pointers, size_t workspace);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+"""A small convolution net learns 1,497 digits by cuDNN and by NumPy, and reads 300 others. It needs an NVIDIA GPU."""
+
+import argparse
+
+import numpy as np
+
+from offload_args import Device, In, InOut, Scratch, cudnn, demo, offload_args
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--device", help="such as cuda:0; the first GPU unless given")
+named = parser.parse_args().device
+device = Device(named) if named else Device.default()
+X = (demo.load_digits() / 8).astype(np.float32).reshape(-1, 1, 8, 8)
+T = np.eye(10, dtype=np.float32)[np.load(demo.DIGITS)["labels"]].reshape(-1, 10, 1, 1)
+batches, n, rate, random = 20 * list(range(0, 1465, 32)), 32, 0.1, np.random.default_rng(0)
+start = [(random.standard_normal(shape) / 5).astype(np.float32) for shape in ((16, 1, 3, 3), 16, (10, 16, 4, 4))]
+
+
+def forward(x, w, b, v):
+    seen = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
+    a = np.maximum(np.einsum("nchwij,kcij->nkhw", seen, w) + b[:, None, None], 0).reshape(-1, 16, 4, 2, 4, 2)
+    return seen, a, a.max(axis=(3, 5)), np.tensordot(a.max(axis=(3, 5)), v, ((1, 2, 3), (1, 2, 3)))
+
+
+def right(w, b, v):
+    return (forward(X[1497:], w, b, v)[-1].argmax(axis=1) == T[1497:, :, 0, 0].argmax(axis=1)).mean()
+
+
+w, b, v = (one.copy() for one in start)
+for i in batches:
+    seen, a, p, s = forward(X[i : i + n], w, b, v)
+    g = (np.exp(s) / np.exp(s).sum(axis=1, keepdims=True) - T[i : i + n, :, 0, 0]) / n
+    da = (a == p[:, :, :, None, :, None]) * (a > 0) * np.tensordot(g, v, 1)[:, :, :, None, :, None]
+    v -= rate * np.tensordot(g, p, ((0,), (0,)))
+    b -= rate * da.sum(axis=(0, 2, 3, 4, 5))
+    w -= rate * np.einsum("nkhw,nchwij->kcij", da.reshape(n, 16, 8, 8), seen)
+print(f"by NumPy {right(w, b, v):.1%} of the digits are read right")
+if device.backend == "cuda":
+    W, B, V = (one.copy() for one in start)
+    rooms = [Scratch((n, *shape), np.float32) for shape in ((16, 8, 8), (16, 8, 8), (16, 4, 4), (16, 4, 4), (10, 1, 1))]
+    pad, whole, pool = cudnn.convolution(padding=1), cudnn.convolution(), cudnn.pooling(cudnn.POOLING_MAX, 2)
+    relu, softmax = cudnn.activation(cudnn.ACTIVATION_RELU), (cudnn.SOFTMAX_ACCURATE, cudnn.SOFTMAX_MODE_CHANNEL)
+    with offload_args(In(X), In(T), InOut(W), InOut(B), InOut(V), *rooms, device=device) as (dX, dT, w, b, v, *rest):
+        a, da, p, dp, s = rest
+        a.fill(0)
+        tx, ta, tp, ts = (cudnn.tensor(one) for one in (dX[:n], a, p, s))
+        tb, fw, fv = cudnn.tensor(b, "C"), cudnn.filter(w), cudnn.filter(v)
+        for x, t in ((dX[i : i + n], dT[i : i + n]) for i in batches):
+            cudnn.convolution_bias_activation_forward(1, tx, x, fw, w, pad, 1, None, 0, 0, ta, a, tb, b, relu, ta, a)
+            cudnn.pooling_forward(pool, 1, ta, a, 0, tp, p)
+            cudnn.convolution_forward(1, tp, p, fv, v, whole, 1, None, 0, 0, ts, s)
+            cudnn.softmax_forward(*softmax, 1, ts, s, 0, ts, s)
+            cudnn.add_tensor(-1 / n, ts, t, 1 / n, ts, s)  # now s is the gradient
+            cudnn.convolution_backward_data(1, fv, v, ts, s, whole, 1, None, 0, 0, tp, dp)
+            cudnn.convolution_backward_filter(-rate, tp, p, ts, s, whole, 1, None, 0, 1, fv, v)  # a step of SGD
+            cudnn.pooling_backward(pool, 1, tp, p, tp, dp, ta, a, 0, ta, da)
+            cudnn.activation_backward(relu, 1, ta, a, ta, da, ta, a, 0, ta, da)
+            cudnn.convolution_backward_bias(-rate, ta, da, 1, tb, b)
+            cudnn.convolution_backward_filter(-rate, tx, x, ta, da, pad, 1, None, 0, 1, fw, w)
+    print(f"by cuDNN {right(W, B, V):.1%}")
+    assert right(W, B, V) > 0.85 and abs(W - start[0]).max() > 0.01

@@ -1,0 +1,608 @@
+"""Descriptors of cuDNN made from pointers, and graphs of operations that run as one: offload_args.cudnn has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from . import _core, cudnn
+from .devices import as_device, by_number, default_number
+from .display import shown
+from .dtypes import DTYPE_NAMES, code_of
+from .errors import ArgumentError, ArgumentTypeError, LibraryError
+from .pointers import DevicePtr
+
+if TYPE_CHECKING:
+    from .objects import LibraryObject
+
+__all__ = ["Graph", "Plan", "Tensor", "activation", "convolution", "filter", "pooling", "tensor"]
+
+_CODES: Final = {
+    "float32": cudnn.DATA_FLOAT,
+    "float64": cudnn.DATA_DOUBLE,
+    "float16": cudnn.DATA_HALF,
+    "bfloat16": cudnn.DATA_BFLOAT16,
+    "int8": cudnn.DATA_INT8,
+    "uint8": cudnn.DATA_UINT8,
+    "int32": cudnn.DATA_INT32,
+    "int64": cudnn.DATA_INT64,
+    "bool": cudnn.DATA_BYTE_BOOLEAN,
+    "float8_e4m3fn": cudnn.DATA_FP8_E4M3,
+    "float8_e5m2": cudnn.DATA_FP8_E5M2,
+}
+_LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
+_IMAGES: Final = "NCHW"
+_VOLUMES: Final = "NCDHW"
+_FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # the letters of filters, as those of tensors
+
+
+@cache
+def _service(name: str) -> Any:
+    """Return a function of cuDNN; a deprecated one does not warn."""
+    return _core.function("cudnn", name, cudnn.__name__)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """The dtype, shape and strides, in elements, of a tensor in cuDNN's order of axes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def code(self) -> int:
+        return _CODES[self.dtype]
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def span(self) -> int:
+        if not self.elements:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+
+def _dtype_name(function: str, dtype: Any) -> str:
+    name = DTYPE_NAMES[code_of(np.dtype(dtype))] if not isinstance(dtype, str) or dtype != "bfloat16" else dtype
+    if name not in _CODES:
+        raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
+    return name
+
+
+def _layout(function: str, layout: str, ndim: int) -> str:
+    """Return the letters of a layout, those of filters as those of tensors."""
+    letters = "".join(_FILTERS.get(one, one) for one in layout)
+    known = len(set(letters)) == len(letters) and set(letters) <= set(_VOLUMES)
+    if not known or len(letters) != ndim:
+        raise ArgumentError(
+            f"{function}: layout needs one of the letters N, C, D, H and W for each axis of the pointer, "
+            f"which has {ndim}, as in NCHW or NHWC; got {layout!r}"
+        )
+    return letters
+
+
+def _facts(function: str, like: Any, layout: str) -> _Facts:
+    """Return the facts of a pointer, or of an array with its layout, in the order N, C, D, H, W."""
+    if not isinstance(like, (DevicePtr, np.ndarray)):
+        raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
+    name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
+    if name not in _CODES:
+        raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
+    letters = _layout(function, layout, len(like.shape))
+    itemsize = like.dtype.itemsize
+    if any(stride < 0 or stride % itemsize for stride in like.strides):
+        raise ArgumentError(f"{function}: needs strides that are whole elements and not below 0, got {like.strides}")
+    axes = _VOLUMES if "D" in letters else _IMAGES
+    span = 1 + sum(max(size - 1, 0) * stride // itemsize for size, stride in zip(like.shape, like.strides, strict=True))
+    sizes = dict(zip(letters, like.shape, strict=True))
+    steps = {one: stride // itemsize for one, stride in zip(letters, like.strides, strict=True)}
+    shape = tuple(sizes.get(one, 1) for one in axes)
+    steps |= dict.fromkeys(set(axes) - set(letters), 1)
+    if "N" not in letters:
+        steps["N"] = span
+    return _Facts(name, shape, tuple(max(steps[one], 1) for one in axes))
+
+
+def tensor(like: Any, layout: str = "NCHW") -> LibraryObject:
+    """Make the descriptor of a tensor from a pointer: its dtype, shape and strides.
+
+    like: a DevicePtr, or an array that will be lent. layout: a letter for each of its axes, in its own order: "NHWC" of
+    an array of shape (images, height, width, channels); "NCDHW" of volumes; "NC" of vectors; "C" of a bias. Axes that
+    are not there have the size 1. Gaps between elements are kept.
+
+    The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
+    """
+    facts = _facts("cudnn.tensor", like, layout)
+    made: LibraryObject = _service("create_tensor_descriptor")()
+    _service("set_tensor_nd_descriptor")(made, facts.code, len(facts.shape), facts.shape, facts.strides)
+    return made
+
+
+def filter(like: Any, layout: str = "KCHW") -> LibraryObject:
+    """Make the descriptor of a convolution's filter from a pointer.
+
+    layout: "KCHW" (or "KCRS") of an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the inputs
+    last; "KCDHW" and "KDHWC" of volumes. Raises ArgumentError if there are gaps between elements.
+    """
+    facts = _facts("cudnn.filter", like, layout)
+    letters = "".join(_FILTERS.get(one, one) for one in layout)
+    formats = {"NCHW": cudnn.TENSOR_NCHW, "NCDHW": cudnn.TENSOR_NCHW}
+    formats |= {"NHWC": cudnn.TENSOR_NHWC, "NDHWC": cudnn.TENSOR_NHWC}
+    if letters not in formats:
+        raise ArgumentError(f"cudnn.filter: layout needs to be KCHW, KHWC, KCDHW or KDHWC, got {layout!r}")
+    if facts.span != facts.elements:
+        raise ArgumentError("cudnn.filter: needs elements without gaps; pass a copy")
+    made: LibraryObject = _service("create_filter_descriptor")()
+    _service("set_filter_nd_descriptor")(made, facts.code, formats[letters], len(facts.shape), facts.shape)
+    return made
+
+
+def _each(function: str, name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a number for each of the axes."""
+    values = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(values) != count:
+        raise ArgumentError(f"{function}: {name} needs a number, or {count} of them, got {value!r}")
+    return values
+
+
+def convolution(
+    *,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    compute: Any = np.float32,
+    axes: int = 2,
+) -> LibraryObject:
+    """Make the descriptor of a convolution, which is a cross-correlation, as neural networks have it.
+
+    padding, stride, dilation: a number for all axes, or one for each. compute: the dtype of sums. axes: 2 of images, 3
+    of volumes. Tensor cores are used where there are some for the dtypes.
+    """
+    where = "cudnn.convolution"
+    lists = [
+        _each(where, name, value, axes)
+        for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
+    ]
+    made: LibraryObject = _service("create_convolution_descriptor")()
+    code = _CODES[_dtype_name(where, compute)]
+    _service("set_convolution_nd_descriptor")(made, axes, *lists, cudnn.CROSS_CORRELATION, code)
+    _service("set_convolution_group_count")(made, groups)
+    _service("set_convolution_math_type")(made, cudnn.TENSOR_OP_MATH if code != cudnn.DATA_DOUBLE else 0)
+    return made
+
+
+def pooling(
+    mode: int,
+    window: int | Sequence[int],
+    *,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] | None = None,
+    axes: int = 2,
+) -> LibraryObject:
+    """Make the descriptor of a pooling.
+
+    mode: cudnn.POOLING_MAX and its like. window, padding, stride: a number for all axes, or one for each; without a
+    stride windows do not overlap.
+    """
+    steps = window if stride is None else stride
+    lists = [
+        _each("cudnn.pooling", name, value, axes)
+        for name, value in (("window", window), ("padding", padding), ("stride", steps))
+    ]
+    made: LibraryObject = _service("create_pooling_descriptor")()
+    _service("set_pooling_nd_descriptor")(made, mode, cudnn.PROPAGATE_NAN, axes, *lists)
+    return made
+
+
+def activation(mode: int, coef: float = 0.0) -> LibraryObject:
+    """Make the descriptor of an activation: cudnn.ACTIVATION_RELU and its like. coef: the limit or slope of some."""
+    made: LibraryObject = _service("create_activation_descriptor")()
+    _service("set_activation_descriptor")(made, mode, cudnn.PROPAGATE_NAN, coef)
+    return made
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _handle(number: int) -> Any:
+    """Return the handle of a device with which plans are made."""
+    return _service("create")(device=by_number(number))
+
+
+_PACKED: Final = {
+    cudnn.TYPE_INT64: np.int64,
+    cudnn.TYPE_FLOAT: np.float32,
+    cudnn.TYPE_DOUBLE: np.float64,
+    cudnn.TYPE_BOOLEAN: np.uint8,
+    cudnn.TYPE_BACKEND_DESCRIPTOR: np.uint64,
+    cudnn.TYPE_HANDLE: np.uint64,
+}
+
+
+def _made(kind: int, attributes: Sequence[tuple[int, int, Any]]) -> Any:
+    """Return a finalized descriptor of the graph API; attributes: (name, type, value or values)."""
+    descriptor = _service("backend_create_descriptor")(kind)
+    for name, kind_of, value in attributes:
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        if kind_of in (cudnn.TYPE_BACKEND_DESCRIPTOR, cudnn.TYPE_HANDLE):
+            values = [one.address for one in values]
+        array = np.array(values, _PACKED.get(kind_of, np.int32))
+        _service("backend_set_attribute")(descriptor, name, kind_of, len(array), array)
+    _service("backend_finalize")(descriptor)
+    return descriptor
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of a graph: an argument, or between two operations."""
+
+    facts: _Facts
+    uid: int
+    is_virtual: bool = True
+    number: float | None = None  # of one on the host
+
+
+@dataclass(frozen=True)
+class _Operation:
+    kind: str
+    attributes: tuple[tuple[int, int, Any], ...]  # a Tensor stands for its descriptor
+    parts: tuple[tuple[int, int, tuple[tuple[int, int, Any], ...]], ...] = ()  # (attribute, kind, attributes) of each
+    signature: tuple[object, ...] = ()
+
+
+@dataclass
+class Graph:
+    """Operations of cuDNN that run as one plan.
+
+        graph = cudnn.Graph()
+        x, w, b = graph.input(dx, "NHWC"), graph.input(dw, "KHWC"), graph.input(db, "C")
+        y = graph.relu(graph.add(graph.convolution(x, w, padding=1), b))
+        plan = graph.output(y, dy, "NHWC").plan()
+        plan(dx, dw, db, dy)
+
+    A plan takes the pointers in the order of the inputs, then the outputs; they are checked, moved and ordered as those
+    of any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same one.
+    Intermediate results are of float32 and never in memory.
+    """
+
+    device: Any = None
+    _tensors: list[Tensor] = field(default_factory=list)
+    _operations: list[_Operation] = field(default_factory=list)
+    _outputs: dict[int, Tensor] = field(default_factory=dict)
+
+    def input(self, like: Any, layout: str = "NCHW") -> Tensor:
+        """Add an argument; like and layout are those of cudnn.tensor. "BMK" and its like are of matrices."""
+        return self._argument("cudnn.Graph.input", like, layout)
+
+    def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
+        """Have a result written to an argument; returns the graph."""
+        made = self._argument("cudnn.Graph.output", like, layout)
+        if made.facts.shape != of.facts.shape:
+            raise ArgumentError(
+                f"cudnn.Graph.output: the result has the shape {of.facts.shape}, and {layout} {made.facts.shape}"
+            )
+        self._outputs[of.uid] = made
+        return self
+
+    def convolution(
+        self,
+        x: Tensor,
+        w: Tensor,
+        *,
+        padding: int | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1,
+        dilation: int | Sequence[int] = 1,
+    ) -> Tensor:
+        """Convolve x with the filter w."""
+        where, axes = "cudnn.Graph.convolution", len(x.facts.shape) - 2
+        pads, steps, gaps = (
+            _each(where, name, value, axes)
+            for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
+        )
+        sizes = [
+            (size + 2 * pad - gap * (window - 1) - 1) // step + 1
+            for size, window, pad, step, gap in zip(
+                x.facts.shape[2:], w.facts.shape[2:], pads, steps, gaps, strict=True
+            )
+        ]
+        if x.facts.shape[1] % w.facts.shape[1] or min(sizes) < 1:
+            raise ArgumentError(f"{where}: w of shape {w.facts.shape} does not fit x of shape {x.facts.shape}")
+        y = self._between((x.facts.shape[0], w.facts.shape[0], *sizes), x)
+        settings = (
+            (cudnn.ATTR_CONVOLUTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+            (cudnn.ATTR_CONVOLUTION_CONV_MODE, cudnn.TYPE_CONVOLUTION_MODE, cudnn.CROSS_CORRELATION),
+            (cudnn.ATTR_CONVOLUTION_SPATIAL_DIMS, cudnn.TYPE_INT64, axes),
+            (cudnn.ATTR_CONVOLUTION_PRE_PADDINGS, cudnn.TYPE_INT64, pads),
+            (cudnn.ATTR_CONVOLUTION_POST_PADDINGS, cudnn.TYPE_INT64, pads),
+            (cudnn.ATTR_CONVOLUTION_FILTER_STRIDES, cudnn.TYPE_INT64, steps),
+            (cudnn.ATTR_CONVOLUTION_DILATIONS, cudnn.TYPE_INT64, gaps),
+        )
+        self._add(
+            cudnn.BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_X, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_W, cudnn.TYPE_BACKEND_DESCRIPTOR, w),
+                (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_Y, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+                (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, cudnn.TYPE_FLOAT, 1.0),
+                (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, cudnn.TYPE_FLOAT, 0.0),
+            ],
+            (cudnn.ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, cudnn.BACKEND_CONVOLUTION_DESCRIPTOR, settings),
+        )
+        return y
+
+    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        """Multiply the matrices of the last two axes; the others are batches."""
+        if a.facts.shape[-1] != b.facts.shape[-2]:
+            raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
+        y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
+        settings = ((cudnn.ATTR_MATMUL_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),)
+        self._add(
+            cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
+                (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
+                (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+            ],
+            (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
+        )
+        return y
+
+    def add(self, x: Tensor, b: Tensor) -> Tensor:
+        """Add b, whose axes of size 1 repeat."""
+        return self._pointwise(cudnn.POINTWISE_ADD, x, b)
+
+    def multiply(self, x: Tensor, b: Tensor | float) -> Tensor:
+        """Multiply by b, whose axes of size 1 repeat, or by a number."""
+        return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
+
+    def relu(self, x: Tensor) -> Tensor:
+        """Set what is below 0 to 0."""
+        return self._pointwise(cudnn.POINTWISE_RELU_FWD, x)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """Compute x times the probability that a normal variable is below x."""
+        return self._pointwise(cudnn.POINTWISE_GELU_FWD, x)
+
+    def plan(self) -> Plan:
+        """Return the plan of these operations, made at its first use.
+
+        Raises LibraryError if cuDNN has no engine for them.
+        """
+        if not self._outputs:
+            raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")
+        used = {one.uid for step in self._operations for _, _, one in step.attributes if isinstance(one, Tensor)}
+        outputs = {one.uid for one in self._outputs.values()}
+        given = [one.uid for one in self._tensors if not one.is_virtual]
+        for at, uid in enumerate((uid for uid in given if uid not in outputs), 1):
+            if uid not in used:
+                raise ArgumentError(f"cudnn.Graph.plan: input {at} is used by no operation")
+        number = default_number() if self.device is None else as_device(self.device).number
+        key = (number, self._signature())
+        if key not in _plans:
+            _plans[key] = _build(self, number)
+        return _plans[key]
+
+    # -- inside --
+
+    def _argument(self, function: str, like: Any, layout: str) -> Tensor:
+        if set(layout) <= set("BMKN"):
+            facts = _matrix_facts(function, like)
+        else:
+            facts = _facts(function, like, layout)
+        made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
+        self._tensors.append(made)
+        return made
+
+    def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
+        """Return a new tensor between operations, whose channels come last if those of another one do."""
+        order = list(range(len(shape) - 1, -1, -1))
+        if like is not None and like.facts.strides[1] == 1:
+            order = [1, *range(len(shape) - 1, 1, -1), 0]
+        strides, step = [0] * len(shape), 1
+        for axis in order:
+            strides[axis] = step
+            step *= shape[axis]
+        made = Tensor(_Facts(dtype, shape, tuple(strides)), len(self._tensors) + 1)
+        self._tensors.append(made)
+        return made
+
+    def _number(self, number: float, like: Tensor) -> Tensor:
+        ones = (1,) * len(like.facts.shape)
+        made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
+        self._tensors.append(made)
+        return made
+
+    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
+        y = self._between(x.facts.shape, x, dtype)
+        if b is not None and any(
+            size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True)
+        ):
+            raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
+        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
+        settings = (
+            (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
+            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+        )
+        self._add(
+            cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                *second,
+                (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+            ],
+            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any]) -> None:
+        signature = (kind, *((name, one.uid if isinstance(one, Tensor) else one) for name, _, one in attributes), part)
+        self._operations.append(_Operation(str(kind), tuple(attributes), (part,), signature))
+
+    def _signature(self) -> tuple[object, ...]:
+        tensors = tuple((one.uid, one.facts, one.number) for one in self._tensors)
+        outputs = tuple((uid, one.uid) for uid, one in self._outputs.items())
+        return tensors, tuple(one.signature for one in self._operations), outputs
+
+
+def _matrix_facts(function: str, like: Any) -> _Facts:
+    """Return the facts of a pointer whose axes are in cuDNN's order: batches, then rows and columns."""
+    if not isinstance(like, (DevicePtr, np.ndarray)):
+        raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
+    name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
+    steps = tuple(max(stride // like.dtype.itemsize, 1) for stride in like.strides)
+    return _Facts(name, tuple(like.shape), steps)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Operations of cuDNN as one: call it with the pointers of the graph's inputs, then of its outputs."""
+
+    _plan: Any
+    _tensors: tuple[tuple[Any, ...], ...]
+    _parts: tuple[Any, ...]  # descriptors that it is made of
+    workspace: int  #: bytes of device memory that each call takes from the pool and returns
+
+    def __call__(self, *pointers: DevicePtr[Any]) -> None:
+        """Execute the plan. Raises the errors of any call of a library's function."""
+        needed = sum(1 for one in self._tensors if one[3])
+        if len(pointers) != needed or not all(isinstance(one, DevicePtr) for one in pointers):
+            given = ", ".join(map(shown, pointers))
+            raise ArgumentTypeError(f"cudnn.Plan: needs {needed} DevicePtrs, inputs and then outputs, got {given}")
+        _core.graph_run("cudnn.Plan", "cudnn", _NAMES, self._plan, self._tensors, pointers, self.workspace)
+
+    def __repr__(self) -> str:
+        return (
+            f"<cudnn.Plan of {sum(1 for one in self._tensors if one[3])} arrays, workspace of {self.workspace} bytes>"
+        )
+
+
+_NAMES: Final = (
+    "cudnnBackendCreateDescriptor",
+    "cudnnBackendSetAttribute",
+    "cudnnBackendFinalize",
+    "cudnnBackendExecute",
+    "cudnnBackendDestroyDescriptor",
+    cudnn.BACKEND_VARIANT_PACK_DESCRIPTOR,
+    cudnn.ATTR_VARIANT_PACK_UNIQUE_IDS,
+    cudnn.ATTR_VARIANT_PACK_DATA_POINTERS,
+    cudnn.ATTR_VARIANT_PACK_WORKSPACE,
+    cudnn.TYPE_INT64,
+    cudnn.TYPE_VOID_PTR,
+)
+_plans: dict[object, Plan] = {}
+_READ, _OVERWRITE = 1, 2  # oa_access
+_MOST_ENGINES: Final = 16
+
+
+def _tensor_descriptor(one: Tensor) -> Any:
+    attributes: list[tuple[int, int, Any]] = [
+        (cudnn.ATTR_TENSOR_DATA_TYPE, cudnn.TYPE_DATA_TYPE, one.facts.code),
+        (cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, one.facts.shape),
+        (cudnn.ATTR_TENSOR_STRIDES, cudnn.TYPE_INT64, one.facts.strides),
+        (cudnn.ATTR_TENSOR_UNIQUE_ID, cudnn.TYPE_INT64, one.uid),
+        (cudnn.ATTR_TENSOR_BYTE_ALIGNMENT, cudnn.TYPE_INT64, 16),
+        (cudnn.ATTR_TENSOR_IS_VIRTUAL, cudnn.TYPE_BOOLEAN, int(one.is_virtual)),
+    ]
+    if one.number is not None:
+        attributes.append((cudnn.ATTR_TENSOR_IS_BY_VALUE, cudnn.TYPE_BOOLEAN, 1))
+    return _made(cudnn.BACKEND_TENSOR_DESCRIPTOR, attributes)
+
+
+def _build(graph: Graph, number: int) -> Plan:
+    """Return the plan of a graph: that of the first engine that takes it."""
+    handle = _handle(number)
+    stand_ins = {uid: one.uid for uid, one in graph._outputs.items()}
+    by_uid = {one.uid: one for one in graph._tensors}
+    descriptors: dict[int, Any] = {}
+    parts: list[Any] = []
+
+    def descriptor_of(one: Tensor) -> Any:
+        uid = stand_ins.get(one.uid, one.uid)
+        if uid not in descriptors:
+            descriptors[uid] = _tensor_descriptor(by_uid[uid])
+        return descriptors[uid]
+
+    operations = []
+    for one in graph._operations:
+        attributes = [
+            (name, kind, descriptor_of(value) if isinstance(value, Tensor) else value)
+            for name, kind, value in one.attributes
+        ]
+        for name, kind, settings in one.parts:
+            parts.append(_made(kind, settings))
+            attributes.append((name, cudnn.TYPE_BACKEND_DESCRIPTOR, parts[-1]))
+        operations.append(_made(int(one.kind), attributes))
+    whole = _made(
+        cudnn.BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+        [
+            (cudnn.ATTR_OPERATIONGRAPH_OPS, cudnn.TYPE_BACKEND_DESCRIPTOR, operations),
+            (cudnn.ATTR_OPERATIONGRAPH_HANDLE, cudnn.TYPE_HANDLE, handle),
+        ],
+    )
+    plan, more = _first_plan(whole, handle)
+    size = np.zeros(1, np.int64)
+    _service("backend_get_attribute")(plan, cudnn.ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, cudnn.TYPE_INT64, 1, size)
+    kept = (*descriptors.values(), *parts, *operations, whole, *more, handle)
+    return Plan(plan, _arguments(graph), kept, int(size[0]))
+
+
+def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
+    """Return what the core has to know of each tensor that is not inside: inputs, outputs, numbers."""
+    outputs = {one.uid for one in graph._outputs.values()}
+    facts = []
+    given = [one for one in graph._tensors if not one.is_virtual]
+    given.sort(key=lambda one: (one.number is not None, one.uid in outputs))
+    for at, one in enumerate(given, 1):
+        access = 0 if one.number is not None else _OVERWRITE if one.uid in outputs else _READ
+        dtype = code_of(np.dtype(np.float32)) if one.facts.dtype == "float32" else DTYPE_NAMES.index(one.facts.dtype)
+        facts.append((f"argument {at}", one.uid, dtype, access, one.facts.elements, one.facts.span, one.number or 0.0))
+    return tuple(facts)
+
+
+def _first_plan(whole: Any, handle: Any) -> tuple[Any, list[Any]]:
+    """Return the plan of the first engine that takes the operations, and the descriptors that it is made of."""
+    refusals = []
+    for mode in (cudnn.HEUR_MODE_A, cudnn.HEUR_MODE_FALLBACK):
+        try:
+            heuristics = _made(
+                cudnn.BACKEND_ENGINEHEUR_DESCRIPTOR,
+                [
+                    (cudnn.ATTR_ENGINEHEUR_OPERATION_GRAPH, cudnn.TYPE_BACKEND_DESCRIPTOR, whole),
+                    (cudnn.ATTR_ENGINEHEUR_MODE, cudnn.TYPE_HEUR_MODE, mode),
+                ],
+            )
+            engines = _engines(heuristics)
+        except LibraryError as error:
+            refusals.append(str(error))
+            continue
+        for engine in engines:
+            try:
+                attributes = [
+                    (cudnn.ATTR_EXECUTION_PLAN_HANDLE, cudnn.TYPE_HANDLE, handle),
+                    (cudnn.ATTR_EXECUTION_PLAN_ENGINE_CONFIG, cudnn.TYPE_BACKEND_DESCRIPTOR, engine),
+                ]
+                return _made(cudnn.BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes), [heuristics, engine]
+            except LibraryError as error:
+                refusals.append(str(error))
+    reason = refusals[-1] if refusals else "it has no engine for them"
+    raise LibraryError(f"cudnn.Graph.plan: cuDNN does not take these operations as one: {reason}")
+
+
+def _engines(heuristics: Any) -> list[Any]:
+    """Return the engines that cuDNN proposes, the best first."""
+    get = _service("backend_get_attribute")
+    made = [_service("backend_create_descriptor")(cudnn.BACKEND_ENGINECFG_DESCRIPTOR) for _ in range(_MOST_ENGINES)]
+    places = np.array([one.address for one in made], np.uint64)
+    kind = cudnn.TYPE_BACKEND_DESCRIPTOR
+    found = get(heuristics, cudnn.ATTR_ENGINEHEUR_RESULTS, kind, _MOST_ENGINES, places)
+    return made[: int(found)]

@@ -1,0 +1,343 @@
+"""cuDNN on a GPU, against direct sums in float64: layouts, strides, padding, groups, dilation, dtypes, fused graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from helpers.devices import library_or_skip
+from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
+from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryError, LibraryVersionError
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
+TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}  # of tensor cores, too
+
+
+@pytest.fixture
+def gpu(cuda: str) -> str:
+    library_or_skip("cudnn", cuda)
+    return cuda
+
+
+def close(found: Any, expected: Any, dtype: Any) -> None:
+    """Compare with what float64 has, relative to the largest value."""
+    expected = np.asarray(expected)
+    scale = max(float(np.abs(expected).max()), 1.0)
+    np.testing.assert_allclose(
+        np.asarray(found, np.float64) / scale, expected / scale, atol=TOLERANCE[np.dtype(dtype).name], rtol=0
+    )
+
+
+def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
+    """Return small random numbers that the dtype has exactly."""
+    return (np.random.default_rng(seed).integers(-8, 9, shape) / 8).astype(dtype)
+
+
+def in_layout(array: Any, layout: str) -> Any:
+    """Return an array of shape N, C, H, W in another order of axes, or with gaps ("gaps")."""
+    if layout == "gaps":
+        n, c, h, w = array.shape
+        wide = np.zeros((n, c, h, w + 3), array.dtype)
+        wide[..., :w] = array
+        return wide[..., :w]
+    return np.ascontiguousarray(array.transpose([("NCHW").index(one) for one in layout]))
+
+
+def windows(x: Any, size: tuple[int, int], pad: int, step: int, gap: int) -> Any:
+    """Return the windows of images as an array of shape N, C, rows, columns, height, width."""
+    x = np.pad(np.asarray(x, np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    reach = tuple(gap * (one - 1) + 1 for one in size)
+    found = np.lib.stride_tricks.sliding_window_view(x, reach, axis=(2, 3))
+    return found[:, :, ::step, ::step, ::gap, ::gap]
+
+
+def convolved(x: Any, w: Any, pad: int, step: int, gap: int, groups: int) -> Any:
+    inputs, outputs = x.shape[1] // groups, w.shape[0] // groups
+    parts = []
+    for g in range(groups):
+        seen = windows(x[:, g * inputs : (g + 1) * inputs], w.shape[2:], pad, step, gap)
+        parts.append(np.einsum("nchwij,kcij->nkhw", seen, np.asarray(w[g * outputs : (g + 1) * outputs], np.float64)))
+    return np.concatenate(parts, axis=1)
+
+
+CASES = [
+    # layout, pad, step, gap, groups
+    ("NCHW", 1, 1, 1, 1),
+    ("NHWC", 1, 1, 1, 1),
+    ("NCHW", 0, 2, 1, 1),
+    ("NHWC", 2, 1, 2, 1),
+    ("NCHW", 1, 1, 1, 2),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("layout", "pad", "step", "gap", "groups"), CASES)
+def test_convolutions_forward_and_backward_are_as_direct_sums(
+    gpu: str, dtype: Any, layout: str, pad: int, step: int, gap: int, groups: int
+) -> None:
+    x, w = drawn((2, 16, 9, 8), dtype), drawn((32, 16 // groups, 3, 3), dtype, 2)
+    expected = convolved(x, w, pad, step, gap, groups)
+    y, dy = np.zeros(expected.shape, dtype), drawn(expected.shape, dtype, 3)
+    gradient_x, gradient_w = gradients(x, w, dy, pad, step, gap, groups)
+    filters = "K" + layout[1:]
+    hx, hy, hdy = (in_layout(one, layout) for one in (x, y, dy))
+    hw = np.ascontiguousarray(w.transpose(["KCHW".index(one) for one in filters]))
+    hdx, hdw = np.zeros_like(hx), np.zeros_like(hw)
+    conv = cudnn.convolution(padding=pad, stride=step, dilation=gap, groups=groups)
+    arrays = (In(hx), In(hw), Out(hy), In(hdy), Out(hdx), Out(hdw))
+    with offload_args(*arrays, device=gpu) as (px, pw, py, pdy, pdx, pdw):
+        tx, fw, ty = cudnn.tensor(px, layout), cudnn.filter(pw, filters), cudnn.tensor(py, layout)
+        forward = cudnn.CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+        cudnn.convolution_forward(1, tx, px, fw, pw, conv, forward, None, 0, 0, ty, py)
+        data, weights = cudnn.CONVOLUTION_BWD_DATA_ALGO_1, cudnn.CONVOLUTION_BWD_FILTER_ALGO_1
+        cudnn.convolution_backward_data(1, fw, pw, ty, pdy, conv, data, None, 0, 0, tx, pdx)
+        cudnn.convolution_backward_filter(1, tx, px, ty, pdy, conv, weights, None, 0, 0, fw, pdw)
+    close(hy, in_layout(expected, layout), dtype)
+    close(hdx, in_layout(gradient_x, layout), dtype)
+    close(hdw, gradient_w.transpose(["KCHW".index(one) for one in filters]), dtype)
+
+
+def gradients(x: Any, w: Any, dy: Any, pad: int, step: int, gap: int, groups: int) -> tuple[Any, Any]:
+    """Return the gradients of a convolution, by direct sums."""
+    dy = np.asarray(dy, np.float64)
+    padded = np.zeros((*x.shape[:2], x.shape[2] + 2 * pad, x.shape[3] + 2 * pad))
+    dw = np.zeros(w.shape)
+    inputs, outputs = x.shape[1] // groups, w.shape[0] // groups
+    rows, columns = dy.shape[2:]
+    for g in range(groups):
+        of_x, of_w = slice(g * inputs, (g + 1) * inputs), slice(g * outputs, (g + 1) * outputs)
+        seen = windows(x[:, of_x], w.shape[2:], pad, step, gap)
+        dw[of_w] = np.einsum("nchwij,nkhw->kcij", seen, dy[:, of_w])
+        for i in range(w.shape[2]):
+            for j in range(w.shape[3]):
+                at = slice(gap * i, gap * i + step * (rows - 1) + 1, step)
+                across = slice(gap * j, gap * j + step * (columns - 1) + 1, step)
+                of_filter = np.asarray(w[of_w, :, i, j], np.float64)
+                padded[:, of_x, at, across] += np.einsum("kc,nkhw->nchw", of_filter, dy[:, of_w])
+    return padded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], dw
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "gaps"])
+def test_pooling_softmax_and_activation_are_as_direct_sums(gpu: str, dtype: Any, layout: str) -> None:
+    x = drawn((2, 8, 6, 6), dtype)
+    letters = "NCHW" if layout == "gaps" else layout
+    pooled, soft, rectified = (in_layout(np.zeros(shape, dtype), letters) for shape in [(2, 8, 3, 3), x.shape, x.shape])
+    hx = in_layout(x, layout)
+    window = cudnn.pooling(cudnn.POOLING_MAX, 2)
+    relu = cudnn.activation(cudnn.ACTIVATION_RELU)
+    with offload_args(In(hx), Out(pooled), Out(soft), Out(rectified), device=gpu) as (px, pp, ps, pr):
+        tx, tp, ts = (cudnn.tensor(one, letters) for one in (px, pp, ps))
+        cudnn.pooling_forward(window, 1, tx, px, 0, tp, pp)
+        cudnn.softmax_forward(cudnn.SOFTMAX_ACCURATE, cudnn.SOFTMAX_MODE_CHANNEL, 1, tx, px, 0, ts, ps)
+        cudnn.activation_forward(relu, 1, tx, px, 0, ts, pr)
+    wide = np.asarray(x, np.float64)
+    exponents = np.exp(wide - wide.max(axis=1, keepdims=True))
+    close(pooled, in_layout(windows(x, (2, 2), 0, 2, 1).max(axis=(4, 5)), letters), dtype)
+    close(soft, in_layout(exponents / exponents.sum(axis=1, keepdims=True), letters), dtype)
+    close(rectified, in_layout(np.maximum(wide, 0), letters), dtype)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_batch_normalization_uses_the_mean_and_variance_of_each_channel(gpu: str, layout: str, dtype: Any) -> None:
+    x, y = drawn((4, 8, 5, 6), dtype), np.zeros((4, 8, 5, 6), dtype)
+    scale, bias = drawn((8,), np.float32, 2), drawn((8,), np.float32, 3)
+    mean, variance = np.zeros(8, np.float32), np.ones(8, np.float32)
+    hx, hy = in_layout(x, layout), in_layout(y, layout)
+    arrays = (In(hx), Out(hy), In(scale), In(bias), InOut(mean), InOut(variance))
+    with offload_args(*arrays, device=gpu) as (px, py, pscale, pbias, pmean, pvariance):
+        tx, channels = cudnn.tensor(px, layout), cudnn.tensor(pscale, "C")
+        mode = cudnn.BATCHNORM_SPATIAL
+        cudnn.batch_normalization_forward_training(
+            mode, 1, 0, tx, px, tx, py, channels, pscale, pbias, 0.5, pmean, pvariance, 1e-5, None, None
+        )
+    wide = np.asarray(x, np.float64)
+    means = wide.mean(axis=(0, 2, 3), keepdims=True)
+    deviations = np.sqrt(wide.var(axis=(0, 2, 3), keepdims=True) + 1e-5)
+    expected = (wide - means) / deviations * scale[None, :, None, None] + bias[None, :, None, None]
+    close(hy, in_layout(expected, layout), dtype)
+    np.testing.assert_allclose(mean, means.ravel() / 2, atol=1e-3)
+
+
+def test_alpha_and_beta_are_doubles_for_arrays_of_doubles(gpu: str) -> None:
+    x, y = drawn((1, 2, 3, 4), np.float64), drawn((1, 2, 3, 4), np.float64, 2)
+    expected = x / 3 + y * 0.7
+    with offload_args(In(x), InOut(y), device=gpu) as (px, py):
+        cudnn.transform_tensor(1 / 3, cudnn.tensor(px), px, 0.7, cudnn.tensor(py), py)
+    np.testing.assert_allclose(y, expected, rtol=1e-14)
+
+
+def test_an_array_that_does_not_fit_its_descriptor_is_refused_with_both_names(gpu: str) -> None:
+    x, y, half = np.zeros((1, 2, 3, 4), np.float32), np.zeros((1, 2, 3, 4), np.float32), np.zeros(24, np.float16)
+    relu = cudnn.activation(cudnn.ACTIVATION_RELU)
+    with offload_args(x, y, half, device=gpu) as (px, py, phalf):
+        tx = cudnn.tensor(px)
+        with pytest.raises(
+            ExtentError, match=r"activation_forward: y needs 24 elements \(the size of yDesc=24\), has 23"
+        ):
+            cudnn.activation_forward(relu, 1, tx, px, 0, tx, py.reshape(24)[1:])
+        with pytest.raises(
+            DTypeError, match="activation_forward: x needs float32, as xDesc says, got a pointer to float16"
+        ):
+            cudnn.activation_forward(relu, 1, tx, phalf, 0, tx, py)
+        with pytest.raises(ArgumentError, match="yDesc describes nothing yet; set its shape first"):
+            cudnn.activation_forward(relu, 1, tx, px, 0, cudnn.create_tensor_descriptor(), py)
+
+
+def test_a_workspace_too_small_is_refused_and_one_that_suffices_is_used(gpu: str) -> None:
+    x, w, y = drawn((1, 8, 8, 8), np.float32), drawn((8, 8, 3, 3), np.float32), np.zeros((1, 8, 8, 8), np.float32)
+    conv = cudnn.convolution(padding=1)
+    algorithm = cudnn.CONVOLUTION_FWD_ALGO_GEMM
+    room = Scratch((1 << 22,), np.uint8)
+    with offload_args(In(x), In(w), Out(y), room, device=gpu) as (px, pw, py, proom), cudnn.create(gpu) as handle:
+        tx, fw, ty = cudnn.tensor(px), cudnn.filter(pw), cudnn.tensor(py)
+        needed = cudnn.get_convolution_forward_workspace_size(handle, tx, fw, conv, ty, algorithm)
+        if needed:
+            with pytest.raises(ExtentError, match=f"workSpace needs {needed} bytes, as cudnnGetConvolutionForward"):
+                cudnn.convolution_forward(1, tx, px, fw, pw, conv, algorithm, proom, needed - 1, 0, ty, py)
+        cudnn.convolution_forward(1, tx, px, fw, pw, conv, algorithm, proom, 1 << 22, 0, ty, py)
+    close(y, convolved(x, w, 1, 1, 1, 1), np.float32)
+
+
+def test_a_failure_of_the_library_names_its_status(gpu: str) -> None:
+    x, y = np.zeros((1, 2, 3, 4), np.float32), np.zeros((1, 2, 4, 4), np.float32)
+    with (
+        pytest.raises(LibraryError, match="cudnn.activation_forward: the library returned CUDNN_STATUS_BAD_PARAM"),
+        offload_args(x, y, device=gpu) as (px, py),
+    ):
+        relu = cudnn.activation(cudnn.ACTIVATION_RELU)
+        cudnn.activation_forward(relu, 1, cudnn.tensor(px), px, 0, cudnn.tensor(py), py)
+
+
+def test_a_dropout_keeps_its_states_and_its_mask(gpu: str) -> None:
+    x, y, back = (
+        np.ones((1, 1, 64, 64), np.float32),
+        np.zeros((1, 1, 64, 64), np.float32),
+        np.zeros_like(np.ones((1, 1, 64, 64), np.float32)),
+    )
+    dropout = cudnn.create_dropout_descriptor()
+    with cudnn.create(gpu) as handle:
+        nbytes = cudnn.dropout_get_states_size(handle)
+        with offload_args(Scratch((nbytes,), np.uint8), device=gpu) as (states,):
+            cudnn.set_dropout_descriptor(dropout, handle, 0.25, states, nbytes, 7)
+        with offload_args(In(x), Out(y), Out(back), Scratch((1 << 16,), np.uint8), device=gpu) as (px, py, pback, mask):
+            tx = cudnn.tensor(px)
+            size = cudnn.dropout_get_reserve_space_size(tx)
+            cudnn.dropout_forward(dropout, tx, px, tx, py, mask, size)
+            cudnn.dropout_backward(dropout, tx, px, tx, pback, mask, size)
+            with pytest.raises(
+                ExtentError, match=f"reserveSpace needs {size} bytes, as cudnnDropoutGetReserveSpaceSize"
+            ):
+                cudnn.dropout_forward(dropout, tx, px, tx, py, mask, size - 1)
+    assert 0.2 < (y == 0).mean() < 0.3 and np.allclose(y[y != 0], 4 / 3)
+    np.testing.assert_array_equal(y, back)
+
+
+def test_a_recurrent_network_is_as_its_formula(gpu: str) -> None:
+    rng = np.random.default_rng(1)
+    time, batch, inputs, hidden = 5, 3, 4, 6
+    x = rng.standard_normal((time, batch, inputs)).astype(np.float32)
+    y = np.zeros((time, batch, hidden), np.float32)
+    rnn, data, out = (
+        cudnn.create_rnn_descriptor(),
+        cudnn.create_rnn_data_descriptor(),
+        cudnn.create_rnn_data_descriptor(),
+    )
+    f32, layout = cudnn.DATA_FLOAT, cudnn.RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+    cudnn.set_rnn_descriptor_v8(
+        rnn, cudnn.RNN_ALGO_STANDARD, cudnn.RNN_TANH, cudnn.RNN_NO_BIAS, cudnn.UNIDIRECTIONAL, cudnn.LINEAR_INPUT,
+        f32, f32, cudnn.DEFAULT_MATH, inputs, hidden, hidden, 1, None, 0,
+    )  # fmt: skip
+    cudnn.set_rnn_data_descriptor(data, f32, layout, time, batch, inputs, [time] * batch, 0.0)
+    cudnn.set_rnn_data_descriptor(out, f32, layout, time, batch, hidden, [time] * batch, 0.0)
+    lengths = np.full(batch, time, np.int32)
+    with cudnn.create(gpu) as handle:
+        nbytes = cudnn.get_rnn_weight_space_size(handle, rnn)
+    weights = (rng.standard_normal(nbytes // 4) / 3).astype(np.float32)
+    matrix, bias = cudnn.create_tensor_descriptor(), cudnn.create_tensor_descriptor()
+    with offload_args(In(x), Out(y), In(weights), In(lengths), device=gpu) as (px, py, pw, plengths):
+        places = [cudnn.get_rnn_weight_params(rnn, 0, nbytes, pw, which, matrix, bias)[0] // 4 for which in range(2)]
+        cudnn.rnn_forward(
+            rnn, cudnn.FWD_MODE_INFERENCE, plengths, data, px, out, py, None, None, None, None, None, None,
+            nbytes, pw, 0, None, 0, None,
+        )  # fmt: skip
+    of_input = weights[places[0] : places[0] + hidden * inputs].reshape(hidden, inputs)
+    of_state = weights[places[1] : places[1] + hidden * hidden].reshape(hidden, hidden)
+    state = np.zeros((batch, hidden))
+    for step in range(time):
+        state = np.tanh(x[step] @ of_input.T + state @ of_state.T)
+        np.testing.assert_allclose(y[step], state, atol=2e-3)
+
+
+def test_arrays_with_no_descriptor_have_the_extents_of_their_sizes(gpu: str) -> None:
+    batch, dim, length, width = 2, 3, 16, 4
+    x, weight, bias = (
+        drawn((batch, dim, length), np.float32),
+        drawn((dim, width), np.float32, 2),
+        drawn((dim,), np.float32, 3),
+    )
+    y = np.zeros_like(x)
+    with offload_args(In(x), In(weight), In(bias), Out(y), device=gpu) as (px, pw, pb, py):
+        call = cudnn.causal_conv1d_forward
+        identity = cudnn.CAUSAL_CONV1D_ACTIVATION_IDENTITY
+        if cudnn.get_version() < 92200:
+            with pytest.raises(LibraryVersionError, match="has no cudnnCausalConv1dForward"):
+                call(px, pw, pb, py, batch, dim, length, width, np.float32, identity)
+            py.fill(0)
+            return
+        with pytest.raises(ExtentError, match=r"weight needs 15 elements"):
+            call(px, pw, pb, py, batch, dim, length, 5, np.float32, identity)
+        call(px, pw, pb, py, batch, dim, length, width, np.float32, identity)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (width - 1, 0)))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, width, axis=2)
+    close(y, np.einsum("bdtj,dj->bdt", seen, weight.astype(np.float64)) + bias[None, :, None], np.float32)
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BFLOAT16], ids=str)
+def test_a_convolution_with_bias_and_relu_as_one_plan(gpu: str, dtype: Any) -> None:
+    x, w, b = drawn((2, 16, 8, 8), dtype), drawn((32, 16, 3, 3), dtype, 2), drawn((32,), dtype, 3)
+    hx, hw = in_layout(x, "NHWC"), np.ascontiguousarray(w.transpose(0, 2, 3, 1))
+    y = np.zeros((2, 8, 8, 32), dtype)
+    with offload_args(In(hx), In(hw), In(b), Out(y), device=gpu) as (px, pw, pb, py):
+        plans = []
+        for _ in range(2):
+            graph = cudnn.Graph(gpu)
+            tx, tw, tb = graph.input(px, "NHWC"), graph.input(pw, "KHWC"), graph.input(pb, "C")
+            result = graph.relu(graph.add(graph.convolution(tx, tw, padding=1), tb))
+            plans.append(graph.output(result, py, "NHWC").plan())
+        assert plans[0] is plans[1], "plans are kept"
+        plans[0](px, pw, pb, py)
+        with pytest.raises(ExtentError, match=r"cudnn.Plan: argument 4 needs"):
+            plans[0](px, pw, pb, py[:1])
+    expected = np.maximum(convolved(x, w, 1, 1, 1, 1) + np.asarray(b, np.float64)[None, :, None, None], 0)
+    close(y, in_layout(expected, "NHWC"), dtype)
+
+
+def test_a_matmul_with_bias_and_gelu_as_one_plan(gpu: str) -> None:
+    a, b, bias = drawn((1, 32, 64), np.float16), drawn((1, 64, 48), np.float16, 2), drawn((1, 1, 48), np.float16, 3)
+    y = np.zeros((1, 32, 48), np.float16)
+    with offload_args(In(a), In(b), In(bias), Out(y), device=gpu) as (pa, pb, pbias, py):
+        graph = cudnn.Graph(gpu)
+        ta, tb, tbias = graph.input(pa, "BMK"), graph.input(pb, "BKN"), graph.input(pbias, "BMN")
+        plan = graph.output(graph.gelu(graph.add(graph.matmul(ta, tb), tbias)), py, "BMN").plan()
+        plan(pa, pb, pbias, py)
+    z = a.astype(np.float64) @ b.astype(np.float64) + bias
+    erf = np.vectorize(__import__("math").erf)
+    close(y, z / 2 * (1 + erf(z / 2**0.5)), np.float16)
+
+
+def test_an_input_that_no_operation_uses_is_refused(gpu: str) -> None:
+    x = np.zeros((1, 8, 8, 8), np.float16)
+    with offload_args(x, x.copy(), device=gpu) as (px, py):
+        graph = cudnn.Graph(gpu)
+        first, _ = graph.input(px, "NHWC"), graph.input(px, "NHWC")
+        with pytest.raises(ArgumentError, match="input 2 is used by no operation"):
+            graph.output(graph.relu(first), py, "NHWC").plan()
