@@ -1,6 +1,7 @@
 """A small convolution net learns 1,497 digits by cuDNN and by NumPy, and reads 300 others. It needs an NVIDIA GPU."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +17,13 @@ batches, n, rate, random = 20 * list(range(0, 1465, 32)), 32, 0.1, np.random.def
 start = [(random.standard_normal(shape) / 5).astype(np.float32) for shape in ((16, 1, 3, 3), 16, (10, 16, 4, 4))]
 
 
-def forward(x, w, b, v):
+def forward(x: Any, w: Any, b: Any, v: Any) -> Any:
     seen = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
     a = np.maximum(np.einsum("nchwij,kcij->nkhw", seen, w) + b[:, None, None], 0).reshape(-1, 16, 4, 2, 4, 2)
     return seen, a, a.max(axis=(3, 5)), np.tensordot(a.max(axis=(3, 5)), v, ((1, 2, 3), (1, 2, 3)))
 
 
-def right(w, b, v):
+def right(w: Any, b: Any, v: Any) -> Any:
     return (forward(X[1497:], w, b, v)[-1].argmax(axis=1) == T[1497:, :, 0, 0].argmax(axis=1)).mean()
 
 
@@ -40,22 +41,22 @@ if device.backend == "cuda":
     rooms = [Scratch((n, *shape), np.float32) for shape in ((16, 8, 8), (16, 8, 8), (16, 4, 4), (16, 4, 4), (10, 1, 1))]
     pad, whole, pool = cudnn.convolution(padding=1), cudnn.convolution(), cudnn.pooling(cudnn.POOLING_MAX, 2)
     relu, softmax = cudnn.activation(cudnn.ACTIVATION_RELU), (cudnn.SOFTMAX_ACCURATE, cudnn.SOFTMAX_MODE_CHANNEL)
-    with offload_args(In(X), In(T), InOut(W), InOut(B), InOut(V), *rooms, device=device) as (dX, dT, w, b, v, *rest):
-        a, da, p, dp, s = rest
-        a.fill(0)
-        tx, ta, tp, ts = (cudnn.tensor(one) for one in (dX[:n], a, p, s))
-        tb, fw, fv = cudnn.tensor(b, "C"), cudnn.filter(w), cudnn.filter(v)
+    with offload_args(In(X), In(T), InOut(W), InOut(B), InOut(V), *rooms, device=device) as (dX, dT, dw, db, dv, *rest):
+        y, dy, z, dz, q = rest
+        y.fill(0)
+        tx, ty, tz, tq = (cudnn.tensor(one) for one in (dX[:n], y, z, q))
+        tb, fw, fv = cudnn.tensor(db, "C"), cudnn.filter(dw), cudnn.filter(dv)
         for x, t in ((dX[i : i + n], dT[i : i + n]) for i in batches):
-            cudnn.convolution_bias_activation_forward(1, tx, x, fw, w, pad, 1, None, 0, 0, ta, a, tb, b, relu, ta, a)
-            cudnn.pooling_forward(pool, 1, ta, a, 0, tp, p)
-            cudnn.convolution_forward(1, tp, p, fv, v, whole, 1, None, 0, 0, ts, s)
-            cudnn.softmax_forward(*softmax, 1, ts, s, 0, ts, s)
-            cudnn.add_tensor(-1 / n, ts, t, 1 / n, ts, s)  # now s is the gradient
-            cudnn.convolution_backward_data(1, fv, v, ts, s, whole, 1, None, 0, 0, tp, dp)
-            cudnn.convolution_backward_filter(-rate, tp, p, ts, s, whole, 1, None, 0, 1, fv, v)  # a step of SGD
-            cudnn.pooling_backward(pool, 1, tp, p, tp, dp, ta, a, 0, ta, da)
-            cudnn.activation_backward(relu, 1, ta, a, ta, da, ta, a, 0, ta, da)
-            cudnn.convolution_backward_bias(-rate, ta, da, 1, tb, b)
-            cudnn.convolution_backward_filter(-rate, tx, x, ta, da, pad, 1, None, 0, 1, fw, w)
+            cudnn.convolution_bias_activation_forward(1, tx, x, fw, dw, pad, 1, None, 0, 0, ty, y, tb, db, relu, ty, y)
+            cudnn.pooling_forward(pool, 1, ty, y, 0, tz, z)
+            cudnn.convolution_forward(1, tz, z, fv, dv, whole, 1, None, 0, 0, tq, q)
+            cudnn.softmax_forward(*softmax, 1, tq, q, 0, tq, q)
+            cudnn.add_tensor(-1 / n, tq, t, 1 / n, tq, q)  # now q is the gradient
+            cudnn.convolution_backward_data(1, fv, dv, tq, q, whole, 1, None, 0, 0, tz, dz)
+            cudnn.convolution_backward_filter(-rate, tz, z, tq, q, whole, 1, None, 0, 1, fv, dv)  # a step of SGD
+            cudnn.pooling_backward(pool, 1, tz, z, tz, dz, ty, y, 0, ty, dy)
+            cudnn.activation_backward(relu, 1, ty, y, ty, dy, ty, y, 0, ty, dy)
+            cudnn.convolution_backward_bias(-rate, ty, dy, 1, tb, db)
+            cudnn.convolution_backward_filter(-rate, tx, x, ty, dy, pad, 1, None, 0, 1, fw, dw)
     print(f"by cuDNN {right(W, B, V):.1%}")
     assert right(W, B, V) > 0.85 and abs(W - start[0]).max() > 0.01

@@ -18,7 +18,13 @@ from .errors import ArgumentError, ArgumentTypeError, LibraryError
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
-    from .objects import LibraryObject
+    from .cudnn import (
+        ActivationDescriptor,
+        ConvolutionDescriptor,
+        FilterDescriptor,
+        PoolingDescriptor,
+        TensorDescriptor,
+    )
 
 __all__ = ["Graph", "Plan", "Tensor", "activation", "convolution", "filter", "pooling", "tensor"]
 
@@ -111,7 +117,7 @@ def _facts(function: str, like: Any, layout: str) -> _Facts:
     return _Facts(name, shape, tuple(max(steps[one], 1) for one in axes))
 
 
-def tensor(like: Any, layout: str = "NCHW") -> LibraryObject:
+def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
     """Make the descriptor of a tensor from a pointer: its dtype, shape and strides.
 
     like: a DevicePtr, or an array that will be lent. layout: a letter for each of its axes, in its own order: "NHWC" of
@@ -121,12 +127,12 @@ def tensor(like: Any, layout: str = "NCHW") -> LibraryObject:
     The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
     """
     facts = _facts("cudnn.tensor", like, layout)
-    made: LibraryObject = _service("create_tensor_descriptor")()
+    made: TensorDescriptor = _service("create_tensor_descriptor")()
     _service("set_tensor_nd_descriptor")(made, facts.code, len(facts.shape), facts.shape, facts.strides)
     return made
 
 
-def filter(like: Any, layout: str = "KCHW") -> LibraryObject:
+def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
     """Make the descriptor of a convolution's filter from a pointer.
 
     layout: "KCHW" (or "KCRS") of an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the inputs
@@ -140,7 +146,7 @@ def filter(like: Any, layout: str = "KCHW") -> LibraryObject:
         raise ArgumentError(f"cudnn.filter: layout needs to be KCHW, KHWC, KCDHW or KDHWC, got {layout!r}")
     if facts.span != facts.elements:
         raise ArgumentError("cudnn.filter: needs elements without gaps; pass a copy")
-    made: LibraryObject = _service("create_filter_descriptor")()
+    made: FilterDescriptor = _service("create_filter_descriptor")()
     _service("set_filter_nd_descriptor")(made, facts.code, formats[letters], len(facts.shape), facts.shape)
     return made
 
@@ -161,7 +167,7 @@ def convolution(
     groups: int = 1,
     compute: Any = np.float32,
     axes: int = 2,
-) -> LibraryObject:
+) -> ConvolutionDescriptor:
     """Make the descriptor of a convolution, which is a cross-correlation, as neural networks have it.
 
     padding, stride, dilation: a number for all axes, or one for each. compute: the dtype of sums. axes: 2 of images, 3
@@ -172,7 +178,7 @@ def convolution(
         _each(where, name, value, axes)
         for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
     ]
-    made: LibraryObject = _service("create_convolution_descriptor")()
+    made: ConvolutionDescriptor = _service("create_convolution_descriptor")()
     code = _CODES[_dtype_name(where, compute)]
     _service("set_convolution_nd_descriptor")(made, axes, *lists, cudnn.CROSS_CORRELATION, code)
     _service("set_convolution_group_count")(made, groups)
@@ -187,7 +193,7 @@ def pooling(
     padding: int | Sequence[int] = 0,
     stride: int | Sequence[int] | None = None,
     axes: int = 2,
-) -> LibraryObject:
+) -> PoolingDescriptor:
     """Make the descriptor of a pooling.
 
     mode: cudnn.POOLING_MAX and its like. window, padding, stride: a number for all axes, or one for each; without a
@@ -198,14 +204,14 @@ def pooling(
         _each("cudnn.pooling", name, value, axes)
         for name, value in (("window", window), ("padding", padding), ("stride", steps))
     ]
-    made: LibraryObject = _service("create_pooling_descriptor")()
+    made: PoolingDescriptor = _service("create_pooling_descriptor")()
     _service("set_pooling_nd_descriptor")(made, mode, cudnn.PROPAGATE_NAN, axes, *lists)
     return made
 
 
-def activation(mode: int, coef: float = 0.0) -> LibraryObject:
+def activation(mode: int, coef: float = 0.0) -> ActivationDescriptor:
     """Make the descriptor of an activation: cudnn.ACTIVATION_RELU and its like. coef: the limit or slope of some."""
-    made: LibraryObject = _service("create_activation_descriptor")()
+    made: ActivationDescriptor = _service("create_activation_descriptor")()
     _service("set_activation_descriptor")(made, mode, cudnn.PROPAGATE_NAN, coef)
     return made
 
