@@ -21,6 +21,7 @@ from offload_args.errors import (
     HostPointerError,
     InvalidDataError,
     LibraryError,
+    LibraryVersionError,
     OffloadError,
     SizeOverflowError,
     StalePointerError,
@@ -210,7 +211,8 @@ def test_sizes_that_overflow_or_are_negative(library: ModuleType, device: str) -
         says(refused(device, ValueError, gemv, library, -1, 4, 1.0, dA, 3, dx, 0.0, dy), "m", "-1")
         for huge in (2**31, 2**61, 2**63 - 1):
             error = refused(device, Exception, gemv, library, huge, huge, 1.0, dA, huge, dx, 0.0, dy)
-            assert isinstance(error, (ExtentError, SizeOverflowError))
+            # rocBLAS before version 4 has no sizes of 64 bits
+            assert isinstance(error, (ExtentError, SizeOverflowError, LibraryVersionError))
         error = refused(device, OverflowError, gemv, library, 2**64, 4, 1.0, dA, 3, dx, 0.0, dy)
         says(error, "m needs an integer of at most 63 bits")
 
