@@ -63,7 +63,9 @@ def libs() -> list[str]:
 def _refuse(given: object, dtype: int, device: int) -> NoReturn:
     """Raise the error of an object that is not the DevicePtr that a C extension needs."""
     if dtype != _core.OA_ANY and not 0 <= dtype < len(DTYPE_NAMES):
-        raise ArgumentError(f"offload_args: a C extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype")
+        raise ArgumentError(
+            f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
+        )
     wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
     if not isinstance(given, _core.Pointer):
         raise HostPointerError(
