@@ -16,7 +16,7 @@ from typing import NoReturn
 from . import _core
 from .devices import by_number
 from .dtypes import DTYPE_NAMES
-from .errors import DTypeError, HostPointerError, WrongDeviceError
+from .errors import ArgumentError, DTypeError, HostPointerError, WrongDeviceError
 
 __all__ = ["get_cmake_dir", "get_include", "get_library", "get_pkg_config_dir"]
 
@@ -62,6 +62,10 @@ def libs() -> list[str]:
 
 def _refuse(given: object, dtype: int, device: int) -> NoReturn:
     """Raise the error of an object that is not the DevicePtr that a C extension needs."""
+    if dtype != _core.OA_ANY and not 0 <= dtype < len(DTYPE_NAMES):
+        raise ArgumentError(
+            f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
+        )
     wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
     if not isinstance(given, _core.Pointer):
         raise HostPointerError(

@@ -69,7 +69,10 @@ int oa_described_set(const oa_routine *routine, const char *name, oa_described *
     says->elements = oa_times(says->elements, size);
     if (strides && size) last = oa_plus(last, oa_times(size - 1, strides[i] < 0 ? -(int64_t)strides[i] : strides[i]));
   }
-  if (strides) find_lines(says, strides);
+  if (strides)
+    find_lines(says, strides);
+  else
+    says->width = says->elements;
   says->span = !says->elements ? 0 : strides ? oa_plus(last, 1) : says->elements;
   if (says->dtype == OA_ANY) return OA_OK;
   const int64_t itemsize = oa_itemsize(says->dtype), whole = (says->nbytes + itemsize - 1) / itemsize;
@@ -98,7 +101,7 @@ int oa_lengths_end(int *lengths, int64_t count) {
 oa_operand oa_operand_described(const char *name, const void *pointer, int access, const oa_described *says,
                                 const char *size) {
   const bool in_lines = says->lines > 1 && says->dtype != OA_ANY;
-  const bool has_gaps = says->elements != says->span && !in_lines;
+  const bool has_gaps = says->width != says->span && !in_lines; /* or elements that lie on each other */
   oa_operand operand = {.name = name, .pointer = pointer, .access = access, .dtype = says->dtype};
   if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) operand.access = access | OA_READ;
   if (in_lines) {

@@ -307,6 +307,10 @@ static void pointer_release(void) {
   CHECK_OK(oa_pointer_release(stale));
 }
 
+static void pointer_invalidate(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_invalidate((oa_any *)wrong[i]));
+}
+
 static void pointer_query(void) {
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
   for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_query(wrong[i], &info));
@@ -972,6 +976,7 @@ static const struct {
     {"oa_region_stream", region_stream},
     {"oa_pointer_view", pointer_view},
     {"oa_pointer_release", pointer_release},
+    {"oa_pointer_invalidate", pointer_invalidate},
     {"oa_pointer_query", pointer_query},
     {"oa_address", address_of},
     {"oa_export", export},

@@ -91,23 +91,38 @@ static int send_small(oa_batch *b, bool *direct) {
   return oa_pack_small(b);
 }
 
+/* Does as oa_transfer_up_holding, with the device current. */
+static int send_up(oa_batch *b) {
+  oa_device *device = b->device;
+  bool direct = false;
+  int status = device->backend->flags & OA_SYNCHRONOUS ? OA_OK : send_small(b, &direct);
+  const int64_t large = status ? 0 : large_bytes(b);
+  if (large) {
+    oa_chunks_work_off(b, large);
+    if ((status = b->status)) oa_error_restore(b->error);
+  }
+  if (status) /* the caller may free the memory on another stream, or change the host's bytes */
+    oa_transfer_quiesce(device, b->stream);
+  else if (direct)
+    status = device->backend->stream_synchronize(device, b->stream);
+  if (!status) count_moves(b);
+  return status;
+}
+
 int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held) {
+  const oa_backend *backend = device->backend;
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
-  bool direct = false;
-  int status = device->backend->flags & OA_SYNCHRONOUS ? OA_OK : send_small(&b, &direct);
-  const int64_t large = status ? 0 : large_bytes(&b);
-  if (large) {
-    oa_chunks_work_off(&b, large);
-    if ((status = b.status)) oa_error_restore(&error);
-  }
-  if (status) /* the caller may free the memory on another stream, or change the host's bytes */
-    oa_transfer_quiesce(device, stream);
-  else if (direct)
-    status = device->backend->stream_synchronize(device, stream);
-  if (!status) count_moves(&b);
-  return status;
+  void *saved = NULL; /* first, because pinned memory is gone with a context that other code reset */
+  int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
+  if (status) return status;
+  status = send_up(&b);
+  if (!backend->leave) return status;
+  if (status) oa_error_save(&error);
+  const int left = backend->leave(device, saved);
+  if (status) oa_error_restore(&error);
+  return status ? status : left;
 }
 
 int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {

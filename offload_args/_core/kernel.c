@@ -270,9 +270,10 @@ static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, unsig
 enum { BY_SIZE = 1, BY_ROWS, BY_COLUMNS }; /* as offload_args/kernels/partitions.py has them */
 
 /* Reads what a partition divides: the pointer's elements, rows or columns. A matrix's rows lie one after the other in
- * memory, so those of a matrix in Fortran order are its columns. Returns -1, perhaps with an exception, if it is not a
- * matrix. */
-static long long extent_of(const Pointer *pointer, int kind) {
+ * memory, so those of a matrix in Fortran order are its columns. One row or column has both orders, with any strides:
+ * all its elements are rows if only rows are divided. Returns -1, perhaps with an exception, if it is not a matrix, or
+ * if its strides leave two readings. */
+static long long extent_of(const Pointer *pointer, int kind, int both) {
   const Py_ssize_t count = PyTuple_Size(pointer->shape);
   if (kind == BY_SIZE) {
     long long size = 1;
@@ -282,17 +283,24 @@ static long long extent_of(const Pointer *pointer, int kind) {
   if (count != 2) return -1;
   const long long strides[] = {PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 0)),
                                PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 1))};
+  const long long shape[] = {PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, 0)),
+                             PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, 1))};
   const int rows = strides[0] < strides[1];
-  return PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, kind == BY_ROWS ? rows : !rows));
+  if ((shape[0] == 1 || shape[1] == 1) && shape[0] * shape[1] > 1) {
+    if (!both) return shape[0] * shape[1];
+    if (rows || (strides[0] == strides[1] && shape[1] != 1)) return -1;
+  }
+  return shape[kind == BY_ROWS ? rows : !rows];
 }
 
 /* Tells whether a grid has an owner for each element of each argument that has a partition. */
 static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *arguments) {
   for (int k = 0; k < kernel->divided; k++) {
     const Pointer *pointer = (Pointer *)PyTuple_GetItem(arguments, kernel->by[k].argument);
+    const int *kind = kernel->by[k].kind;
     for (int axis = 0; axis < 2; axis++) {
-      if (!kernel->by[k].kind[axis]) continue;
-      const long long extent = extent_of(pointer, kernel->by[k].kind[axis]), each = kernel->by[k].each[axis];
+      if (!kind[axis]) continue;
+      const long long extent = extent_of(pointer, kind[axis], kind[0] && kind[1]), each = kernel->by[k].each[axis];
       const long long owners = (long long)launch->grid[axis] * (kernel->by[k].by_block[axis] ? 1 : launch->block[axis]);
       if (extent < 0 || extent / each + (extent % each != 0) > owners) return 0;
     }

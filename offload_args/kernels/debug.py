@@ -52,6 +52,14 @@ def with_record(source: str, name: str, count: int) -> str:
     return f"{source}\nOA_DEBUG_KERNEL({name}, ({parameters}oa::Record *record), (oa::Here{{record}}{values}))\n"
 
 
+def _span(pointer: DevicePtr[Any]) -> int:
+    """Return the number of elements from a pointer's first to its last, with those between its rows."""
+    if not pointer.size:
+        return 0
+    steps = zip(pointer.shape, pointer.strides, strict=True)
+    return 1 + sum((n - 1) * abs(step) for n, step in steps) // pointer.dtype.itemsize
+
+
 class Checked(Protocol):
     """A kernel whose launches have a record."""
 
@@ -76,7 +84,7 @@ class DebugLauncher:
         count = len(self.kernel._own)
         if len(arguments) != count:
             self.kernel._misfit(arguments)
-        sizes = [one.size if isinstance(one, DevicePtr) else 0 for one in arguments]
+        sizes = [_span(one) if isinstance(one, DevicePtr) else 0 for one in arguments]
         record = np.concatenate([np.zeros(_RECORD.itemsize, np.uint8), np.array(sizes, np.int64).view(np.uint8)])
         pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
         if pointer is None:

@@ -1,7 +1,9 @@
 """Partitions: which thread or block owns which elements, as oa:: of kernel.h has them.
 
 A signature has them beside the arrays that they divide: `Out[np.float32].by(Tiles(16, 16))`. They say nothing of sizes:
-those are the array's. A matrix's rows are those in memory, so the rows of a matrix in Fortran order are its columns.
+those are the array's. A matrix's rows are those in memory, so the rows of a matrix in Fortran order are its columns. A
+matrix of one row or column has both orders, and NumPy gives it any strides: a division by rows then covers either
+reading. One by rows and columns would need a grid of size * size, so it takes the strides of C order, and no others.
 """
 
 from __future__ import annotations
@@ -184,7 +186,17 @@ def _extent(what: str, partition: Partition, kind: int, given: Geometry) -> int:
             f"{what}: {partition} divides a matrix, got one with shape {tuple(shape)}: lend it as x.reshape(rows, "
             "columns)"
         )
-    rows = 0 if given.strides is None else int(given.strides[0] < given.strides[1])
+    size, (down, across) = math.prod(shape), given.strides or (1, 0)
+    if 1 in shape and size > 1:  # in both orders: its strides tell nothing of the kernel's rows
+        if not all(need.extent for need in partition.along()):
+            return size
+        if down < across or (down == across and shape[1] != 1):
+            raise CoverageError(
+                f"{what}: {partition} divides a matrix, got shape {tuple(shape)} with strides {(down, across)}, which "
+                "has one row or one column in either order: lend it as x.reshape(-1).reshape(rows, columns), with the "
+                "kernel's rows and columns"
+            )
+    rows = int(down < across)
     return int(shape[rows if kind == _ROWS else 1 - rows])
 
 

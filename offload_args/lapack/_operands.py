@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from .._core import invalidate, layout
+from .._core import invalidate, layout, query
 from ..display import shown
 from ..dtypes import DTYPE_NAMES
-from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
+from ..errors import ArgumentError, DirectionError, DTypeError, HostPointerError, OffloadError, WrongDeviceError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     Pointer: TypeAlias = DevicePtr[Any]
 
-__all__ = ["DTYPES", "INT32", "Columns", "Matrix", "columns", "matrix", "option", "refuse", "square", "vector"]
+__all__ = [
+    "DTYPES",
+    "INT32",
+    "Columns",
+    "Matrix",
+    "columns",
+    "factored",
+    "matrix",
+    "need_pivots",
+    "need_solvable",
+    "option",
+    "refuse",
+    "square",
+    "vector",
+]
 
 #: The letters of LAPACK's dtypes, by oa_dtype, and the dtypes of their absolute values.
 DTYPES: Final = {
@@ -146,19 +163,58 @@ def vector(name: str, operand: str, pointer: Pointer, size: int, code: int, reas
         )
 
 
+def need_pivots(name: str, ipiv: Pointer) -> None:
+    """Raise ArgumentError for pivots that getrf can't have left: libraries do not check them, and write there."""
+    pivots = ipiv.to_host()
+    n = len(pivots)
+    wrong = np.flatnonzero((pivots < np.arange(1, n + 1)) | (pivots > n))
+    if len(wrong):
+        i = int(wrong[0])
+        raise ArgumentError(
+            f"lapack.{name}: ipiv[{i}] is {pivots[i]}, needs to be from {i + 1} to {n}: pivots count from 1, as getrf "
+            f"returns them; SciPy's lu_factor counts from 0: pass piv + 1"
+        )
+
+
+def need_solvable(name: str, A: Pointer, B: Pointer) -> None:
+    """Raise what the solution would raise for its right sides, as far as it is known before A is factored."""
+    if B._device != A._device:
+        raise WrongDeviceError(
+            f"lapack.{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
+        )
+    if not query(B).writable:
+        raise DirectionError(
+            f"lapack.{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut"
+        )
+
+
 def option(name: str, what: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         allowed = " or ".join(f'"{one}"' for one in known)
         raise ArgumentError(f"lapack.{name}: {what} must be {allowed}, got {shown(value)}")
 
 
-def refuse(name: str, text: str, **written: Pointer) -> NoReturn:
-    """Raise LinAlgError, after the call's outputs were marked as undefined, so that none of them comes down."""
+def _undefine(written: dict[str, Pointer]) -> str:
+    """Mark a call's outputs as undefined, so that none of them comes down. Return the end of its error's message."""
     for pointer in written.values():
         try:
             invalidate(pointer)
         except OffloadError:  # it has no element, or the device is lost: then nothing comes down
             pass
     listed = " and ".join(written)
-    undefined = f"; {listed} {'are' if len(written) > 1 else 'is'} undefined on the device now" if written else ""
-    raise np.linalg.LinAlgError(f"lapack.{name}: {text}{undefined}")
+    return f"; {listed} {'are' if len(written) > 1 else 'is'} undefined on the device now" if written else ""
+
+
+def refuse(name: str, text: str, **written: Pointer) -> NoReturn:
+    """Raise LinAlgError, after the call's outputs were marked as undefined."""
+    raise np.linalg.LinAlgError(f"lapack.{name}: {text}{_undefine(written)}")
+
+
+@contextmanager
+def factored(name: str, **written: Pointer) -> Iterator[None]:
+    """Mark a call's outputs as undefined if a step after the factoring of A fails, and say so in its error."""
+    try:
+        yield
+    except OffloadError as error:
+        error.args = (f"lapack.{name}: {error}{_undefine(written)}",)
+        raise

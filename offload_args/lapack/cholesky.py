@@ -8,7 +8,7 @@ import numpy as np
 
 from ..blas.level3 import trsm
 from ..errors import ArgumentError
-from ._operands import as_columns, columns, letter_of, option, refuse, square
+from ._operands import as_columns, columns, factored, letter_of, need_solvable, option, refuse, square
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def posv(A: Pointer, B: Pointer, *, uplo: str = "U") -> None:
     a = square("posv", "A", A)
     b = columns("posv", "B", B, a.rows, "for A of that order", A)
     check_orders("posv", t, a, B, b, conjugates=True)
+    need_solvable("posv", A, B)
     _factor("posv", t, A, a, uplo)
-    _solve(A, B, uplo)
+    with factored("posv", A=A, B=B):
+        _solve(A, B, uplo)
 
 
 def trtrs(A: Pointer, B: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
-from ._operands import INT32, columns, letter_of, matrix, need_fortran, option, refuse, square, vector
+from ._operands import (
+    INT32,
+    columns,
+    factored,
+    letter_of,
+    matrix,
+    need_fortran,
+    need_pivots,
+    need_solvable,
+    option,
+    refuse,
+    square,
+    vector,
+)
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -48,6 +61,9 @@ def getrs(A: Pointer, ipiv: Pointer, B: Pointer, *, trans: str = "N") -> None:
     A has shape (n, n), ipiv (n,) and dtype int32, B (n, nrhs), in Fortran order, or (n,). A lies as it did for getrf,
     in any order, but a complex one with "C" lies in Fortran order.
 
+    The pivots are read, and ArgumentError is raised for some that getrf can't have left, because libraries write
+    outside of B then. SciPy's lu_factor counts pivots from 0: pass piv + 1.
+
     Source: LAPACK, xGETRS.
     """
     t = letter_of("getrs", "A", A)
@@ -61,6 +77,7 @@ def getrs(A: Pointer, ipiv: Pointer, B: Pointer, *, trans: str = "N") -> None:
             f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
         )
     need_fortran("getrs", "B", B, b)
+    need_pivots("getrs", ipiv)
     _solve("getrs", t, trans, A, a, ipiv, B, b)
 
 
@@ -85,5 +102,7 @@ def gesv(A: Pointer, ipiv: Pointer, B: Pointer) -> None:
     vector("gesv", "ipiv", ipiv, a.rows, INT32, "for A of that order")
     b = columns("gesv", "B", B, a.rows, "for A of that order", A)
     need_fortran("gesv", "B", B, b)
+    need_solvable("gesv", A, B)
     _factor("gesv", t, A, a, ipiv)
-    _solve("gesv", t, "N", A, a, ipiv, B, b)
+    with factored("gesv", A=A, ipiv=ipiv, B=B):
+        _solve("gesv", t, "N", A, a, ipiv, B, b)

@@ -8,7 +8,18 @@ from ..arguments import Scratch
 from ..display import shown
 from ..errors import ArgumentError
 from ..regions import offload_args
-from ._operands import as_columns, columns, letter_of, matrix, need_fortran, option, refuse, vector
+from ._operands import (
+    as_columns,
+    columns,
+    factored,
+    letter_of,
+    matrix,
+    need_fortran,
+    need_solvable,
+    option,
+    refuse,
+    vector,
+)
 from ._vendors import vendor_of
 from .cholesky import first_zero, solve_triangular
 
@@ -115,6 +126,7 @@ def gels(A: Pointer, B: Pointer, *, trans: str = "N") -> None:
     b = columns("gels", "B", B, most, "for A of that shape", A)
     need_fortran("gels", "B", B, b)
     vendor_of("gels", A)
+    need_solvable("gels", A, B)
     if not b.columns or not most:
         return
     stored = A if tall else A.T
@@ -131,16 +143,23 @@ def _least_squares(t: str, S: Pointer, B: Pointer, b: Columns, least_norm: bool)
         return
     with offload_args(Scratch((n,), S.dtype), device=S.device) as (tau,):
         vendor_of("gels", S).geqrf(t, rows, n, S, s.ld_f, tau)
-        R = S[:n]
-        zero = first_zero(R)
-        if zero:
-            refuse("gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
-        top = as_columns(B)[:n]
-        if least_norm:
-            solve_triangular(R, top, "U", "C")
-            if rows > n:
-                B[n:].fill(0)
-            _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "N")
-        else:
-            _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "C")
-            solve_triangular(R, top, "U", "N")
+        with factored("gels", A=S, B=B):
+            _solve_factored(t, S, s, tau, B, b, least_norm)
+
+
+def _solve_factored(t: str, S: Pointer, s: Matrix, tau: Pointer, B: Pointer, b: Columns, least_norm: bool) -> None:
+    """Solve with the QR factors of S."""
+    rows, n = S._shape
+    R = S[:n]
+    zero = first_zero(R)
+    if zero:
+        refuse("gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
+    top = as_columns(B)[:n]
+    if least_norm:
+        solve_triangular(R, top, "U", "C")
+        if rows > n:
+            B[n:].fill(0)
+        _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "N")
+    else:
+        _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "C")
+        solve_triangular(R, top, "U", "N")

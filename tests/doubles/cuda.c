@@ -116,8 +116,9 @@ static const size_t capacity = (size_t)4 << 30;
 struct device {
   int number;
   size_t used;
+  int is_reset;
 };
-static struct device devices[DEVICES] = {{0, 0}, {1, 0}};
+static struct device devices[DEVICES] = {{0, 0, 0}, {1, 0, 0}};
 
 /* A live object: memory of a device, pinned memory, a stream or an event. */
 struct object {
@@ -135,7 +136,7 @@ enum { DEPTH = 16 };
 static _Thread_local struct device *stack[DEPTH];
 static _Thread_local int depth;
 
-static struct device *current(void) { return depth ? stack[depth - 1] : NULL; }
+static struct device *current(void) { return depth && !stack[depth - 1]->is_reset ? stack[depth - 1] : NULL; }
 
 static void *make_object(size_t nbytes, int device, int is_memory) {
   struct object *one = malloc(sizeof *one);
@@ -238,6 +239,10 @@ int cuDeviceGetPCIBusId(char *name, int size, int device) {
 /* -- contexts ------------------------------------------------------------------------------------------------------ */
 int cuDevicePrimaryCtxRetain(gpu_context *context, int device) { return *context = &devices[device], SUCCESS; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE; }
+int cuDevicePrimaryCtxReset_v2(int device) { return devices[device].is_reset = 1, SUCCESS; }
+int cuCtxGetApiVersion(gpu_context context, unsigned *version) {
+  return *version = 3020, ((struct device *)context)->is_reset ? INVALID_CONTEXT : SUCCESS;
+}
 int cuCtxGetCurrent(gpu_context *context) { return *context = current(), SUCCESS; }
 int cuCtxPushCurrent_v2(gpu_context context) {
   if (!context || depth == DEPTH) return INVALID_VALUE;

@@ -78,6 +78,9 @@ def test_a_stale_pointer_and_a_wrong_one_are_refused(through: ModuleType, device
             through.scale(dy, 1)
         with pytest.raises(WrongDeviceError, match="needs to be on sim:3"):
             through.get(dx, F64, Device("sim:3").number)
+        for nothing in (99, -7):
+            with pytest.raises(ArgumentError, match=f"dtype {nothing}, which is not an oa_dtype"):
+                through.get(dx, nothing, -1)
         for wrong in (x, None, 7, "x", object()):
             with pytest.raises(HostPointerError, match=rf"DevicePtr\[float64\], got {type(wrong).__name__}"):
                 through.scale(wrong, 1)

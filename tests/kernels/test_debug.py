@@ -9,7 +9,7 @@ import pytest
 
 from helpers.arrays import ramp
 from offload_args import Device, In, InOut, Kernel, Out, Shared, errors, launch, offload, offload_args
-from offload_args.kernels import Linear1D, PerBlock
+from offload_args.kernels import Linear1D, Linear2D, PerBlock
 
 SOURCE = """\
 #include <offload_args/kernel.h>
@@ -144,6 +144,32 @@ def test_memory_around_a_slice_is_not_touched(device: str) -> None:
     expected = np.zeros(1000, F)
     expected[200:700] = a[:500]
     np.testing.assert_array_equal(c, expected)
+
+
+COLUMNS = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(columns_of, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int ld, int by) {
+  for (auto one : c.mine(oa::Linear2D(rows, columns), here)) *one = a[one.row() * ld + one.column() + by];
+}
+"""
+
+
+def test_a_slice_of_columns_reaches_from_its_first_element_to_its_last(device: str) -> None:
+    a, c = ramp(100).reshape(10, 10), np.zeros((10, 5), F)
+    signature = [In[F], Out[F].by(Linear2D()), N, N, N, N]
+    kernel = Kernel.compile(COLUMNS, "columns_of", signature, device=device, debug=True)
+    with offload_args(a, c, device=device) as (da, dc):
+        s = da[:, 2:7]
+        launch(kernel, s, dc, 10, 5, s.ld, 0)
+        with pytest.raises(errors.ExtentError, match="element 95 of argument 1, which has 95"):
+            launch(kernel, s, dc, 10, 5, s.ld, 1)
+        with pytest.raises(errors.ExtentError, match="of argument 1, which has 0"):
+            launch(kernel, da[:, 2:2], dc, 10, 5, 10, 0)
+    c[...] = 0
+    with offload_args(a[:, 2:7], c, device=device) as (s, dc):
+        launch(kernel, s, dc, 10, 5, s.ld, 0)
+    np.testing.assert_array_equal(c, a[:, 2:7])
 
 
 def test_the_next_launch_has_a_record_of_its_own(device: str) -> None:

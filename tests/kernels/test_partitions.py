@@ -234,6 +234,53 @@ def test_a_matrix_in_either_order_has_its_rows_as_they_lie_in_memory(device: str
                 copy[(1, 100), 32](da, dc, rows, columns)
 
 
+LONE: list[Any] = [  # one row or one column, each lies in memory as 5 elements in a row
+    np.zeros((5, 3), np.int32, "F")[:, :1],
+    np.zeros((5, 1), np.int32, "F"),
+    np.zeros((5, 1), np.int32),
+    np.zeros(5, np.int32)[:, None],
+    np.zeros(5, np.int32)[None],
+    np.zeros((1, 5), np.int32, "F"),
+    np.zeros((1, 5), np.int32),
+]
+
+
+@pytest.mark.parametrize("lent", LONE, ids=lambda x: f"{x.shape}_{x.strides}")
+@pytest.mark.parametrize("partition", [Rows(), RowBlocks(3)], **ID)
+def test_one_row_or_column_has_owners_in_either_order(device: str, partition: Partition, lent: Any) -> None:
+    signature = [InOut[np.int32].by(partition), np.int32, np.int32, np.int32]
+    kernel = Kernel.compile(source_of(*LINES, *MATRICES), name_of(partition), signature, device=device)
+    for rows, columns in ((5, 1), (1, 5)):
+        lent[...] = 0
+        offload(kernel, lent, rows, columns, columns, block=1, device=device)
+        assert (lent == ONE_OWNER).all()
+        with pytest.raises(errors.CoverageError, match="of 5 rows"):
+            offload(kernel, lent, rows, columns, columns, grid=1, block=1, device=device)
+
+
+@pytest.mark.parametrize("lent", LONE, ids=lambda x: f"{x.shape}_{x.strides}")
+@pytest.mark.parametrize("partition", [Linear2D(), Tiles(2, 3)], **ID)
+def test_one_row_or_column_by_rows_and_columns_has_c_order_or_is_refused(
+    device: str, partition: Partition, lent: Any
+) -> None:
+    signature = [InOut[np.int32].by(partition), np.int32, np.int32, np.int32]
+    kernel = Kernel.compile(source_of(*LINES, *MATRICES), name_of(partition), signature, device=device)
+    down, across = lent.strides
+    if not (down > across or (down == across and lent.shape == (5, 1))):
+        for grid in (None, (5, 5)):
+            with pytest.raises(errors.CoverageError, match=r"lend it as x.reshape\(-1\)\.reshape\(rows, columns\)"):
+                offload(kernel, lent, *lent.shape, lent.shape[1], grid=grid, block=1, device=device)
+        for rows, columns in ((5, 1), (1, 5)):
+            lent[...] = 0
+            as_told = lent.reshape(-1).reshape(rows, columns)
+            offload(kernel, as_told, rows, columns, columns, block=1, device=device)
+            assert (lent == ONE_OWNER).all()
+    else:
+        lent[...] = 0
+        offload(kernel, lent, *lent.shape, lent.shape[1], block=1, device=device)
+        assert (lent == ONE_OWNER).all()
+
+
 def test_the_array_decides_whatever_it_is_lent_as(device: str) -> None:
     signature = [In[np.float32], Out[np.float32].by(Tiles(16, 8)), np.int32, np.int32]
     copy = Kernel.compile(COPY, "copy", signature, device=device)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from helpers.devices import open_or_skip
-from offload_args import In, Scratch, lapack, offload_args
+from offload_args import In, Out, Scratch, lapack, offload_args
 from offload_args.errors import (
+    AliasError,
     ArgumentError,
     DirectionError,
     DTypeError,
@@ -17,6 +19,7 @@ from offload_args.errors import (
     InvalidDataError,
     LibraryError,
     StalePointerError,
+    WrongDeviceError,
 )
 
 SINGULAR = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [4.0, 0.0, 5.0]])  # its factors have no rounding
@@ -124,6 +127,92 @@ def test_an_in_is_not_factored(device: str) -> None:
     with pytest.raises(DirectionError, match="lent as In"):
         with offload_args(In(A), device=device) as (dA,):
             lapack.potrf(dA)
+
+
+@pytest.mark.parametrize("pivots", [[2, 3, 2], [0, 1, 2], [10**8, 7, -5 * 10**8], [1, 2, 4]])
+def test_pivots_that_getrf_never_leaves_are_refused(device: str, pivots: list[int]) -> None:
+    A, ipiv, b = np.eye(3), np.array(pivots, np.int32), np.arange(9.0)
+    with offload_args(A, ipiv, b, device=device) as (dA, dp, db):
+        with pytest.raises(
+            ArgumentError, match=r"^lapack\.getrs: ipiv\[\d\] is -?\d+, needs to be from . to 3: .*from 1"
+        ):
+            lapack.getrs(dA, dp, db[3:6])
+    assert np.array_equal(b, np.arange(9.0))
+
+
+def test_pivots_of_scipy_are_refused_and_plus_one_they_solve(device: str) -> None:
+    given, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([1.0, 2.0])
+    factors, pivots = scipy.linalg.lu_factor(given)
+    A, right, plus_one = np.asfortranarray(factors), pivots.astype(np.int32), (pivots + 1).astype(np.int32)
+    with offload_args(A, right, plus_one, b, device=device) as (dA, dp, dplus, db):
+        with pytest.raises(ArgumentError, match=r"SciPy's lu_factor counts from 0: pass piv \+ 1"):
+            lapack.getrs(dA, dp, db)
+        lapack.getrs(dA, dplus, db)
+    assert np.allclose(given @ b, [1.0, 2.0])
+
+
+def test_pivots_of_a_matrix_with_nans_are_taken(device: str) -> None:
+    A, ipiv, b = np.full((5, 5), np.nan), np.zeros(5, np.int32), np.ones(5)
+    with offload_args(A, ipiv, b, device=device) as (dA, dp, db):
+        try:
+            lapack.getrf(dA, dp)
+        except np.linalg.LinAlgError:
+            return  # a NaN may count as a wrong pivot
+        lapack.getrs(dA, dp, db)
+    assert np.isnan(b).all()
+
+
+SOLVERS: Any = {  # A, B and the pivots
+    "gesv": lambda A, p, B: lapack.gesv(A, p, B),
+    "posv": lambda A, p, B: lapack.posv(A, B),
+    "gels": lambda A, p, B: lapack.gels(A, B),
+}
+DEFINITE = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 5.0]], order="F")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_right_side_that_is_an_in_leaves_a_as_it_was(device: str, solver: str) -> None:
+    A, ipiv, b = DEFINITE.copy("F"), np.full(3, 77, np.int32), np.ones(3)
+    with offload_args(A, ipiv, In(b), device=device) as (dA, dp, db):
+        with pytest.raises(DirectionError, match=rf"^lapack\.{solver}: B .* lent as In .*lend it as InOut"):
+            SOLVERS[solver](dA, dp, db)
+    assert np.array_equal(A, DEFINITE) and np.array_equal(ipiv, np.full(3, 77)) and np.array_equal(b, np.ones(3))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_right_side_on_another_device_leaves_a_as_it_was(device: str, solver: str) -> None:
+    A, ipiv, b = DEFINITE.copy("F"), np.full(3, 77, np.int32), np.ones(3)
+    other = "sim:0" if device == "host" else "host"
+    with offload_args(A, ipiv, device=device) as (dA, dp), offload_args(b, device=other) as (db,):
+        with pytest.raises(WrongDeviceError, match=rf"^lapack\.{solver}: B is on {other}, and A is on {device}"):
+            SOLVERS[solver](dA, dp, db)
+    assert np.array_equal(A, DEFINITE) and np.array_equal(ipiv, np.full(3, 77)) and np.array_equal(b, np.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.OffloadWarning")
+@pytest.mark.parametrize(("what", "kind"), [("overlaps", AliasError), ("lent as Out", DirectionError)])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_half_of_a_solution_that_is_refused_never_reaches_the_host(
+    device: str, solver: str, what: str, kind: type[Exception]
+) -> None:
+    A, ipiv, b = DEFINITE.copy("F"), np.full(3, 77, np.int32), np.ones(3)
+    region = offload_args(A, ipiv, Out(b), device=device)
+    dA, dp, db = region.open()
+    with pytest.raises(kind, match=rf"^lapack\.{solver}: .*{what}.* undefined on the device now"):
+        SOLVERS[solver](dA, dp, dA[:, 0] if what == "overlaps" else db)
+    with pytest.raises(InvalidDataError, match="undefined"):
+        dA.to_host()
+    with pytest.raises(InvalidDataError):
+        region.close()
+    assert np.array_equal(A, DEFINITE) and np.array_equal(ipiv, np.full(3, 77)) and np.array_equal(b, np.ones(3))
+
+
+def test_an_option_that_is_no_string_is_refused_by_name(device: str) -> None:
+    functions: Any = lapack
+    with offload_args(np.eye(2), device=device) as (dA,):
+        for wrong in (np.array(["U", "L"]), None, 5):
+            with pytest.raises(ArgumentError, match=r'^lapack\.potrf: uplo must be "U" or "L", got '):
+                functions.potrf(dA, uplo=wrong)
 
 
 @pytest.mark.parametrize("device", ["hip:0"])

@@ -27,7 +27,7 @@ struct type_caster<oa::Pointer<T>> {
 
   bool from_python(handle source, uint8_t, cleanup_list *) noexcept {
     oa_any *found = nullptr;
-    if (oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &found) < 0) PyErr_Clear();
+    if (oa_import() < 0 || oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &found) < 0) PyErr_Clear();
     value = oa::Pointer<T>(reinterpret_cast<typename oa::Pointer<T>::Handle *>(found));
     return found != nullptr;
   }
@@ -37,7 +37,7 @@ struct type_caster<oa::Pointer<T>> {
     const int status = oa_pointer_query(pointer.any(), &info);
     if (status) return oa_raise(status);
     const std::int64_t count = info.nbytes / static_cast<std::int64_t>(sizeof(Plain));
-    return oa_python->pointer_new(pointer.any(), 1, &count, nullptr);
+    return oa_import() < 0 ? nullptr : oa_python->pointer_new(pointer.any(), 1, &count, nullptr);
   }
 };
 

@@ -27,7 +27,7 @@ struct type_caster<oa::Pointer<T>> {
 
   bool load(handle source, bool) {
     oa_any *found = nullptr;
-    if (oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &found) < 0) {
+    if (oa_import() < 0 || oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &found) < 0) {
       if (found) throw error_already_set(); /* it is stale */
       PyErr_Clear();
       return false;
@@ -41,7 +41,7 @@ struct type_caster<oa::Pointer<T>> {
     const int status = oa_pointer_query(pointer.any(), &info);
     if (status) return oa_raise(status);
     const std::int64_t count = info.nbytes / static_cast<std::int64_t>(sizeof(Plain));
-    return oa_python->pointer_new(pointer.any(), 1, &count, nullptr);
+    return oa_import() < 0 ? nullptr : oa_python->pointer_new(pointer.any(), 1, &count, nullptr);
   }
 };
 

@@ -93,13 +93,15 @@ static inline oa_function oa_find(const char *name) {
   return oa_python->find(name);
 }
 
-static inline PyObject *oa_raise(int status) { return oa_python->raise(status); }
+/* Raises the error of a status of the C API. Returns NULL. */
+static inline PyObject *oa_raise(int status) { return oa_import() < 0 ? NULL : oa_python->raise(status); }
 
 /* `oa_f32 *oa_f32_of(PyObject *)` and its like: the handle of a live DevicePtr of that dtype, or NULL with an
  * exception. oa_any_of takes any dtype. */
 #define OA_DTYPE(name, type, nbytes, kind, text)                                                             \
   static inline oa_##type *oa_##type##_of(PyObject *pointer) {                                               \
     oa_any *handle = NULL;                                                                                   \
+    if (oa_import() < 0) return NULL;                                                                        \
     return oa_python->pointer_get(pointer, OA_##name, -1, &handle) < 0 ? NULL : (oa_##type *)(void *)handle; \
   }
 #include "offload_args/dtypes.def"
