@@ -1,9 +1,10 @@
 /* Peers: devices that have bytes which another device of their backend is about to bring up. Those bytes are copied
  * from the peer's memory, and not by way of the host.
  *
- * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose pages
- * was written since; and no update permits the host to write them now. The copy is waited for, while the peer's memory is held: nothing of it is left when that memory is
- * written or freed. If it can't be made, the bytes go up from the host, which has them too. */
+ * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose
+ * pages was written since; and no update permits the host to write them now. The copy is waited for, while the
+ * peer's memory is held: nothing of it is left when that memory is written or freed. If it can't be made, the bytes
+ * go up from the host, which has them too. */
 #ifndef OA_PEERS_H
 #define OA_PEERS_H
 

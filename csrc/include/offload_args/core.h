@@ -300,8 +300,8 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
  * then safe there whatever happens later. oa_update_to sends the host's bytes to every device that has a copy of some
  * of them. Both refuse before anything moves (OA_ERROR_PRESENT) if no device has the array whole, or if one has some of
  * it in a form in which exactly the array's bytes can't be named. oa_update_check refuses what oa_update_to would, and
- * moves nothing. oa_update_begin refuses the same; else the host may write the array until oa_update_end of *writing, and
- * devices take the array's bytes from the host alone. device -1: wherever the array is present. */
+ * moves nothing. oa_update_begin refuses the same; else the host may write the array until oa_update_end of *writing,
+ * and devices take the array's bytes from the host alone. device -1: wherever the array is present. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
