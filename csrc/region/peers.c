@@ -2,6 +2,7 @@
 
 #include "base/trace.h"
 #include "region/residency.h"
+#include "region/update.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdio.h>

@@ -10,9 +10,6 @@
 
 #include "region/mapping.h"
 
-/* Returns whether the host may write some of [low, high) now: an update is open. Under the core's lock. */
-bool oa_host_writes(uintptr_t low, uintptr_t high);
-
 typedef struct oa_peer {
   oa_move move; /* up, as it would be made from the host */
   oa_device *device;

@@ -1,10 +1,11 @@
 /* Update: moves exactly an array's bytes between the host and every device that has some of them, while regions are
  * open. */
+#include "region/update.h"
+
 #include "base/trace.h"
 #include "device/memory.h"
 #include "region/array.h"
 #include "region/leave.h"
-#include "region/peers.h"
 #include "region/residency.h"
 #include "transfer/transfer_trace.h"
 
