@@ -254,6 +254,12 @@ int cuCtxPopCurrent_v2(gpu_context *context) {
   *context = stack[--depth];
   return SUCCESS;
 }
+int cuCtxSetCurrent(gpu_context context) { /* in place of the innermost one; NULL: none instead of it */
+  if (!depth && context) return cuCtxPushCurrent_v2(context);
+  if (depth && context) stack[depth - 1] = context;
+  if (depth && !context) depth--;
+  return SUCCESS;
+}
 int cuCtxSynchronize(void) { return current() ? SUCCESS : INVALID_CONTEXT; }
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */
