@@ -83,7 +83,8 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
     if one.label == "size" and any(one.name in names_of(array) for array in function.arrays):
         yield Wrong(2**63 - 1, REFUSED_SIZES)
         yield Wrong(2**31 + 1, REFUSED_SIZES)
-    if one.label == "ld":
+    of_ld = [array for array in function.arrays if one.name in names_of(array)]
+    if one.label == "ld" and not all(array.optional and not call.touched[array.name].size for array in of_ld):
         yield from (Wrong(value, (ExtentError,)) for value in (0, -1, least_ld(call, one) - 1))
         yield Wrong(-(2**63), (ExtentError, SizeOverflowError))
         yield Wrong(2**63 - 1, REFUSED_SIZES)
