@@ -84,7 +84,8 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
         yield Wrong(2**63 - 1, REFUSED_SIZES)
         yield Wrong(2**31 + 1, REFUSED_SIZES)
     of_ld = [array for array in function.arrays if one.name in names_of(array)]
-    if one.label == "ld" and not all(array.optional and not call.touched[array.name].size for array in of_ld):
+    left_out = of_ld and not any(call.touched[array.name].size for array in of_ld)  # no size is 0 here
+    if one.label == "ld" and not left_out:
         yield from (Wrong(value, (ExtentError,)) for value in (0, -1, least_ld(call, one) - 1))
         yield Wrong(-(2**63), (ExtentError, SizeOverflowError))
         yield Wrong(2**63 - 1, REFUSED_SIZES)
