@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import itertools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from helpers.current import Cuda, Hip
 from helpers.devices import open_or_skip
+from helpers.threads import on_a_new_thread
 from offload_args import Device, In, blas, empty, offload_args, testing
 
 PAIRS = (("cuda:0", "cuda:1"), ("hip:0", "hip:1"))
@@ -23,23 +23,6 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Two GPUs that are here."""
     first, second = request.param
     yield open_or_skip(first), open_or_skip(second)
-
-
-def on_a_new_thread(work: Callable[[], None]) -> None:
-    """Run a function where no device was made current before."""
-    faults: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as fault:
-            faults.append(fault)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if faults:
-        raise faults[0]
 
 
 @pytest.mark.promise("T19")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -16,24 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.processes import output_of
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 PROGRAMS = ("c_cmake", "c_pkgconfig", "cpp_cmake", "fortran")
 EXTENSIONS = ("c_extension", "cffi", "cython", "nanobind", "pybind11")
 EIGENVALUE = "8.938402115629"
-
-
-def run(*command: object, folder: Path, **environment: str) -> str:
-    ran = subprocess.run(
-        [str(one) for one in command],
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +31,14 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not wheel:
         return Path(sys.executable)
     folder = tmp_path_factory.mktemp("installed")
-    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder)
+    output_of(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder)
     own = Path(
-        run(folder / "bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder)[:-1]
+        output_of(folder / "bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder)[
+            :-1
+        ]
     )
     (own / "packages.pth").write_text(sysconfig.get_path("purelib"))  # its .pth of an editable install is not read
-    run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", own, wheel, folder=folder)
+    output_of(sys.executable, "-m", "pip", "install", "--no-deps", "--target", own, wheel, folder=folder)
     spec = importlib.util.find_spec("scipy_openblas32")  # beside the package, as pip would have it
     assert spec is not None and spec.origin is not None
     (own / "scipy_openblas32").symlink_to(Path(spec.origin).parent)
@@ -62,7 +52,7 @@ def built(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     done: dict[str, Path] = {}
 
     def asked(module: str, option: str) -> str:
-        return run(interpreter, "-m", module, *option.split(), folder=tree).strip()
+        return output_of(interpreter, "-m", module, *option.split(), folder=tree).strip()
 
     def build(name: str) -> Path:
         folder = tree / name
@@ -72,15 +62,15 @@ def built(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
             options += [f"-DPython_EXECUTABLE={interpreter}", "-DCMAKE_BUILD_TYPE=Release"]
             options += [f"-Dpybind11_DIR={asked('pybind11', '--cmakedir')}"] if name == "pybind11" else []
             options += [f"-Dnanobind_DIR={asked('nanobind', '--cmake_dir')}"] if name == "nanobind" else []
-            run(cmake, "-S", folder, "-B", folder / "build", *options, folder=folder)
-            run(cmake, "--build", folder / "build", "--parallel", "2", folder=folder)
+            output_of(cmake, "-S", folder, "-B", folder / "build", *options, folder=folder)
+            output_of(cmake, "--build", folder / "build", "--parallel", "2", folder=folder)
             return folder / "build"
         if (folder / "Makefile").exists():
-            run("make", folder=folder, PKG_CONFIG_PATH=asked("offload_args", "config --pkg-config-dir"))
+            output_of("make", folder=folder, PKG_CONFIG_PATH=asked("offload_args", "config --pkg-config-dir"))
         elif (folder / "setup.py").exists():
-            run(interpreter, "setup.py", "build_ext", "--inplace", folder=folder)
+            output_of(interpreter, "setup.py", "build_ext", "--inplace", folder=folder)
         else:
-            run(interpreter, "build.py", folder=folder)
+            output_of(interpreter, "build.py", folder=folder)
         return folder
 
     def once(name: str) -> Path:
@@ -104,7 +94,7 @@ def test_every_folder_is_one_of_these() -> None:
 def test_a_program_computes_what_numpy_does(name: str, device: str, built: Callable[[str], Path]) -> None:
     if name == "fortran" and not shutil.which("gfortran"):
         pytest.skip("device unavailable: no gfortran")
-    assert run(built(name) / "power", device, 200, 50, folder=EXAMPLES).strip() == EIGENVALUE
+    assert output_of(built(name) / "power", device, 200, 50, folder=EXAMPLES).strip() == EIGENVALUE
 
 
 @pytest.mark.slow
@@ -112,7 +102,7 @@ def test_a_program_computes_what_numpy_does(name: str, device: str, built: Calla
 def test_an_extension_computes_what_numpy_does(
     name: str, device: str, built: Callable[[str], Path], interpreter: Path
 ) -> None:
-    said = run(interpreter, EXAMPLES / "compare.py", built(name), "--device", device, folder=EXAMPLES)
+    said = output_of(interpreter, EXAMPLES / "compare.py", built(name), "--device", device, folder=EXAMPLES)
     assert EIGENVALUE in said
 
 
@@ -143,4 +133,4 @@ with offload_args(x, y, In(z), w, device={device!r}) as (dx, dy, dz, dw):
     refused(DirectionError, 2, dx, dz, dw, 1)
 refused(StalePointerError, 2, dz, dx, dx, 1)
 """
-    run(interpreter, "-c", code, folder=EXAMPLES)
+    output_of(interpreter, "-c", code, folder=EXAMPLES)

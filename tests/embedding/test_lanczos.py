@@ -6,30 +6,17 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.processes import output_of
 from offload_args import libraries
 from offload_args.embedding import cflags, libs
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "embedding" / "lanczos"
-
-
-def run(*command: object, folder: Path, **environment: str) -> str:
-    ran = subprocess.run(
-        [str(one) for one in command],
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cblas.h").write_text(CBLAS)
     folders = [f"-I{folder}", f"-Wl,-rpath,{blas.parent}"]
     options = ["-O2", "-Wall", "-Wextra", "-Werror"]
-    run("gcc", *options, *declared, *folders, "-o", "lanczos", "lanczos.c", blas, "-lm", folder=folder)
+    output_of("gcc", *options, *declared, *folders, "-o", "lanczos", "lanczos.c", blas, "-lm", folder=folder)
     shutil.copy(folder / "lanczos.c", folder / "lanczos_device.c")
-    run("patch", "-s", "lanczos_device.c", "device.patch", folder=folder)
-    run("gcc", *options, *cflags(), "-o", "lanczos_device", "lanczos_device.c", *libs(), "-lm", folder=folder)
+    output_of("patch", "-s", "lanczos_device.c", "device.patch", folder=folder)
+    output_of("gcc", *options, *cflags(), "-o", "lanczos_device", "lanczos_device.c", *libs(), "-lm", folder=folder)
     return folder
 
 
@@ -81,9 +68,9 @@ def test_both_find_the_same_eigenvalues(folder: Path, device: str) -> None:
     found = os.environ.get("OFFLOAD_ARGS_CBLAS", "")
     library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])
     named = {f"OFFLOAD_ARGS_{library.upper()}": libraries.load(library).path} if library else {}
-    *expected, residual = numbers(run(folder / "lanczos", 300, 25, 3, folder=folder))
+    *expected, residual = numbers(output_of(folder / "lanczos", 300, 25, 3, folder=folder))
     *values, own_residual = numbers(
-        run(
+        output_of(
             folder / "lanczos_device",
             300,
             25,

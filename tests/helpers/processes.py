@@ -1,10 +1,11 @@
-"""Python code run in a process of its own."""
+"""Programs and Python code run in processes of their own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 
 def python(code: str, *options: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -16,6 +17,20 @@ def python(code: str, *options: str, timeout: float = 120, **environment: str) -
         text=True,
         timeout=timeout,
     )
+
+
+def output_of(*command: object, folder: Path, timeout: float = 300, **environment: str) -> str:
+    """Run a program in a folder and return its output; it must succeed."""
+    ran = subprocess.run(
+        [str(one) for one in command],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
 
 
 def printed(code: str, *options: str, **environment: str) -> str:

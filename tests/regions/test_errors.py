@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.arrays import Array, ramp
+from helpers.threads import on_a_new_thread
 from offload_args import (
     Device,
     In,
@@ -132,23 +132,6 @@ def test_wrong_options_are_refused() -> None:
         offload_args(ramp(2), device="nonsense")
 
 
-def in_a_thread(work: object) -> None:
-    """Run a function on another thread to its end, and raise its exception."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()  # type: ignore[operator]
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-
-
 @pytest.mark.promise("T54")
 @pytest.mark.parametrize("lend", [In, lambda x: x], ids=["In", "by use"])
 def test_results_that_a_region_committed_come_down_whatever_a_later_one_does(device: str, lend: object) -> None:
@@ -166,7 +149,7 @@ def test_results_that_a_region_committed_come_down_whatever_a_later_one_does(dev
 def test_another_threads_failure_discards_nothing_of_this_one(device: str) -> None:
     x = np.ones(8)
     other = offload_args(x, device=device)
-    in_a_thread(other.__enter__)
+    on_a_new_thread(other.__enter__)
     with offload_args(x, device=device) as (dx,):
         blas.scal(5.0, dx)
     other.__exit__(KeyError, KeyError("of the other thread"), None)
