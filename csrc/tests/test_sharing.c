@@ -307,7 +307,7 @@ static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, 
   (void)address;
   device->backend = oa_backend_named(device->backend->name); /* for the other thread */
   CHECK(pthread_create(&beside, NULL, run_add_in_a_region, sharer_beside) == 0);
-  usleep(5000); /* it has entered, or waits until this region has */
+  usleep(5000);                                                    /* it has entered, or waits until this region has */
   return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name); /* OA_ERROR_MEMORY would be tried again */
 }
 
