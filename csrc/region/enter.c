@@ -497,7 +497,8 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   return make_slots(region, lent, count);
 }
 
-/* Lets other regions use the mappings that this one made. Those without memory nobody shares yet, and none shall. */
+/* Lets other regions use the mappings that this one made. Those without memory are shared by no region yet, nor
+ * shall they be. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
