@@ -6,6 +6,7 @@ picture is Commodore Grace Hopper's official portrait, US Navy 1984, public doma
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ parser.add_argument("--device", help="such as host or cuda:0; the first GPU unle
 parser.add_argument("--plot", metavar="FILE", help="draw the picture of several ranks (needs matplotlib)")
 options = parser.parse_args()
 
-picture = np.load(Path(__file__).parent / "data" / "grace_hopper.npz")["grey"].astype(np.float64)
+picture = np.load(Path(sys.argv[0]).parent / "data" / "grace_hopper.npz")["grey"].astype(np.float64)
 (m, n), k = picture.shape, 50
 start = np.random.default_rng(6).standard_normal((n, k))
 Y, Q = np.empty((m, k), order="F"), np.eye(m, k)
