@@ -267,14 +267,28 @@ static bool is_on_the_host(const oa_lent_array *lent) {
   return lent->array->direction != OA_SCRATCH && !(lent->array->flags & OA_BORROWED) && lent->layout.size;
 }
 
+static int note_making(oa_present *element, void *data) {
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  return mapping->maker && mapping->device == data;
+}
+
+/* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may yet fail for
+ * the sake of another array. Returns true if it freed the lock meanwhile: then look everything up again. */
+static bool wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
+  if (oa_complete_overlapping(low, high)) return true;
+  if (!oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return false;
+  oa_wait_change();
+  return true;
+}
+
 /* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
  * count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool retry = true; retry;) { /* this comes before anything is placed, because it may free the lock */
+  for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
     retry = false;
     for (int i = 0; i < count; i++)
-      if (is_on_the_host(&lent[i])) retry |= oa_complete_overlapping(lent[i].low, lent[i].high);
+      if (is_on_the_host(&lent[i])) retry |= wait_for_others(region->device, lent[i].low, lent[i].high);
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
@@ -483,15 +497,18 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   return make_slots(region, lent, count);
 }
 
-/* Lets other regions use the mappings that this one made. */
+/* Lets other regions use the mappings that this one made. Those without memory are shared by no region yet, nor
+ * shall they be. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region) continue;
     mapping->maker = NULL;
     mapping->moving = false;
-    mapping->failed = !mapping->address; /* other regions may share it already */
     if (!entered) oa_resident_unused(mapping);
+    if (mapping->address) continue;
+    oa_mapping_unlist(mapping);
+    oa_resident_separate(mapping);
   }
 }
 

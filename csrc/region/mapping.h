@@ -64,9 +64,8 @@ typedef struct oa_mapping {
   pthread_t writer;         /* the thread of the last call that began to write it */
   int pointers;             /* of a device scalar: its pointers less one */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
-  oa_region_state *maker;   /* the region that allocates it */
+  oa_region_state *maker;   /* the region that allocates it: no other may share it before */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
-  bool failed;              /* its memory could not be allocated */
   bool escaped;             /* an address in it was given away */
   bool zeros;               /* its memory was all zeros when it was allocated */
   bool cleared;             /* a call needed zeros in it */
