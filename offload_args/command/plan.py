@@ -104,7 +104,8 @@ def _work(shape: Shape) -> int:
 def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
     """Yield products of eight times the work of the one before, up to the shape itself.
 
-    The largest extents are halved first: the smallest one says most about the speed. Products whose operands take much memory are left out.
+    The largest extents are halved first: the smallest one says most about the speed. Products whose operands take much
+    memory are left out.
     """
     shapes = [shape]
     while _work(shapes[-1]) > LEAST_WORK:
