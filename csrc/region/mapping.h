@@ -43,9 +43,10 @@ typedef struct oa_arena {
   struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
 } oa_arena;
 enum {
-  OA_ARENA_MOST = 64 << 10,   /* bytes of a mapping at most */
-  OA_ARENA_ALIGNMENT = 256,   /* bytes: a mapping begins at a multiple */
-  OA_IN_PLACE_MOST = 64 << 10 /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
+  OA_ARENA_MOST = 64 << 10,    /* bytes of a mapping at most */
+  OA_ARENA_ALIGNMENT = 256,    /* bytes: a mapping begins at a multiple */
+  OA_IN_PLACE_MOST = 64 << 10, /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
+  OA_REUSED_LEAST = 16 << 10   /* bytes that calls read many times: fewer are used in place, too */
 };
 
 /* One host interval, or other memory of a region, on one device. */
@@ -68,6 +69,7 @@ typedef struct oa_mapping {
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   bool escaped;             /* an address in it was given away */
   bool zeros;               /* its memory was all zeros when it was allocated */
+  bool reused;              /* one of its arrays is OA_REUSED */
   bool cleared;             /* a call needed zeros in it */
   bool elsewhere;           /* some of it is present on another device, or was */
   bool listed;              /* it is in the present table */
