@@ -33,7 +33,7 @@ DEVICES = ("cuda:0", "cuda:1", "hip:0")
 LIBRARIES = {"cublas_lt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN: dict[str, str] = {}
-# Languages of blocks that are no Python: commands, output and other languages' sources, and MyST's own.
+# Languages of the other blocks: commands, output and other languages' sources, and MyST's own.
 OTHERS = {"console", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "{include}", "{toctree}", "{image}"}
 
 
