@@ -116,7 +116,8 @@ and for the functions that set and ask them, beside the roles of services:
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
+A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need. A call in which
+one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
 all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
 the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
 
@@ -293,6 +294,7 @@ class Function:
     device_only: bool  # its pointers are to the device whatever they are to
     query: str = ""  # the symbol that tells how much workspace it needs
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
+    requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -801,6 +803,9 @@ class _Reader:
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
         self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
+        requires = tuple(filter(None, (self.parse(one, where) for one in family.get("requires", []))))
+        names = expressions.Names(parameters, self.constants)
+        self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
@@ -827,6 +832,7 @@ class _Reader:
             device_only=device_only,
             query=query,
             asked=self.asked(query, parameters, where) if query else (),
+            requires=requires,
         )
 
     def wide(self, symbol: str, where: str) -> str | None:

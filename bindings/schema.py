@@ -86,6 +86,7 @@ FAMILY = Table(
         "types": _NAMED,
         "pointer_mode": TEXT,
         "optional": FLAG,
+        "requires": TEXTS,
         "older": _NAMED,
     }
 )

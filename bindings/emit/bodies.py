@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from ..expressions import names_in
 from ..parameters import (
     C_NUMBER,
     EXTENTS,
@@ -156,6 +157,11 @@ class Body:
                 self.add(f"  if ({one.name} < 0) {one.name} = values[{self.at[one.name]}].integer = 0;")
             elif one.name not in checked_by_core:
                 self.add(f'  if ({one.name} < 0) return oa_fail_negative(routine, "{one.name}", {one.name});')
+        for requirement in self.function.requires:
+            names = [one.name for one in self.function.sizes if one.name in names_in(requirement)]
+            failure = f'oa_fail_requirement(routine, "{ast.unparse(requirement)}", "{" ".join(names)}", '
+            failure += f"(const int64_t[]){{{', '.join(names)}}})"
+            self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def leading_dimensions(self) -> None:
         """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
