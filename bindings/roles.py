@@ -116,10 +116,11 @@ and for the functions that set and ask them, beside the roles of services:
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
-A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need. A call in which
-one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
-all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
-the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
+A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in which
+one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise,
+and a file [also], for all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if
+all its pointers are to the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of
+one vendor.
 
 Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
 (and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
@@ -245,6 +246,7 @@ STREAMS = ("handle", "argument", "none")
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_HELD = 2  # OA_MOST_HELD of csrc/call/object.h
 MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
@@ -806,6 +808,8 @@ class _Reader:
         requires = tuple(filter(None, (self.parse(one, where) for one in family.get("requires", []))))
         names = expressions.Names(parameters, self.constants)
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
+        if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
+            self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
