@@ -116,11 +116,11 @@ and for the functions that set and ask them, beside the roles of services:
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
 
-A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in which
-one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise,
-and a file [also], for all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if
-all its pointers are to the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of
-one vendor.
+A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in
+which one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter
+otherwise, and a file [also], for all its families; `types`, which count before those of the file; `pointer_mode =
+"device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is whole: so it is
+with extensions of one vendor.
 
 Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
 (and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
