@@ -88,6 +88,7 @@ FAMILY = Table(
         "optional": FLAG,
         "requires": TEXTS,
         "older": _NAMED,
+        "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),
     }
 )
 FILE = Table(
