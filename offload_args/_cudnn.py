@@ -66,9 +66,6 @@ class _Facts:
     def code(self) -> int:
         return _CODES[self.dtype]
 
-    def in_order(self, axes: Sequence[int]) -> _Facts:
-        return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
-
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
@@ -291,10 +288,7 @@ class Graph:
     _outputs: dict[int, Tensor] = field(default_factory=dict)
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
-        """Add an argument; like and layout are those of cudnn.tensor.
-
-        "BMK" and its like are of matrices; "BHSD" and its like of attention: batches, heads, positions, dimensions.
-        """
+        """Add an argument; like and layout are those of cudnn.tensor. "BMK" and its like are of matrices."""
         return self._argument("cudnn.Graph.input", like, layout)
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
@@ -378,46 +372,6 @@ class Graph:
         """Multiply by b, whose axes of size 1 repeat, or by a number."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
-    def transposed(self, x: Tensor) -> Tensor:
-        """Return an input with its last two axes exchanged, for matmul; nothing is copied."""
-        if x.is_virtual:
-            raise ArgumentError("cudnn.Graph.transposed: needs an input of the graph, got a result of an operation")
-        shape, strides = x.facts.shape, x.facts.strides
-        facts = _Facts(x.facts.dtype, (*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1]))
-        return Tensor(facts, x.uid, is_virtual=False)
-
-    def softmax(self, x: Tensor, dtype: Any = np.float32) -> Tensor:
-        """Compute the softmax along the last axis; dtype: of the result."""
-        shifted = self._pointwise(cudnn.POINTWISE_SUB, x, self._reduced(cudnn.REDUCE_TENSOR_MAX, x))
-        powers = self._pointwise(cudnn.POINTWISE_EXP, shifted)
-        sums = self._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
-        return self._pointwise(cudnn.POINTWISE_DIV, powers, sums, dtype=_dtype_name("cudnn.Graph.softmax", dtype))
-
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False) -> Tensor:
-        """Compute scaled dot-product attention, softmax(scale q k^T) v, of float16 or bfloat16.
-
-        q, k, v: inputs with layouts such as "BHSD" or "BSHD": batches, heads, positions, dimensions of a head. scale: 1
-        over the root of those dimensions if it is None. causal: no position attends to one behind it.
-        """
-        where = "cudnn.Graph.attention"
-        for name, one in (("q", q), ("k", k), ("v", v)):
-            if one.is_virtual or len(one.facts.shape) != 4:
-                raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
-            if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
-                raise ArgumentError(
-                    f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
-                )
-        (*some, _, depth), (*others, _, also) = q.facts.shape, k.facts.shape
-        if some != others or depth != also or v.facts.shape[:3] != k.facts.shape[:3]:
-            raise ArgumentError(
-                f"{where}: the shapes {q.facts.shape}, {k.facts.shape} and {v.facts.shape} of q, k and v do not fit"
-            )
-        scores = self.matmul(q, self.transposed(k))
-        scores = self.multiply(scores, depth**-0.5 if scale is None else scale)
-        if causal:
-            scores = self._causal(scores)
-        return self.matmul(self.softmax(scores, q.facts.dtype), v)
-
     def relu(self, x: Tensor) -> Tensor:
         """Set what is below 0 to 0."""
         return self._pointwise(cudnn.POINTWISE_RELU_FWD, x)
@@ -453,8 +407,6 @@ class Graph:
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
         if set(layout) <= set("BMKN"):
             facts = _matrix_facts(function, like, layout)
-        elif len(layout) == 4 and set(layout) == set("BHSD"):
-            facts = _matrix_facts(function, like, layout).in_order([layout.index(one) for one in "BHSD"])
         else:
             facts = _facts(function, like, layout)
         made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
@@ -480,64 +432,27 @@ class Graph:
         self._tensors.append(made)
         return made
 
-    def _pointwise(
-        self,
-        mode: int,
-        x: Tensor,
-        b: Tensor | None = None,
-        *,
-        choice: Tensor | None = None,
-        dtype: str = "float32",
-        axis: int | None = None,
-    ) -> Tensor:
-        """Add an operation on each element; choice: b is taken where this is false; axis: of an index."""
+    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and any(
             size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True)
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
-        others = ((cudnn.ATTR_OPERATION_POINTWISE_BDESC, b), (cudnn.ATTR_OPERATION_POINTWISE_TDESC, choice))
-        settings = [
+        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
+        settings = (
             (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
             (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
-        ]
-        if axis is not None:
-            settings.append((cudnn.ATTR_POINTWISE_AXIS, cudnn.TYPE_INT64, axis))
+        )
         self._add(
             cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
             [
                 (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                *((name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in others if one is not None),
+                *second,
                 (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
             ],
-            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, tuple(settings)),
+            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
         )
         return y
-
-    def _reduced(self, operator: int, x: Tensor) -> Tensor:
-        """Reduce the last axis to one element."""
-        y = self._between((*x.facts.shape[:-1], 1), None)
-        settings = (
-            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
-            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
-        )
-        self._add(
-            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
-            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
-        )
-        return y
-
-    def _causal(self, scores: Tensor) -> Tensor:
-        """Set the scores above the diagonal, of positions to come, to the least number."""
-        row = self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, dtype="int32", axis=2)
-        column = self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, dtype="int32", axis=3)
-        seen = self._pointwise(cudnn.POINTWISE_CMP_GE, row, column, dtype="bool")
-        least = self._number(float(np.finfo(np.float32).min), scores)
-        return self._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, least, choice=seen)
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any]) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
