@@ -43,7 +43,7 @@ def need_option(function: str, what: str, value: object, known: Sequence[str]) -
 
 
 def need_pointer(function: str, operand: str, pointer: object) -> None:
-    """Raise HostPointerError for an operand that is no DevicePtr."""
+    """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
         raise HostPointerError(
