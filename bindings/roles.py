@@ -180,6 +180,12 @@ Where an older version of the library differs, both headers are read, and the lo
     [family.trmm.older]
     "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
 
+Where a function is wrong or another one in older versions of the library, calls are refused with LibraryVersionError:
+
+    [family.gemm_batch.since]
+    version = "0.3.34"                                           the first version that is called; one that does not say
+    why = "earlier ones crash in it"                             its version is, too
+
 Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
 of a function that the loaded version lacks raises LibraryVersionError.
 
@@ -307,6 +313,7 @@ class Function:
     written: str = ""  # the C function that is its body, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
+    since: tuple[str, str] | None = None  # the first version of the library that is called, and why
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -845,6 +852,7 @@ class _Reader:
             written=str(family.get("written", "")),
             asks=self.called(family, where),
             hides=str(family.get("hides", "")),
+            since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
         )
 
     def called(self, family: dict[str, Any], where: str) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ FAMILY = Table(
         **dict.fromkeys(("pointer_mode", "written", "asks", "hides"), TEXT),
         "optional": FLAG,
         "older": _NAMED,
+        "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),
     }
 )
 FILE = Table(

@@ -41,7 +41,7 @@ static inline int64_t oa_dimension(const oa_described *says, int axis) {
   return axis < says->rank ? says->shape[axis] : 1;
 }
 
-/* What a constant that stands for a dtype is: OA_ANY if it stands for none; and its name. */
+/* Return the dtype that a constant stands for, OA_ANY if for none; and the constant's name. */
 int oa_dtype_of_code(const oa_code_dtype *codes, int64_t code);
 const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
 

@@ -89,7 +89,7 @@ void oa_lt_show(const oa_lt_hidden *hidden) {
 
 /* -- layouts -- */
 
-/* What a layout says of a matrix, and how messages name it. */
+/* A matrix as its layout has it, with the names for messages. */
 typedef struct layout {
   const char *name, *matrix;
   const void *object;
@@ -220,7 +220,7 @@ static int read_descriptor(product *p, const char *name, int scale, int mode, in
 static int weight(const product *p, const char *name, const char *by, const oa_value *number, oa_value *to) {
   *to = (oa_value){0};
   if (oa_weight_from(to, number->parts, p->scale)) return OA_OK;
-  return oa_fail(OA_ERROR_TYPE, "%s: %s is no number of %s, which %s scales by", p->routine->function, name,
+  return oa_fail(OA_ERROR_TYPE, "%s: %s is not a number of %s, which %s scales by", p->routine->function, name,
                  oa_dtype_name(p->scale), by);
 }
 

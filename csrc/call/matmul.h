@@ -16,8 +16,8 @@ typedef struct oa_lt_hidden {
   const void *handles[OA_LT_POINTERS];
 } oa_lt_hidden;
 
-/* asks: the places in the library's table of the functions that get and set the attributes of a product. Returns whether
- * it has them; else the error is set. */
+/* asks: the places in the library's table of the functions that get and set the attributes of a product. Returns
+ * whether it has them; else the error is set. */
 int oa_lt_ready(const oa_routine *routine, const int *asks);
 /* Puts aligned addresses in the places of handles, which are not aligned; and the handles back. */
 void oa_lt_hide(const oa_routine *routine, const int *asks, const void *object, oa_lt_hidden *hidden);
