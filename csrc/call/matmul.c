@@ -567,9 +567,17 @@ static int read_source(product *p, layout *l, const char *name, const char *matr
   return OA_OK;
 }
 
-int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
+static int call_transform(const product *p, const oa_call *call, void *symbol, const oa_value *alpha,
+                          const oa_value *beta, int b) {
   typedef int transform(void *, const void *, const void *, const void *, const void *, const void *, const void *,
                         const void *, void *, const void *, void *);
+  const bool has_a = b > 1, has_b = p->count > b;
+  return ((transform *)symbol)(call->handle, p->object, alpha, has_a ? p->operands[1].address : NULL,
+                               has_a ? p->a.object : NULL, beta, has_b ? p->operands[b].address : NULL,
+                               has_b ? p->b.object : NULL, p->operands[0].address, p->c.object, call->native_stream);
+}
+
+int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
   oa_value alpha, beta;
   oa_call call;
   product p = {.routine = routine, .codes = codes, .object = (void *)(uintptr_t)values[T_DESC].pointer};
@@ -591,9 +599,5 @@ int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks
   if (!status) status = begin(&p, &call);
   if (status) return status;
   if (!p.c.rows || !p.c.columns || !p.c.batches) return oa_end(&call, call.library->success);
-  const bool has_a = b > 1, has_b = p.count > b;
-  return oa_end(
-      &call, ((transform *)symbol)(call.handle, p.object, &alpha, has_a ? p.operands[1].address : NULL,
-                                   has_a ? p.a.object : NULL, &beta, has_b ? p.operands[b].address : NULL,
-                                   has_b ? p.b.object : NULL, p.operands[0].address, p.c.object, call.native_stream));
+  return oa_end(&call, call_transform(&p, &call, symbol, &alpha, &beta, b));
 }
