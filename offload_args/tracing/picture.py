@@ -119,18 +119,19 @@ class _Axis:
         return 100 * (time - self.begun) / self.span
 
     def drawn(self, height: int) -> Iterator[str]:
-        """Yield some 4 to 8 vertical lines at round times, each with its time below."""
+        """Yield some 4 to 7 vertical lines at round times, each with its time below."""
         step = 1
         while 4 * step * 10 <= self.span:
             step *= 10
-        step *= next(factor for factor in (1, 2, 5, 10) if self.span < 8 * factor * step)
+        step *= next(factor for factor in (1, 2, 5, 10) if self.span < 6 * factor * step)
         for time in range(0, self.span + 1, step):
             x = 100 * time / self.span
             yield (
                 f'<line x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{height}" stroke="currentColor" stroke-opacity="0.15"/>'
             )
-            anchor = "start" if x < 3 else "end" if x > 95 else "middle"
-            yield _text(x, height + 11, time_text(time * 1e-9) if time else "0", anchor)
+            if x < 94:  # else there is no room for it
+                label = time_text(time * 1e-9) if time else "0"
+                yield _text(x, height + 11, label, "middle" if time else "start")
 
 
 def _text(x: float, y: int, text: str, anchor: str = "start") -> str:
@@ -219,7 +220,7 @@ def _lanes(blocks: Iterable[_Block]) -> tuple[list[list[_Block]], list[_Block]]:
 def _drawn(block: _Block, axis: _Axis, top: int, colour: str) -> str:
     """Return a block, with its label inside if it is wide enough to read some of it."""
     fill = _FAILED if block.failed else colour
-    x, width = axis.at(block.begun), axis.at(block.ended) - axis.at(block.begun)
+    x, width = axis.at(block.begun), max(axis.at(block.ended) - axis.at(block.begun), 0.01)
     place = f'x="{x:.3f}%" y="{top}" width="{width:.3f}%" height="{_LANE - 2}"'
     tip = f"<title>{_escaped(block.tip)}</title>"
     if width < 4:  # its stroke is to be seen however short it is
