@@ -62,7 +62,7 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     """Return a table for notebooks. All arguments are text, and are escaped."""
     from html import escape
 
-    left = "text-align:left"  # notebooks put all cells to the right
+    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # notebooks put cells to the right, others close together
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f'<{tag} style="{left}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"

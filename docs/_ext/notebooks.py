@@ -13,4 +13,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.config.nb_execution_timeout = 120  # seconds, of a cell
     app.config.nb_merge_streams = True
     app.config.nb_ipywidgets_js = {}  # no notebook has widgets
+    app.add_css_file("notebooks.css")
     return {"parallel_read_safe": True}
