@@ -119,7 +119,7 @@ class _Axis:
         return 100 * (time - self.begun) / self.span
 
     def drawn(self, height: int) -> Iterator[str]:
-        """Yield some 4 to 7 vertical lines at round times, each with its time below."""
+        """Yield 3 to 7 vertical lines at round times, each with its time below."""
         step = 1
         while 4 * step * 10 <= self.span:
             step *= 10

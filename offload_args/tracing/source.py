@@ -52,7 +52,8 @@ _HERE = _working_directory()  # at the start; the program may change it
 def _cell(file: str) -> str:
     """Return the name of a notebook's cell, which IPython compiles as a file; "" for any other file."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    named = shell.compile.format_code_name(file) if shell is not None else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = name_of(file) if name_of is not None else None
     return named[1] if named else ""
 
 

@@ -101,7 +101,7 @@ def test_rows_name_the_device_if_there_are_several() -> None:
 @pytest.mark.parametrize("span", [1, 7, 1000, 123_456_789, 10**15])
 def test_the_axis_has_a_few_round_times(span: int) -> None:
     root = ElementTree.fromstring(Timeline([event("call", 5, 5 + span, "a")]).svg)
-    assert min(span, 3) < len(root.findall(f"{SVG}line")) <= 7
+    assert min(span, 2) < len(root.findall(f"{SVG}line")) <= 7
 
 
 def test_events_that_the_trace_had_no_room_for_are_counted(device: str) -> None:
