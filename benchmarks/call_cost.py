@@ -135,7 +135,7 @@ def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
         over("host: cblas.sgemv over bare cffi", vendor, raw, 0.1),
         over("host: blas.gemv, Fortran order, over bare cffi", portable, raw, 0.4),
         over("host: blas.gemv, C order, over bare cffi", by_rows, raw, 0.4),
-        over("host: blas.gemm over cblas.sgemm", portable_product, product, 0.4),
+        over("host: blas.gemm over cblas.sgemm", portable_product, product, 0.45),
         row("host: enter and exit, three arrays of 1 KiB", entering, "us", 6),
     ]
 
@@ -203,7 +203,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
 
 
 def of_batches(device: Device, rounds: int) -> Row:
-    """What blas.gemm of a batch costs over the vendor's function."""
+    """The cost of blas.gemm of a batch over the vendor's function."""
     n, batch, count = 8, 4, 100
     matrices = [np.ones((batch, n, n), np.float32) for _ in range(3)]
     with offload_args(*matrices, device=device) as (dA, dB, dC):

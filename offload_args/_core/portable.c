@@ -1,4 +1,4 @@
-/* What portable BLAS knows of pointers: their geometry, the vendor's functions for them, and products of matrices. */
+/* Pointers as portable BLAS sees them: their geometry, the vendor's functions for them, and products of matrices. */
 #include "module.h"
 
 /* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in these: portable BLAS
@@ -162,18 +162,31 @@ static int do_fit(const Matrix *a, const Matrix *b, const Matrix *c, int plain_a
          (a->count == 1 || a->count == c->count) && (b->count == 1 || b->count == c->count);
 }
 
+/* Adds an operand to a tuple of arguments, with its leading dimension and, of a batch, its stride. */
+static void put_matrix(PyObject *to, Py_ssize_t *at, const Matrix *matrix, int64_t ld, int in_batch) {
+  PyTuple_SetItem(to, (*at)++, Py_NewRef(matrix->pointer));
+  PyTuple_SetItem(to, (*at)++, PyLong_FromLongLong(ld));
+  if (in_batch) PyTuple_SetItem(to, (*at)++, PyLong_FromLongLong(matrix->stride));
+}
+
 /* Calls the vendor's function; first, second: the operands as it takes them. Returns 1, or -1 with an exception. */
 static int call_product(PyObject *function, const Factor *first, const Factor *second, const Matrix *c, int64_t k,
                         PyObject *alpha, PyObject *beta, int by_rows) {
-  const int64_t m = by_rows ? c->columns : c->rows, n = by_rows ? c->rows : c->columns, ldc = c->ld[by_rows];
-  const Matrix *x = first->matrix, *y = second->matrix;
-  PyObject *numbers = c->is_batch ? Py_BuildValue("(OOLLLOOLLOLLOOLLL)", first->op, second->op, m, n, k, alpha,
-                                                  x->pointer, first->ld, x->stride, y->pointer, second->ld, y->stride,
-                                                  beta, c->pointer, ldc, c->stride, c->count)
-                                  : Py_BuildValue("(OOLLLOOLOLOOL)", first->op, second->op, m, n, k, alpha, x->pointer,
-                                                  first->ld, y->pointer, second->ld, beta, c->pointer, ldc);
-  PyObject *done = numbers == NULL ? NULL : PyObject_Call(function, numbers, NULL);
-  Py_XDECREF(numbers);
+  const int64_t sizes[] = {by_rows ? c->columns : c->rows, by_rows ? c->rows : c->columns, k};
+  PyObject *passed = PyTuple_New(c->is_batch ? 17 : 13), *done = NULL;
+  if (passed == NULL) return -1;
+  PyTuple_SetItem(passed, 0, Py_NewRef(first->op));
+  PyTuple_SetItem(passed, 1, Py_NewRef(second->op));
+  for (int i = 0; i < 3; i++) PyTuple_SetItem(passed, 2 + i, PyLong_FromLongLong(sizes[i]));
+  Py_ssize_t at = 5;
+  PyTuple_SetItem(passed, at++, Py_NewRef(alpha));
+  put_matrix(passed, &at, first->matrix, first->ld, c->is_batch);
+  put_matrix(passed, &at, second->matrix, second->ld, c->is_batch);
+  PyTuple_SetItem(passed, at++, Py_NewRef(beta));
+  put_matrix(passed, &at, c, c->ld[by_rows], c->is_batch);
+  if (c->is_batch) PyTuple_SetItem(passed, at, PyLong_FromLongLong(c->count));
+  if (!PyErr_Occurred()) done = PyObject_Call(function, passed, NULL); /* else there was no memory for a number */
+  Py_DECREF(passed);
   Py_XDECREF(done);
   return done == NULL ? -1 : 1;
 }
