@@ -394,7 +394,9 @@ def test_headers_can_be_used_alone(emitted: Path, tmp_path: Path, name: str) -> 
 
 def abi(c_type: str, blasint: str = "int") -> str:
     """Returns how a C type is passed: pointers are alike, and so are enums and int."""
-    if c_type.endswith(("*", "[]", "Handle_t", "Stream_t", "Descriptor_t", "ParamPack_t", "Plan_t", "Graph_t")):
+    if c_type.endswith(
+        ("*", "[]", "Handle_t", "Stream_t", "Event_t", "Descriptor_t", "ParamPack_t", "Plan_t", "Graph_t")
+    ):
         return "pointer"
     if c_type in ("rocblas_handle", "curandGenerator_t", "cusolverDnParams_t", "syevjInfo_t", "gesvdjInfo_t"):
         return "pointer"
