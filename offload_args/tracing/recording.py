@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .. import _core
 from ..devices import by_number, opened
@@ -12,7 +13,11 @@ from ..display import plural
 from ..errors import ArgumentError, ForkedError
 from .collect import Site, collector
 from .listeners import failure, nvtx_ranges
+from .progress import progress, seconds_of
 from .summary import Event, Summary
+
+if TYPE_CHECKING:
+    from .picture import Timeline
 
 __all__ = ["Trace"]
 
@@ -21,10 +26,12 @@ class Trace:
     """Record the events of a block or of a process; `offload_args.trace()` makes one.
 
     checksums: also take checksums of the copied bytes, which reads them again; they show which copies up were
-    unchanged. limit: the most events to keep; the others are counted in left_out.
+    unchanged. limit: the most events to keep; the others are counted in left_out. progress: whether to show on the
+    terminal what takes above a second, or above so many seconds.
     """
 
-    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000) -> None:
+    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> None:
+        self._progress = seconds_of(progress, "trace: progress")
         if limit < 0:
             raise ArgumentError(f"trace: limit needs 0 or more events, got {limit}")
         self.flags = _core.OA_TRACE_ON | (_core.OA_TRACE_CHECKSUMS if checksums else 0)
@@ -60,6 +67,8 @@ class Trace:
         self._watched_before = _watched()
         collector.add(self)
         collector.add(nvtx_ranges)
+        if self._progress:
+            progress.begin(self._progress)
         self._lost_before = collector.lost
 
     def stop(self) -> None:
@@ -70,6 +79,8 @@ class Trace:
         self.ended = time.monotonic_ns()
         collector.remove(self)
         collector.remove(nvtx_ranges)
+        if self._progress:
+            progress.end(self._progress)
         self.left_out += collector.lost - self._lost_before
 
     # _Listener
@@ -153,6 +164,13 @@ class Trace:
         end = self.ended or time.monotonic_ns()
         return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
 
+    @property
+    def timeline(self) -> Timeline:
+        """The events over time, as a picture that notebooks show; save("file.svg") writes it."""
+        from .picture import Timeline
+
+        return Timeline(self.events, self.left_out)
+
     def __repr__(self) -> str:
         """Return the summary once the trace is over; with many events that takes a while."""
         if self.ended:
@@ -169,7 +187,14 @@ class Trace:
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
+        """Write the timeline: as a picture if the name ends with .svg, else as JSON in the Trace Event Format.
+
+        Perfetto (ui.perfetto.dev) and chrome://tracing open the JSON.
+        """
+        if os.fspath(file).endswith(".svg"):
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(self.timeline.svg)
+            return
         from .timeline import write
 
         pages, seconds = self._watching()
