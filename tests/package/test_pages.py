@@ -35,7 +35,21 @@ LIBRARIES = {"cublas_lt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "c
 # Python that no test runs: each with its reason.
 NOT_RUN: dict[str, str] = {}
 # Languages of the other blocks: commands, output and other languages' sources, and MyST's own.
-OTHERS = {"console", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "{include}", "{toctree}", "{image}"}
+OTHERS = {
+    "console",
+    "text",
+    "c",
+    "cpp",
+    "cmake",
+    "cython",
+    "fortran",
+    "julia",
+    "toml",
+    "{literalinclude}",
+    "{include}",
+    "{toctree}",
+    "{image}",
+}
 
 
 def skip_without(needs: tuple[str, ...]) -> None:
@@ -101,6 +115,11 @@ def test_no_block_of_code_escapes_the_tests() -> None:
                 assert all(known), f"{page}: {block.words}"
     left_out = {page for page, text in PAGES.items() for block in blocks(text) if "not-run" in block.words}
     assert left_out == NOT_RUN.keys()
+
+
+def test_the_entry_that_binds_a_function_is_that_of_the_recipe() -> None:
+    (entry,) = (block.text for block in blocks(PAGES["docs/guide/binding.md"]) if block.language == "toml")
+    assert entry.strip() == (ROOT / "tests" / "recipes" / "axpby.toml").read_text().strip()
 
 
 # Lines before and after a fragment that does not compile by itself.
