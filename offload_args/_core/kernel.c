@@ -242,8 +242,8 @@ static __attribute__((cold, noinline)) void refuse_pointer(Kernel *kernel, PyObj
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: an argument is not a device pointer");
 }
 
-/* Reads all arguments; is_unsafe: pointers may have any dtype. places[i] becomes the pointer, or the address of the value
- * in bytes. Returns the first pointer; NULL with an exception. */
+/* Reads all arguments; is_unsafe: pointers may have any dtype. places[i] becomes the pointer, or the address of the
+ * value in bytes. Returns the first pointer; NULL with an exception. */
 static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, int is_unsafe, unsigned char *bytes,
                                       const void **places) {
   Pointer *first = NULL;
