@@ -12,7 +12,7 @@ SANITIZERS := address,undefined thread
 C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
   benchmarks/*.c examples/*/*/*.[ch] csrc/include/*.hpp csrc/include/*/*.hpp examples/*/*/*.cpp)
 
-.PHONY: demo test lint format ctest sanitize doubles coverage wheel clean
+.PHONY: demo test lint docs linkcheck format ctest sanitize doubles coverage wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -39,6 +39,15 @@ lint: $(VENV)/dev
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
 	cd build/types && for example in examples/*.py static_types.py; do \
 	  ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy $$example || exit; done
+
+# The site, in build/docs/html; open index.html in a browser.
+docs: $(VENV)/installed $(VENV)/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -j auto -d build/docs/doctrees docs build/docs/html
+	$(BIN)/python scripts/check_links.py build/docs/html
+
+# The links to other sites, which needs a network.
+linkcheck: $(VENV)/installed $(VENV)/docs
+	$(BIN)/sphinx-build -b linkcheck --quiet -d build/docs/doctrees docs build/docs/links
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
@@ -81,6 +90,12 @@ $(VENV)/dev: pyproject.toml | $(BIN)/python
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	  project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 	  print(*project['dependencies'], *project['optional-dependencies']['dev'])")
+	touch $@
+
+# The requirements of the site.
+$(VENV)/docs: pyproject.toml | $(BIN)/python
+	$(PIP) install $$($(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
 	touch $@
 
 $(BIN)/python:

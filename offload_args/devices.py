@@ -158,9 +158,9 @@ class Device:
         """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
         array: exactly as it will be lent. Nothing moves now. When the array is lent again and read, only the pages that
-        the host wrote since are sent, where those are known (docs/residency.md), otherwise all of it. Under memory
-        pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with their
-        regions as usual.
+        the host wrote since are sent, where those are known (docs/guide/residency.md), otherwise all of it. Under
+        memory pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with
+        their regions as usual.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
         """

@@ -4,7 +4,7 @@
     cmake -Doffload_args_DIR=$(python -m offload_args config --cmake-dir) ...
     PKG_CONFIG_PATH=$(python -m offload_args config --pkg-config-dir) ...
 
-docs/embedding.md says more.
+docs/guide/embedding.md says more.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ library.
 
 A band matrix is LAPACK's and SciPy's `ab`, one diagonal a row: ab[ku + i - j, j] is A[i, j]. It lies in Fortran order;
 no call takes C order, in which a line is a whole diagonal. A packed triangle is `ap`, a contiguous vector of its
-columns one behind the other. docs/blas.md lists the layouts that each function takes.
+columns one behind the other. docs/guide/blas.md lists the layouts that each function takes.
 
 Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
 one dtype (float32, float64, complex64 or complex128) and lie on one device. `alpha` and `beta` are numbers or 0-d

@@ -6,7 +6,7 @@
     offload(vadd, a, b, c, n)
 
 These names are also those of the package itself: Kernel, Module, Shared, launch, offload. The others are partitions,
-and `include`. docs/kernels.md explains them.
+and `include`. docs/guide/kernels.md explains them.
 """
 
 from .compilers import include

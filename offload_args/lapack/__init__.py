@@ -5,8 +5,9 @@
 
 Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as there. Sizes and leading
 dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major library
-as its transpose, where the mathematics allows; else an ArgumentError names the copy that would do. docs/lapack.md lists
-the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on the host and on sim.
+as its transpose, where the mathematics allows; else an ArgumentError names the copy that would do.
+docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on
+the host and on sim.
 
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
 vectors, which are one column.

@@ -1,4 +1,4 @@
-"""Each cell of the table of layouts in docs/blas.md holds: its calls are made, or declined with a remedy."""
+"""Each cell of the table of layouts in docs/guide/blas.md holds: its calls are made, or declined with a remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from offload_args import blas, offload_args
 from offload_args.errors import ArgumentError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "blas.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "blas.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.partition("| functions |")[2].partition("\n\n")[0].splitlines()[2:]

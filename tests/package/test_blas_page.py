@@ -1,4 +1,4 @@
-"""The examples of docs/blas.md run as they stand there; tests/blas/test_layout_table.py checks its table."""
+"""The examples of docs/guide/blas.md run as they stand there; tests/blas/test_layout_table.py checks its table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from package.test_guide import code_of, promised
 
-PAGE = (Path(__file__).parents[2] / "docs" / "blas.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "blas.md").read_text()
 
 
 def test_the_pages_examples_print_what_they_say() -> None:

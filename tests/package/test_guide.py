@@ -1,4 +1,4 @@
-"""Every example of docs/guide.md runs as it stands there, as a program of its own, and prints the text beside it."""
+"""Every example of docs/guide/examples.md runs as it stands there, as a program of its own, and prints its text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from helpers.devices import open_or_skip
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "examples.md").read_text()
 
 
 def code_of(section: str) -> str:

@@ -1,4 +1,4 @@
-"""The examples of docs/kernels.md run as they stand there, in a folder with the module that the page shows."""
+"""The examples of docs/guide/kernels.md run as they stand there, in a folder with the module that the page shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from package.test_guide import code_of, promised
 
-PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "kernels.md").read_text()
 
 
 def test_the_pages_examples_print_what_they_say(tmp_path: Path) -> None:

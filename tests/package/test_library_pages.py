@@ -1,4 +1,4 @@
-"""The examples of the libraries' pages, such as docs/cublas.md, run as they stand there and print what they say."""
+"""The examples of the libraries' pages, such as docs/guide/cublas.md, run as they stand there, and print their text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.devices import library_or_skip, open_or_skip
 from offload_args import Device
 from package.test_guide import code_of, promised
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "guide"
 PAGES = {"cblas": "host", "lapack": "host", "rocblas": "hip:0"}
 PAGES |= dict.fromkeys(("cublas", "curand", "cusolver"), "cuda:0")
 

@@ -101,8 +101,8 @@ def test_names_and_code_may_have_any_words(path: str, text: str) -> None:
 
 
 def test_pages_name_paths_as_links_and_as_code() -> None:
-    page = "See [the guide](docs/guide.md), `csrc/call/call.c` and `x / y`; `roles/<library>.toml`, `Device.trim`.\n"
-    assert list(paths.named(page)) == ["docs/guide.md", "csrc/call/call.c", "roles/<library>.toml"]
+    page = "See [the guide](docs/index.md), `csrc/call/call.c` and `x / y`; `roles/<library>.toml`, `Device.trim`.\n"
+    assert list(paths.named(page)) == ["docs/index.md", "csrc/call/call.c", "roles/<library>.toml"]
     assert paths.exists("roles/<library>.toml", ROOT / "bindings/report.md")
     assert not paths.exists("csrc/call/gone.c", ROOT / "ARCHITECTURE.md")
     assert list(paths.c_names("`oa_begin(call)` and OA_IN, `OA_OUT`")) == ["oa_begin", "OA_OUT"]

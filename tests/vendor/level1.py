@@ -45,7 +45,7 @@ def norms(r: Routine) -> None:
 
 
 def ssum_by_ctypes(n: int, x: Operand, inc: int) -> float:
-    """Return the sum of the library's own cblas_ssum, which on some CPUs is not the sum of x (docs/cblas.md)."""
+    """Return the sum of the library's own cblas_ssum, which on some CPUs is not the sum of x (docs/guide/cblas.md)."""
     function = own_function("ssum")
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
     return float(function(n, x.now().ctypes.data, inc))

@@ -1,0 +1,24 @@
+"""The site's settings; `make docs` builds it. Every file of docs/_ext is loaded as an extension of Sphinx."""
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "offload_args"
+copyright = "offload_args developers"
+version = release = version_of("offload-args")
+
+extensions = ["myst_parser", "sphinx_copybutton", *sorted(path.stem for path in (HERE / "_ext").glob("[!_]*.py"))]
+exclude_patterns = ["_ext", "internals/promises.md"]  # the promises link to sources, which are not here
+highlight_language = "text"
+myst_heading_anchors = 3
+copybutton_exclude = ".linenos, .gp, .go"
+
+html_theme = "furo"
+html_title = f"offload_args {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
