@@ -24,6 +24,7 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
     """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
 
     The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
+
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
     events to keep.
     """
