@@ -169,6 +169,12 @@ Where an older version of the library differs, both headers are read, and the lo
     [family.trmm.older]
     "{t}trmm{form}" = "{t}trmm_outofplace{form}"                 the same function, under the name that it had before
 
+Where a function is wrong or another one in older versions of the library, calls are refused with LibraryVersionError:
+
+    [family.gemm_batch.since]
+    version = "0.3.34"                                           the first version that is called; one that does not say
+    why = "earlier ones crash in it"                             its version is, too
+
 Functions of one of the headers only need nothing. A function whose types differ needs an entry under `older`. A call
 of a function that the loaded version lacks raises LibraryVersionError.
 
@@ -293,6 +299,7 @@ class Function:
     device_only: bool  # its pointers are to the device whatever they are to
     query: str = ""  # the symbol that tells how much workspace it needs
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
+    since: tuple[str, str] | None = None  # the first version of the library that is called, and why
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -827,6 +834,7 @@ class _Reader:
             device_only=device_only,
             query=query,
             asked=self.asked(query, parameters, where) if query else (),
+            since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
         )
 
     def wide(self, symbol: str, where: str) -> str | None:

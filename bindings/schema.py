@@ -87,6 +87,7 @@ FAMILY = Table(
         "pointer_mode": TEXT,
         "optional": FLAG,
         "older": _NAMED,
+        "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),
     }
 )
 FILE = Table(

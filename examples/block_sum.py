@@ -1,4 +1,8 @@
-"""The sum of an array: each block of threads adds its part in shared memory, and one block adds the blocks' sums."""
+"""Shared memory
+=============
+
+The sum of an array: each block of threads adds its part in shared memory, and one block adds the blocks' sums.
+"""
 
 import argparse
 
@@ -24,7 +28,7 @@ OA_BLOCK_KERNEL(sum, oa::In<float> x, oa::Out<float> y, int n) {
     for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
   });
 }"""
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 device = Device(parser.parse_args().device or Device.default().name)
 kernel = Kernel.compile(SOURCE, "sum", [In[np.float32], Out[np.float32], np.int32], device=device)

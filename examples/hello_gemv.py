@@ -1,4 +1,8 @@
-"""y = A x on whatever device is there: what is read goes up, what is written comes down."""
+"""A product: y = A x
+==================
+
+What is read goes up, what is written comes down, on whatever device is there.
+"""
 
 import argparse
 
@@ -6,7 +10,7 @@ import numpy as np
 
 from offload_args import blas, offload_args
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 device = parser.parse_args().device
 

@@ -1,4 +1,8 @@
-"""Fits a polynomial to noisy measurements: least squares, by QR factors on whatever device is there."""
+"""Least squares
+=============
+
+Fits a polynomial to noisy measurements: by QR factors, and by the normal equations.
+"""
 
 import argparse
 
@@ -6,27 +10,38 @@ import numpy as np
 
 from offload_args import Scratch, blas, lapack, offload_args
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
-device = parser.parse_args().device
+parser.add_argument("--plot", metavar="FILE", help="draw the fit (needs matplotlib)")
+options = parser.parse_args()
 
 random = np.random.default_rng(1)
 truth = np.array([0.5, -2.0, 0.0, 3.0])
 t = np.linspace(-1.0, 1.0, 2000)
 A = np.asfortranarray(np.vander(t, 4, increasing=True))  # A[i, j] is t[i] ** j
-measured = A @ truth + 0.01 * random.standard_normal(2000)
+measured = A @ truth + 0.3 * random.standard_normal(2000)
 
 x = measured.copy()
-with offload_args(A.copy(order="F"), x, device=device) as (dA, dx):
+with offload_args(A.copy(order="F"), x, device=options.device) as (dA, dx):
     lapack.gels(dA, dx)  # x[:4] becomes the solution, the rest says how far it is off
 print("coefficients:", x[:4].round(3), f"residual: {np.linalg.norm(x[4:]):.4f}")
 
 # The same by the normal equations, A^T A y = A^T b, with one copy of A and nothing in between on the host.
 y = np.empty(4)
-with offload_args(A, measured, Scratch((4, 4), A.dtype), y, device=device) as (dA, db, dN, dy):
+with offload_args(A, measured, Scratch((4, 4), A.dtype), y, device=options.device) as (dA, db, dN, dy):
     blas.syrk(1.0, dA, 0.0, dN, trans="T")
     blas.gemv(1.0, dA, db, 0.0, dy, trans="T")
     lapack.posv(dN, dy)
 
 np.testing.assert_allclose(x[:4], np.linalg.lstsq(A, measured, rcond=None)[0], rtol=1e-9, atol=1e-9)
 np.testing.assert_allclose(y, x[:4], rtol=1e-7, atol=1e-7)
+
+if options.plot:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.4, 4), layout="constrained")
+    axes.plot(t, measured, ".", markersize=2, alpha=0.5, label="measurements")
+    axes.plot(t, A @ truth, "k:", label="truth")
+    axes.plot(t, A @ x[:4], label="fit")
+    axes.legend()
+    figure.savefig(options.plot)

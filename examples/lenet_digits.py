@@ -1,4 +1,9 @@
-"""A small convolution net learns 1,497 digits by cuDNN and by NumPy, and reads 300 others. It needs an NVIDIA GPU."""
+"""A convolution net
+=================
+
+It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. The digits come with the
+package: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
+"""
 
 import argparse
 from typing import Any
@@ -7,10 +12,11 @@ import numpy as np
 
 from offload_args import Device, In, InOut, Scratch, cudnn, demo, offload_args
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as cuda:0; the first GPU unless given")
-named = parser.parse_args().device
-device = Device(named) if named else Device.default()
+parser.add_argument("--plot", metavar="FILE", help="draw some digits as they were read (needs matplotlib)")
+options = parser.parse_args()
+device = Device(options.device or Device.default().name)
 X = (demo.load_digits() / 8).astype(np.float32).reshape(-1, 1, 8, 8)
 T = np.eye(10, dtype=np.float32)[np.load(demo.DIGITS)["labels"]].reshape(-1, 10, 1, 1)
 batches, n, rate, random = 20 * list(range(0, 1465, 32)), 32, 0.1, np.random.default_rng(0)
@@ -19,14 +25,17 @@ start = [(random.standard_normal(shape) / 5).astype(np.float32) for shape in ((1
 
 def forward(x: Any, w: Any, b: Any, v: Any) -> Any:
     seen = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
-    a = np.maximum(np.einsum("nchwij,kcij->nkhw", seen, w) + b[:, None, None], 0).reshape(-1, 16, 4, 2, 4, 2)
-    return seen, a, a.max(axis=(3, 5)), np.tensordot(a.max(axis=(3, 5)), v, ((1, 2, 3), (1, 2, 3)))
+    filtered = np.moveaxis(np.tensordot(seen, w, ((1, 4, 5), (1, 2, 3))), 3, 1)
+    a = np.maximum(filtered + b[:, None, None], 0).reshape(-1, 16, 4, 2, 4, 2)
+    p = a.max(axis=(3, 5))
+    return seen, a, p, np.tensordot(p, v, ((1, 2, 3), (1, 2, 3)))
 
 
-def right(w: Any, b: Any, v: Any) -> Any:
-    return (forward(X[1497:], w, b, v)[-1].argmax(axis=1) == T[1497:, :, 0, 0].argmax(axis=1)).mean()
+def read(w: Any, b: Any, v: Any) -> Any:
+    return forward(X[1497:], w, b, v)[-1].argmax(axis=1)
 
 
+labels = T[1497:, :, 0, 0].argmax(axis=1)
 w, b, v = (one.copy() for one in start)
 for i in batches:
     seen, a, p, s = forward(X[i : i + n], w, b, v)
@@ -34,8 +43,9 @@ for i in batches:
     da = (a == p[:, :, :, None, :, None]) * (a > 0) * np.tensordot(g, v, 1)[:, :, :, None, :, None]
     v -= rate * np.tensordot(g, p, ((0,), (0,)))
     b -= rate * da.sum(axis=(0, 2, 3, 4, 5))
-    w -= rate * np.einsum("nkhw,nchwij->kcij", da.reshape(n, 16, 8, 8), seen)
-print(f"by NumPy {right(w, b, v):.1%} of the digits are read right")
+    w -= rate * np.tensordot(da.reshape(n, 16, 8, 8), seen, ((0, 2, 3), (0, 2, 3)))
+found = read(w, b, v)
+print(f"by NumPy {(found == labels).mean():.1%} of the digits are read right")
 if device.backend == "cuda":
     W, B, V = (one.copy() for one in start)
     rooms = [Scratch((n, *shape), np.float32) for shape in ((16, 8, 8), (16, 8, 8), (16, 4, 4), (16, 4, 4), (10, 1, 1))]
@@ -58,5 +68,16 @@ if device.backend == "cuda":
             cudnn.activation_backward(relu, 1, ty, y, ty, dy, ty, y, 0, ty, dy)
             cudnn.convolution_backward_bias(-rate, ty, dy, 1, tb, db)
             cudnn.convolution_backward_filter(-rate, tx, x, ty, dy, pad, 1, None, 0, 1, fw, dw)
-    print(f"by cuDNN {right(W, B, V):.1%}")
-    assert right(W, B, V) > 0.85 and abs(W - start[0]).max() > 0.01
+    found = read(W, B, V)
+    print(f"by cuDNN {(found == labels).mean():.1%}")
+assert (found == labels).mean() > 0.85
+
+if options.plot:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(4, 10, figsize=(8, 4), layout="constrained")
+    for axis, i in zip(axes.flat, np.argsort(found == labels, kind="stable"), strict=False):  # those misread first
+        axis.imshow(np.load(demo.DIGITS)["images"][1497 + i].reshape(8, 8), cmap="gray_r")
+        axis.set_title(found[i], color="black" if found[i] == labels[i] else "red")
+        axis.set_axis_off()
+    figure.savefig(options.plot)

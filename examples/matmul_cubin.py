@@ -1,4 +1,8 @@
-"""C = A B by a kernel in plain CUDA C, which nvcc compiles into a cubin. It runs on NVIDIA GPUs."""
+"""A kernel that nvcc compiled
+===========================
+
+C = A B by a kernel in plain CUDA C, which nvcc compiles into a cubin. It runs on NVIDIA GPUs.
+"""
 
 import argparse
 import shutil
@@ -22,7 +26,7 @@ extern "C" __global__ void product(const float *A, const float *B, float *C, int
   }
   C[row * n + column] = sum;
 }"""
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as cuda:0; the first GPU unless given, else host, which can't run a cubin")
 device = Device(parser.parse_args().device or Device.default().name)
 nvcc = shutil.which("nvcc")

@@ -1,4 +1,8 @@
-"""y = B max(A x, 0): two calls of BLAS and a kernel of one's own between them, with no round trip."""
+"""A kernel between two calls
+==========================
+
+y = B max(A x, 0): two calls of BLAS and a kernel of your own between them, with no round trip.
+"""
 
 import argparse
 
@@ -14,7 +18,7 @@ OA_KERNEL(relu, oa::InOut<float> x, int n) {
     if (*one < 0) *one = 0;
 }
 """
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 device = Device(parser.parse_args().device or Device.default().name)
 relu = Kernel.compile(SOURCE, "relu", [InOut[np.float32], np.int32], device=device)

@@ -1,4 +1,8 @@
-"""Heat in a plate by a five-point stencil, in tiles of 16 x 16 points that a block of threads shares."""
+"""Tiles: heat in a plate
+======================
+
+A five-point stencil, in tiles of 16 x 16 points that a block of threads shares.
+"""
 
 import argparse
 
@@ -26,13 +30,17 @@ OA_BLOCK_KERNEL(heat, oa::In<float> from, oa::Out<float> to, int rows, int colum
     }
   });
 }"""
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
-device = Device(parser.parse_args().device or Device.default().name)
+parser.add_argument("--plot", metavar="FILE", help="draw the plate before and after (needs matplotlib)")
+options = parser.parse_args()
+device = Device(options.device or Device.default().name)
 signature = [In[np.float32], Out[np.float32].by(Tiles(16, 16)), np.int32, np.int32]
 kernel = Kernel.compile(SOURCE, "heat", signature, device=device)
 
-plate = np.random.default_rng(5).random((300, 500), np.float32)
+before = np.random.default_rng(5).random((300, 500), np.float32)
+before[100:200, 200:300] += 2  # a hot square
+plate = before.copy()
 expected = np.pad(plate, 1)  # it is cold outside
 with offload_args(plate, Scratch(plate.shape, np.float32), device=device) as (dx, dy):
     for _ in range(50):
@@ -43,3 +51,13 @@ for _ in range(100):
     expected[1:-1, 1:-1] = 0.6 * expected[1:-1, 1:-1] + 0.1 * beside
 np.testing.assert_allclose(plate, expected[1:-1, 1:-1], rtol=1e-4)
 print(f"after 100 steps the mean is {plate.mean():.4f}")
+
+if options.plot:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    for axis, temperature, title in zip(axes, (before, plate), ("before", "after 100 steps"), strict=True):
+        drawn = axis.imshow(temperature, cmap="inferno", vmin=0, vmax=3)
+        axis.set_title(title)
+    figure.colorbar(drawn, ax=axes)
+    figure.savefig(options.plot)

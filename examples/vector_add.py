@@ -1,4 +1,8 @@
-"""c = a + b by a kernel of one's own: one source for NVIDIA GPUs and for the CPU."""
+"""A kernel of your own
+====================
+
+c = a + b: one source for NVIDIA GPUs and for the CPU.
+"""
 
 import argparse
 
@@ -13,7 +17,7 @@ OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
   for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
 }
 """
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 device = parser.parse_args().device or Device.default()
 

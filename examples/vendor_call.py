@@ -1,4 +1,8 @@
-"""The vendor's own function, argument by argument: cuBLAS or rocBLAS on a GPU, CBLAS on the CPU."""
+"""The vendor's own function
+=========================
+
+Argument by argument: cuBLAS or rocBLAS on a GPU, CBLAS on the CPU.
+"""
 
 import argparse
 
@@ -6,7 +10,7 @@ import numpy as np
 
 from offload_args import Device, In, Out, cblas, cublas, offload_args, rocblas
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host, cuda:0 or hip:0; the first GPU unless given, else host")
 name = parser.parse_args().device
 device = Device(name) if name else Device.default()

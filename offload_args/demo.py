@@ -1,13 +1,8 @@
-"""Principal components of real data on whatever device is there: python -m offload_args demo."""
+"""Principal components of real data on any device: the computation of `python -m offload_args demo`."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +12,6 @@ from offload_args import Device, DevicePtr, Out, Scratch, blas, offload_args
 Array = NDArray[np.float64]
 
 DIGITS = Path(__file__).with_name("data") / "digits.npz"
-TOLERANCE = 1e-6
 
 
 def load_digits() -> Array:
@@ -97,50 +91,3 @@ def draw(components: Array, eigenvalues: Array, path: str) -> None:
         axis.set_axis_off()
     figure.savefig(path, bbox_inches="tight", dpi=150)
     pyplot.close(figure)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo and return its exit status: 0 if every eigenvalue agrees with NumPy's to 1e-6 of itself."""
-    parser = argparse.ArgumentParser(prog="python -m offload_args demo", description=__doc__)
-    parser.add_argument("--device", help="such as host, sim:0 or cuda:0; the first GPU unless given, else host")
-    parser.add_argument("--components", type=int, default=6, help="how many (1 to 32; %(default)s)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the components, such as components.png (needs matplotlib)")
-    options = parser.parse_args(argv)
-    if not 1 <= options.components <= 32:
-        parser.error(f"--components needs 1 to 32, got {options.components}")
-    if options.plot and find_spec("matplotlib") is None:
-        parser.error("--plot needs matplotlib: pip install 'offload-args[demo]'")
-
-    device = Device(options.device) if options.device else Device.default()
-    data = load_digits()
-    before = device.counters
-    start = perf_counter()
-    eigenvalues, components, steps = principal_components(data, options.components, device)
-    seconds = perf_counter() - start
-    after = device.counters
-    calls = after.calls - before.calls
-    copies_up, bytes_up = after.copies_up - before.copies_up, after.bytes_up - before.bytes_up
-    copies_down, bytes_down = after.copies_down - before.copies_down, after.bytes_down - before.bytes_down
-
-    singular = np.linalg.svd(data, compute_uv=False)
-    variances = singular**2 / (len(data) - 1)
-    expected = variances[: options.components]
-    errors = np.abs(eigenvalues - expected) / expected
-
-    print(f"device      {device.name} ({device.model})")
-    print(f"data        {data.shape[0]:,} digits of 8 x 8 pixels, float64, {data.nbytes:,} bytes")
-    print(f"iterations  {steps}, {calls:,} BLAS calls in one region, {seconds:.3f} s")
-    print()
-    print("component  eigenvalue  NumPy's SVD  relative error  of the variance")
-    for k, (value, reference, error) in enumerate(zip(eigenvalues, expected, errors, strict=True), 1):
-        print(f"{k:9}  {value:10.4f}  {reference:11.4f}  {error:14.1e}  {value / variances.sum():15.1%}")
-    print()
-    print(f"up          {copies_up} copy, {bytes_up:,} bytes: the data")
-    print(f"down        {copies_down} copy, {bytes_down:,} bytes: the components")
-    if options.plot:
-        draw(components, eigenvalues, options.plot)
-        print(f"drawn       {options.plot}")
-    if errors.max() > TOLERANCE:
-        print(f"FAILED: the largest relative error is {errors.max():.1e}, above {TOLERANCE:.0e}", file=sys.stderr)
-        return 1
-    return 0

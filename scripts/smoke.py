@@ -8,7 +8,7 @@ import numpy as np
 
 import offload_args as package
 from offload_args import blas, offload_args
-from offload_args.__main__ import main
+from offload_args.command import main
 
 folder = Path(package.__file__).parent
 assert folder.parent.name == "site-packages", folder

@@ -24,6 +24,7 @@ from ..parameters import (
     EnumValue,
     Extent,
     Handle,
+    HostList,
     Number,
     Parameter,
     PointerArray,
@@ -572,6 +573,8 @@ class Body:
                     letters.append(("l" if one.is_narrow else "L", at))
                 case Array():
                     letters.append(("r" if one.is_read_only else "p", at))
+                case HostList():
+                    letters.append(("r", at))
                 case Object():
                     letters.append(("r", at))
                 case Integer():

@@ -25,8 +25,8 @@ class GroupedBody(Body):
         self.lines = []
         if self.numbers or self.function.result:
             raise ValueError("a function of groups has no numbers but lists")
-        if self.is_late:
-            raise ValueError("a function of groups needs a library of a GPU")
+        if self.is_late and self.has_status:
+            raise ValueError("a function of groups of the CPU has no status")
         self.add(f"static int {name}_in(const oa_routine *routine, oa_value *values, oa_groups *groups) {{")
         self.add("  const int device = 0; /* its numbers are on the host */")
         self.locals()
@@ -38,7 +38,10 @@ class GroupedBody(Body):
         self.symbol()
         self.add(f"  if (!{self.group_count}) return OA_OK;")
         self.begin()
-        self.call()
+        if self.is_late:
+            self.add("  return oa_groups_submit(groups, routine, symbol, values, &call);")
+        else:
+            self.call()
         self.lines += ["}", ""]
         count, arrays = self.group_count, len(self.function.arrays)
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")

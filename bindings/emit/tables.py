@@ -28,10 +28,14 @@ def symbols_of(library: Library) -> list[str]:
     return [*sorted(names - optional), *sorted(optional)]
 
 
+def _own_symbols(function: Function) -> list[str]:
+    """Returns the vendor's symbols of one function."""
+    return [symbol for symbol in (function.symbol, function.wide_symbol, function.query) if symbol]
+
+
 def optional_symbols(library: Library) -> set[str]:
     """Returns the symbols that a whole library may lack."""
-    functions = [one for one in library.functions if one.optional]
-    return {symbol for one in functions for symbol in (one.symbol, one.wide_symbol, one.query) if symbol}
+    return {symbol for one in library.functions if one.optional for symbol in _own_symbols(one)}
 
 
 def _dtypes(function: Function) -> str:
@@ -129,6 +133,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         for symbol in (one for one in index if one in older.instead or one in older.only):
             lines += [f"    {{{index[symbol]}, {quoted(older.instead.get(symbol))}}},"]
         lines += ["};"]
+    since = [(name, one.since) for one in library.functions if one.since for name in _own_symbols(one)]
+    if since:
+        lines += ["static const oa_since since[] = {"]
+        for symbol, (first, why) in since:
+            lines += wrapped(f"    {{{index[symbol]}, {quoted(first)}, {quoted(why)}}},")
+        lines += ["};"]
     handle = library.handle or {}
     version, gives = library.find["version"]
     fields = {
@@ -152,6 +162,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         "header_version": quoted(library.version),
         **({"older": "older", "older_count": "sizeof older / sizeof *older"} if older else {}),
         **({"older_version": quoted(older.version), "older_before": quoted(older.before)} if older else {}),
+        **({"since": "since", "since_count": "sizeof since / sizeof *since"} if since else {}),
         "takes_stream": str(int(library.stream == "argument")),
         "object_kinds": "object_kinds" if library.object_kinds else "NULL",
         "object_kind_count": str(len(library.object_kinds)),

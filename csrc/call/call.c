@@ -614,9 +614,6 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
     return OA_OK;
   }
   if (wait_for_others(o, slot)) return LOOK_AGAIN;
-  if (__builtin_expect(mapping->failed, 0))
-    return oa_fail(OA_ERROR_MEMORY, "%s: the region that lent %s first could not allocate its memory", call->function,
-                   o->name);
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
   r->end = address + (uintptr_t)span;

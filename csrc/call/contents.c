@@ -25,7 +25,7 @@ typedef struct array {
 /* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */
 static bool on_host(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  if (!mapping || mapping->kind != OA_MAPS_HOST || mapping->failed || mapping->elsewhere || slot->out) return false;
+  if (!mapping || mapping->kind != OA_MAPS_HOST || mapping->elsewhere || slot->out) return false;
   const oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }

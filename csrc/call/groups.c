@@ -80,3 +80,69 @@ void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize) {
   }
   return to;
 }
+
+/* -- on the CPU: called in a stream's order ------------------------------------------------------------------------ */
+
+/* A call of groups. It is copied byte by byte: the value of a list is how far behind its beginning the list is. */
+typedef struct late_groups {
+  const oa_routine *routine;
+  void *symbol;
+  int ilp64;
+  oa_value values[];
+} late_groups;
+
+static int is_list(const oa_token *read) { return is_integers(read) || oa_token_is(read, "scalar*"); }
+
+static void run(void *data) {
+  late_groups *late = data;
+  oa_token read;
+  const char *next = late->routine->record;
+  for (int i = 0; i < late->routine->count; i++) {
+    next = oa_token_read(next, &read);
+    if (is_list(&read)) late->values[i].pointer = (char *)data + late->values[i].integer;
+  }
+  late->routine->call(late->symbol, late->values, late->ilp64);
+}
+
+/* Returns the bytes of a list's element as the vendor's function takes it. */
+static size_t passed_bytes(const oa_routine *routine, const oa_token *read, int value) {
+  if (oa_token_is(read, "scalar*")) return (size_t)oa_itemsize(routine->dtypes[value]);
+  return oa_token_is(read, "size*") && oa_routine_is_ilp64(routine) ? sizeof(int64_t) : sizeof(int);
+}
+
+int oa_groups_submit(oa_groups *groups, const oa_routine *routine, void *symbol, const oa_value *values,
+                     oa_call *call) {
+  enum { ALIGNED = 16 }; /* complex numbers of 16 bytes, the widest */
+  const size_t count = (size_t)groups->count;
+  const size_t start = offsetof(late_groups, values) + routine->count * sizeof *values;
+  const size_t most = start + routine->count * (count * ALIGNED + ALIGNED);
+  late_groups *late = malloc(most);
+  if (!late) {
+    oa_end(call, -1);
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld groups", routine->function, (long long)groups->count);
+  }
+  late->routine = routine;
+  late->symbol = symbol;
+  late->ilp64 = oa_routine_is_ilp64(routine);
+  memcpy(late->values, values, routine->count * sizeof *values);
+  size_t used = start;
+  int operand = 0;
+  oa_token read;
+  const char *next = routine->record;
+  for (int i = 0; i < routine->count; i++) {
+    next = oa_token_read(next, &read);
+    if (oa_token_is(&read, "in*") || oa_token_is(&read, "inout*") || oa_token_is(&read, "out*"))
+      late->values[i].pointer = groups->operands[(size_t)operand++ * count].address;
+    if (!is_list(&read)) continue;
+    const size_t itemsize = passed_bytes(routine, &read, i);
+    used = (used + ALIGNED - 1) / ALIGNED * ALIGNED;
+    const void *from =
+        is_integers(&read) ? oa_groups_integers(groups, i, itemsize) : ((const oa_number_list *)values[i].pointer)->at;
+    memcpy((char *)late + used, from, count * itemsize);
+    late->values[i].integer = (int64_t)used;
+    used += count * itemsize;
+  }
+  const int status = oa_submit(call, run, late, used);
+  free(late);
+  return status;
+}

@@ -23,6 +23,9 @@ const char *oa_groups_name(oa_groups *groups, const char *name, int64_t g);
 /* Makes the integers of value `at` those of the vendor's function, of so many bytes, and returns them. Once a value. */
 void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize);
 
+/* Hands a call of a library that runs on the CPU to oa_submit, with a copy of the lists and of the values. */
+int oa_groups_submit(oa_groups *groups, const oa_routine *routine, void *symbol, const oa_value *values, oa_call *call);
+
 /* Returns whether the number of group g is zero; list: the value that has the numbers of all groups. */
 static inline int oa_groups_is_zero(const oa_value *list, int dtype, int64_t g) {
   const size_t itemsize = (size_t)oa_itemsize(dtype);

@@ -79,6 +79,7 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
   int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
+  if (status) *handle = NULL; /* it may be anything */
   if (!status && library->set_stream >= 0) status = oa_library_set_stream(library, *handle, stream->native);
   if (status || library->set_pointer_mode < 0) return status;
   return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);
@@ -95,8 +96,13 @@ int oa_library_handle(const oa_library *library, oa_stream *stream, int on_devic
   oa_unlock();
   if (status) return status;
   if ((*handle = __atomic_load_n(own, __ATOMIC_ACQUIRE))) return OA_OK;
-  if ((status = bind(library, stream, on_device, &found))) return status;
+  status = bind(library, stream, on_device, &found);
   oa_lock();
+  if (status) {
+    if (found) keep_idle(library, stream->device, found);
+    oa_unlock();
+    return status;
+  }
   /* Two threads on one stream may both have made one: the second's goes unused until another stream wants it. */
   if (*own)
     keep_idle(library, stream->device, found);

@@ -4,6 +4,7 @@
 #include "library/find.h"
 #include "offload_args/testing.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,17 +247,25 @@ int oa_library_version(const char *name, char *text, size_t size) {
   return OA_OK;
 }
 
-/* Returns whether a version comes before another one: numbers with dots between. One that can't be read does not. */
+/* Reads the next number of a version; 0 at its end. */
+static long next_number(const char **version) {
+  if (!isdigit((unsigned char)**version)) return 0;
+  char *end;
+  const long number = strtol(*version, &end, 10);
+  *version = *end == '.' ? end + 1 : end;
+  return number;
+}
+
+/* Returns whether a version, "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", comes before another one. One without a number
+ * does not. */
 static bool is_before(const char *version, const char *other) {
-  for (;;) {
-    char *end, *other_end;
-    const long number = strtol(version, &end, 10), limit = strtol(other, &other_end, 10);
-    if (end == version || other_end == other) return false;
+  version += strcspn(version, "0123456789");
+  if (!*version) return false;
+  while (isdigit((unsigned char)*version) || isdigit((unsigned char)*other)) {
+    const long number = next_number(&version), limit = next_number(&other);
     if (number != limit) return number < limit;
-    if (*end != '.' || *other_end != '.') return false;
-    version = end + 1;
-    other = other_end + 1;
   }
+  return false;
 }
 
 /* Returns what the older header says of a symbol; NULL if nothing else than the newer one. */
@@ -276,6 +285,21 @@ static int fail_missing(const oa_library *library, const char *symbol, const cha
                    state->path, state->prefix, symbol, state->suffix);
   return oa_fail(OA_ERROR_VERSION, "%s: %s has no %s%s%s: its version is %s; version %s has it", library->name,
                  state->path, state->prefix, symbol, state->suffix, version, known);
+}
+
+/* Returns whether the loaded version must not be called for a symbol; then the error is set. */
+static bool is_refused(const oa_library *library, int index) {
+  const oa_library_state *state = library->state;
+  char version[64] = "";
+  for (int i = 0; i < library->since_count; i++) {
+    const oa_since *since = &library->since[i];
+    if (since->symbol != index || oa_library_version(library->name, version, sizeof version)) continue;
+    if (!is_before(version, since->version)) continue;
+    oa_fail(OA_ERROR_VERSION, "%s: %s%s%s of %s is not called: its version is %s, and %s; load a later one",
+            library->name, state->prefix, library->symbols[index], state->suffix, state->path, version, since->why);
+    return true;
+  }
+  return false;
 }
 
 void oa_library_set_loader(oa_library_loader function) {
@@ -345,6 +369,7 @@ void *oa_library_symbol(const oa_library *library, int index) {
       is_before(version, library->older_before))
     symbol = older->instead;
   address = look_up(state->loaded, state->prefix, symbol, state->suffix);
+  if (address && is_refused(library, index)) return NULL;
   if (!address)
     fail_missing(library, symbol, older && !older->instead ? library->older_version : library->header_version);
   __atomic_store_n(&library->addresses[index], address, __ATOMIC_RELEASE);

@@ -174,6 +174,7 @@ static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_arra
   }
   view->writes |= lent->writes;
   view->goes_up |= a->direction != OA_OUT;
+  mapping->reused |= (a->flags & OA_REUSED) != 0;
   lent->mapping = mapping;
   lent->view = at;
   return OA_OK;
@@ -267,14 +268,28 @@ static bool is_on_the_host(const oa_lent_array *lent) {
   return lent->array->direction != OA_SCRATCH && !(lent->array->flags & OA_BORROWED) && lent->layout.size;
 }
 
+static int note_making(oa_present *element, void *data) {
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  return mapping->maker && mapping->device == data;
+}
+
+/* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may yet fail for
+ * the sake of another array. Returns true if it freed the lock meanwhile: then look everything up again. */
+static bool wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
+  if (oa_complete_overlapping(low, high)) return true;
+  if (!oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return false;
+  oa_wait_change();
+  return true;
+}
+
 /* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
  * count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool retry = true; retry;) { /* this comes before anything is placed, because it may free the lock */
+  for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
     retry = false;
     for (int i = 0; i < count; i++)
-      if (is_on_the_host(&lent[i])) retry |= oa_complete_overlapping(lent[i].low, lent[i].high);
+      if (is_on_the_host(&lent[i])) retry |= wait_for_others(region->device, lent[i].low, lent[i].high);
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
@@ -335,46 +350,59 @@ static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address
   return status;
 }
 
-/* Makes one allocation for all small mappings, in the order of the arguments, so that mappings used together are
- * neighbours. Arrays of a single use may lie in a block of pinned memory instead, so that nothing is copied to the
- * device. */
-static int allocate_small(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
-  oa_device *device = region->device;
-  size_t nbytes = 0;
-  int mappings = 0;
+/* Which small mappings go into an arena: all, those that calls read many times, or the others. */
+enum choice { ALL, REUSED, OTHERS };
+
+static bool is_chosen(const oa_region_state *region, const oa_lent_array *lent, enum choice choice) {
+  return is_small(region, lent) && (choice == ALL || (choice == REUSED) == lent->mapping->reused);
+}
+
+/* The small mappings that one choice takes. */
+typedef struct choice_sum {
+  size_t nbytes;
+  int mappings;
+  bool of_host; /* all are arrays of the host */
+} choice_sum;
+
+/* A mapping of several arguments that don't follow each other is counted more than once. */
+static choice_sum add_up(const oa_region_state *region, const oa_lent_array *lent, int count, enum choice choice) {
+  choice_sum sum = {.of_host = true};
   const oa_mapping *last = NULL;
-  bool in_place = single_use && device->backend->flags & OA_PINNED_IN_PLACE;
-  for (int i = 0; i < count;
-       i++) { /* a mapping of several arguments that don't follow each other is counted more than once */
-    if (!is_small(region, &lent[i]) || lent[i].mapping == last) continue;
+  for (int i = 0; i < count; i++) {
+    if (lent[i].mapping == last || !is_chosen(region, &lent[i], choice)) continue;
     last = lent[i].mapping;
-    nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
-    mappings++;
-    in_place &= last->kind == OA_MAPS_HOST;
+    sum.nbytes += ((size_t)last->nbytes + OA_ARENA_ALIGNMENT - 1) & -(size_t)OA_ARENA_ALIGNMENT;
+    sum.mappings++;
+    sum.of_host &= last->kind == OA_MAPS_HOST;
   }
-  in_place &= mappings && nbytes <= OA_IN_PLACE_MOST;
-  if (mappings < 2 && !in_place) return OA_OK;
+  return sum;
+}
+
+/* Makes one allocation for the chosen mappings, in the order of the arguments, so that mappings used together are
+ * neighbours; in place: in a block of pinned memory, if one is free. */
+static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int count, enum choice choice,
+                          const choice_sum *sum, bool in_place) {
   oa_arena *arena = calloc(1, sizeof *arena);
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
-  arena->nbytes = nbytes;
+  arena->nbytes = sum->nbytes;
   int status = OA_OK;
   bool zeros = false;
   if (in_place) {
     oa_unlock();
-    arena->block = oa_block_take(device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
+    arena->block = oa_block_take(region->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
     oa_lock();
   }
   if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
-    status = take_memory(region, nbytes, &arena->address, &zeros);
+    status = take_memory(region, arena->nbytes, &arena->address, &zeros);
   if (status) {
     free(arena);
-    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", mappings, nbytes);
+    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
   }
   uint64_t address = arena->address;
   for (int i = 0; i < count; i++) {
-    if (!is_small(region, &lent[i])) continue;
+    if (!is_chosen(region, &lent[i], choice)) continue;
     oa_mapping *mapping = lent[i].mapping;
     mapping->arena = arena;
     mapping->address = address;
@@ -382,6 +410,22 @@ static int allocate_small(oa_region_state *region, oa_lent_array *lent, int coun
     address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
   }
   return OA_OK;
+}
+
+/* Allocates small mappings together. Arrays of a single use may lie in a block of pinned memory, so that nothing is
+ * copied to the device, but for those that calls read many times. */
+static int allocate_small(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
+  const bool may = single_use && region->device->backend->flags & OA_PINNED_IN_PLACE;
+  const choice_sum reused = may ? add_up(region, lent, count, REUSED) : (choice_sum){0};
+  const bool apart = reused.nbytes >= OA_REUSED_LEAST;
+  const enum choice choice = apart ? OTHERS : ALL;
+  const choice_sum sum = add_up(region, lent, count, choice);
+  const bool in_place = may && sum.mappings && sum.of_host && sum.nbytes <= OA_IN_PLACE_MOST;
+  if (apart && reused.mappings > 1) {
+    const int status = allocate_arena(region, lent, count, REUSED, &reused, false);
+    if (status) return status;
+  }
+  return sum.mappings < 2 && !in_place ? OA_OK : allocate_arena(region, lent, count, choice, &sum, in_place);
 }
 
 /* Allocates the mappings that this region makes. Frees the lock meanwhile. */
@@ -483,15 +527,18 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   return make_slots(region, lent, count);
 }
 
-/* Lets other regions use the mappings that this one made. */
+/* Lets other regions use the mappings that this one made. Those without memory are shared by no region yet, nor
+ * shall they be. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region) continue;
     mapping->maker = NULL;
     mapping->moving = false;
-    mapping->failed = !mapping->address; /* other regions may share it already */
     if (!entered) oa_resident_unused(mapping);
+    if (mapping->address) continue;
+    oa_mapping_unlist(mapping);
+    oa_resident_separate(mapping);
   }
 }
 

@@ -43,9 +43,10 @@ typedef struct oa_arena {
   struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
 } oa_arena;
 enum {
-  OA_ARENA_MOST = 64 << 10,   /* bytes of a mapping at most */
-  OA_ARENA_ALIGNMENT = 256,   /* bytes: a mapping begins at a multiple */
-  OA_IN_PLACE_MOST = 64 << 10 /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
+  OA_ARENA_MOST = 64 << 10,    /* bytes of a mapping at most */
+  OA_ARENA_ALIGNMENT = 256,    /* bytes: a mapping begins at a multiple */
+  OA_IN_PLACE_MOST = 64 << 10, /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
+  OA_REUSED_LEAST = 16 << 10   /* bytes that calls read many times: fewer are used in place, too */
 };
 
 /* One host interval, or other memory of a region, on one device. */
@@ -64,11 +65,11 @@ typedef struct oa_mapping {
   pthread_t writer;         /* the thread of the last call that began to write it */
   int pointers;             /* of a device scalar: its pointers less one */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
-  oa_region_state *maker;   /* the region that allocates it */
+  oa_region_state *maker;   /* the region that allocates it: no other may share it before */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
-  bool failed;              /* its memory could not be allocated */
   bool escaped;             /* an address in it was given away */
   bool zeros;               /* its memory was all zeros when it was allocated */
+  bool reused;              /* one of its arrays is OA_REUSED */
   bool cleared;             /* a call needed zeros in it */
   bool elsewhere;           /* some of it is present on another device, or was */
   bool listed;              /* it is in the present table */

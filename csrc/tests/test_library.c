@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static int made, bound, modes_set, asked_before_the_table, mode = 1, answer = 3;
+static int made, bound, modes_set, asked_before_the_table, mode = 1, answer = 3, binding = 3;
 static void *stream_of_caller;
 
 static int ask(void) {
@@ -18,7 +18,7 @@ static int make_handle(void **handle) {
 }
 static int bind_handle(void *handle, void *stream) {
   bound += handle == &made && stream;
-  return 3;
+  return binding;
 }
 static int stream_of(void *handle, void **stream) {
   (void)handle;
@@ -83,8 +83,11 @@ int main(void) {
   oa_device *sim = oa_device_of(device);
   CHECK_OK(sim->backend->stream_create(sim, &stream_of_caller));
 
+  binding = 4; /* a handle that could not be bound is used when it can */
+  CHECK_FAILS(call_it(&plain, array.handle), OA_ERROR_LIBRARY, "plain: bind failed: status (4)");
+  binding = 3;
   CHECK_OK(call_it(&plain, array.handle));
-  CHECK(made == 1 && bound == 1 && modes_set == 0);
+  CHECK(made == 1 && bound == 2 && modes_set == 0);
   CHECK_OK(oa_use_handle("plain", &mode));
   CHECK_OK(call_it(&plain, array.handle));
   CHECK(made == 1 && modes_set == 0);

@@ -289,6 +289,47 @@ static void what_was_written_is_not_lost_by_a_sharer_that_could_not_enter(void) 
   check_empty();
 }
 
+static void *run_add_in_a_region(void *data) {
+  struct sharer *s = data;
+  run_enter(s);
+  if (!s->region) return NULL;
+  CHECK_OK(add(s->array.handle, 4, 5));
+  leave(s->region, OA_COMMIT);
+  return NULL;
+}
+
+static pthread_t beside;
+static struct sharer *sharer_beside; /* enters on a thread of its own while memory is allocated */
+
+static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
+  (void)stream;
+  (void)nbytes;
+  (void)address;
+  device->backend = oa_backend_named(device->backend->name); /* for the other thread */
+  CHECK(pthread_create(&beside, NULL, run_add_in_a_region, sharer_beside) == 0);
+  usleep(5000);                                                    /* it has entered, or waits until this region has */
+  return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name); /* OA_ERROR_MEMORY would be tried again */
+}
+
+static void a_sharer_of_an_array_inherits_no_other_arrays_failure(void) {
+  static float z[1 << 22];
+  float x[4] = {1, 1, 1, 1};
+  const int64_t n = 4, many = 1 << 22;
+  struct sharer s = {.array = vector(x, &n, OA_BY_USE)};
+  oa_array arrays[] = {vector(z, &many, OA_BY_USE), vector(x, &n, OA_BY_USE)};
+  oa_region *refused = NULL;
+  oa_device *device = oa_device_of(one);
+  oa_backend failing = *device->backend;
+  failing.allocate = fail_beside_a_sharer;
+  sharer_beside = &s;
+  CHECK_OK(oa_device_trim(one));
+  device->backend = &failing;
+  CHECK_FAILS(oa_region_enter(one, NULL, arrays, 2, &refused), OA_ERROR_BACKEND, "argument 1");
+  CHECK(pthread_join(beside, NULL) == 0);
+  for (int i = 0; i < n; i++) CHECK(x[i] == 6);
+  check_empty();
+}
+
 /* -- failed calls beside others -- */
 
 static void a_call_that_began_before_another_failed_heals_nothing(void) {
@@ -379,6 +420,7 @@ int main(void) {
     an_updated_array_is_not_reported_as_discarded();
     a_region_that_was_left_narrows_no_rights();
     what_was_written_is_not_lost_by_a_sharer_that_could_not_enter();
+    a_sharer_of_an_array_inherits_no_other_arrays_failure();
     a_call_that_began_before_another_failed_heals_nothing();
     what_a_failing_sharer_wrote_is_healed_by_no_call_in_flight();
   }

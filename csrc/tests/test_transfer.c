@@ -485,6 +485,44 @@ static void small_arguments_used_once_need_no_device_memory(void) {
   }
 }
 
+/* Lends two arrays that calls read many times and one that they write, for one use. */
+static void what_is_read_many_times_is_copied(int64_t each, bool copied, int outcome) {
+  static unsigned char x[3][40000];
+  const bool in_place = device->backend->flags & OA_PINNED_IN_PLACE;
+  const oa_region_options options = OA_SIZED(oa_region_options, .single_use = 1);
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
+  const int64_t n = 40000;
+  oa_array arrays[3];
+  oa_region *region;
+  for (int i = 0; i < 3; i++) {
+    memset(x[i], i, sizeof x[i]);
+    arrays[i] = bytes_of(x[i], i < 2 ? &each : &n, OA_BY_USE);
+    arrays[i].flags = i < 2 ? OA_REUSED : 0;
+  }
+  CHECK_OK(oa_device_get_counters(number, &before));
+  CHECK_OK(oa_region_enter(number, &options, arrays, 3, &region));
+  CHECK_OK(oa_device_get_counters(number, &after));
+  const int64_t arena = copied ? 2 * ((each + 255) / 256 * 256) : 0;
+  if (in_place) CHECK(after.memory_used - before.memory_used == arena);
+  CHECK_OK(add(arrays[2].handle, n, 10));
+  CHECK_OK(add(arrays[1].handle, each, 10)); /* one of them is written after all */
+  CHECK_OK(oa_region_finish(region, outcome, NULL));
+  CHECK_OK(oa_region_wait(region));
+  const unsigned char by = outcome == OA_COMMIT ? 10 : 0;
+  CHECK(x[0][0] == 0 && x[0][each - 1] == 0 && x[1][0] == 1 + by && x[1][each - 1] == 1 + by);
+  CHECK(x[2][0] == 2 + by && x[2][n - 1] == 2 + by);
+  CHECK_OK(oa_device_get_counters(number, &after));
+  CHECK(after.allocations - before.allocations == after.frees - before.frees);
+}
+
+static void results_of_a_single_use_stay_in_place_beside_operands_that_are_copied(void) {
+  for (int outcome = OA_COMMIT; outcome <= OA_DISCARD; outcome++) {
+    what_is_read_many_times_is_copied(4000, false, outcome);
+    what_is_read_many_times_is_copied(20000, true, outcome);
+    what_is_read_many_times_is_copied(40000, true, outcome);
+  }
+}
+
 /* -- threads that still copy --------------------------------------------------------------------------------------- */
 
 /* to[0] = from[0], or to[0 .. 64) = value if from is NULL, after a while. */
@@ -809,6 +847,7 @@ static void everything(const char *name) {
   if (!(device->backend->flags & OA_DEVICE_HOST_CALLS)) return;
   small_arguments_share_an_allocation();
   small_arguments_used_once_need_no_device_memory();
+  results_of_a_single_use_stay_in_place_beside_operands_that_are_copied();
   a_region_that_was_left_keeps_its_bytes(1000);
   a_region_that_was_left_keeps_its_bytes(300000);
   many_threads_transfer_at_once();

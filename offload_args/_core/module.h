@@ -47,6 +47,7 @@ struct python {
   PyObject *collect;           /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;              /* while traced: (tag) */
+  PyObject *reused;            /* {function: positions of arguments that it reads many times, as bits} */
 };
 extern struct python python;
 

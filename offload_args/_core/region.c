@@ -366,6 +366,7 @@ PyObject *region_enter_open(Region *self) {
       if (self->resident) arrays[i].flags |= OA_RESIDENT;
       if (name_owner(&held[i], &arrays[i]) < 0) goto done;
     }
+  for (uint64_t bits = self->reused; bits != 0; bits &= bits - 1) arrays[__builtin_ctzll(bits)].flags |= OA_REUSED;
   if (enter_core(self, device, &options, arrays) < 0) goto done;
   entered = 1;
   pointers = make_pointers(self, arrays, held, device);

@@ -39,9 +39,10 @@ typedef struct {
   PyObject *pointers; /* a tuple while the region is open, otherwise NULL */
   int device;         /* a number; -1: that of the first borrowed argument, else the default device */
   int keep_on_error;
-  int resident;   /* 1: the device memory of its arrays becomes resident */
-  int once;       /* 1: one call uses each array */
-  int stacklevel; /* of warnings; 1: the caller of __enter__ and __exit__ */
+  int resident;    /* 1: the device memory of its arrays becomes resident */
+  int once;        /* 1: one call uses each array */
+  uint64_t reused; /* of once: bit i is set if the call reads each element of argument i many times */
+  int stacklevel;  /* of warnings; 1: the caller of __enter__ and __exit__ */
   atomic_int state;
   Py_ssize_t count; /* of arguments */
   Held *held;       /* one for each argument, while the region is open */

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
 
-from .._core import layout
+from .._core import layout, reused
 from ..display import shown
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, DTypeError, HostPointerError
@@ -12,6 +12,8 @@ from ..pointers import DevicePtr
 from ._vendors import Entry, vendor_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     Pointer: TypeAlias = DevicePtr[Any]
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     # Shared by pointers of one device and dtype: its number, the dtype's code, and entries of routines.
     Kind: TypeAlias = dict[Any, Any]
 
-__all__ = ["DTYPES", "WRONG", "Routine", "is_complex"]
+__all__ = ["DTYPES", "WRONG", "Routine", "is_complex", "level3"]
+
+P = ParamSpec("P")
 
 # The dtypes of BLAS, by oa_dtype.
 DTYPES: Final = {DTYPE_NAMES.index(name): name for name in ("float32", "float64", "complex64", "complex128")}
@@ -48,6 +52,13 @@ _COMPLEX_FORMS: Final = {
 
 def is_complex(code: int) -> bool:
     return DTYPES.get(code, "").startswith("complex")
+
+
+def level3(function: Callable[P, None]) -> Callable[P, None]:
+    """Note that a function reads each element of its matrices but the last many times, for `offload_args.call`."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    reused[function] = sum(1 << names.index(name) for name in names[:-1] if name in ("A", "B"))
+    return function
 
 
 class Routine:

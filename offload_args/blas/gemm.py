@@ -11,7 +11,7 @@ from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._refusals import inexpressible, misfit
-from ._routine import WRONG, Routine
+from ._routine import WRONG, Routine, level3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,7 @@ def arranged(
     raise inexpressible(name, "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
 
 
+@level3
 def gemm(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
 ) -> None:
@@ -88,6 +89,7 @@ def gemm(
         call(op_a, op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
 
 
+@level3
 def gemm_strided_batched(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ._refusals import check_shape, inexpressible
-from ._routine import Routine
+from ._routine import Routine, level3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ def _symmetric_matrix(
     raise inexpressible(routine.name, rule, A=A, B=B, C=C)
 
 
+@level3
 def symm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a symmetric A.
 
@@ -57,6 +58,7 @@ def symm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, sid
     _symmetric_matrix(SYMM, alpha, A, B, beta, C, side, uplo)
 
 
+@level3
 def hemm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a Hermitian A.
 
@@ -99,6 +101,7 @@ def _rank_k(
     raise inexpressible(routine.name, rule, **named, C=C)
 
 
+@level3
 def syrk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
     """Set a triangle of C to alpha A A^T + beta C (trans "N") or alpha A^T A + beta C ("T").
 
@@ -108,6 +111,7 @@ def syrk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U"
     _rank_k(SYRK, alpha, (A,), beta, C, uplo, trans)
 
 
+@level3
 def herk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
     """Set a triangle of C to alpha A A^H + beta C (trans "N") or alpha A^H A + beta C ("C"), alpha and beta real.
 
@@ -117,6 +121,7 @@ def herk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U"
     _rank_k(HERK, alpha, (A,), beta, C, uplo, trans)
 
 
+@level3
 def syr2k(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
 ) -> None:
@@ -128,6 +133,7 @@ def syr2k(
     _rank_k(SYR2K, alpha, (A, B), beta, C, uplo, trans)
 
 
+@level3
 def her2k(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
 ) -> None:
@@ -165,6 +171,7 @@ def _triangular_matrix(routine: Routine, alpha: Scalar, A: Pointer, B: Pointer, 
     entry.call(*chosen, m, n, alpha, A, lda, B, ldb)
 
 
+@level3
 def trmm(
     alpha: Scalar,
     A: Pointer,
@@ -184,6 +191,7 @@ def trmm(
     _triangular_matrix(TRMM, alpha, A, B, side, uplo, trans, diag)
 
 
+@level3
 def trsm(
     alpha: Scalar,
     A: Pointer,

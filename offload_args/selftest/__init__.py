@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import Device, __version__, libraries
-from ..errors import DeviceUnavailableError, LibraryError
+from ..errors import LibraryError
 from . import behaviour, routines
 
-__all__ = ["main", "run"]
+__all__ = ["lines", "run"]
 
 GROUPS: dict[str, Callable[[Device], Iterator[tuple[str, Callable[[], None]]]]] = {
     "transfers": behaviour.transfers,
@@ -82,8 +79,8 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None) -> dict[
     }
 
 
-def _text(report: dict[str, Any]) -> Iterator[str]:
-    """Give the lines of a report."""
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """Give the lines of a report, for people."""
     for key in ("offload_args", "python", "system", "device", "driver", "library"):
         yield f"{key:<13}{report[key]}"
     totals = [sum(count[what] for count in report["checks"].values()) for what in ("passed", "failed", "not run")]
@@ -95,25 +92,3 @@ def _text(report: dict[str, Any]) -> Iterator[str]:
         for (group, why), names in reasons.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             yield f"{'FAILED' if what == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {why}"
-
-
-def main(given: Sequence[str]) -> int:
-    """Run the command with these arguments; return 1 if a check failed, 2 if there is no such device."""
-    parser = argparse.ArgumentParser(
-        prog="python -m offload_args selftest",
-        description="Check a device in under a minute: copies, BLAS against NumPy, streams, errors, a kernel.",
-    )
-    parser.add_argument("--device", help="such as host, sim:0, cuda:0 or hip:0; the first GPU unless given, else host")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    options = parser.parse_args(given)
-    try:
-        device = Device(options.device) if options.device else Device.default()
-    except DeviceUnavailableError as error:
-        print(f"selftest: {error}", file=sys.stderr)
-        return 2
-    report = run(device, lambda text: None if options.json else print(text, flush=True))
-    if options.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("", "--- the report ---", *_text(report), sep="\n")
-    return 1 if report["failures"] else 0

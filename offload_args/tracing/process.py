@@ -52,11 +52,15 @@ def _trace_process(file: str) -> None:
     atexit.register(write)
 
 
-_RUNNERS = (os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py"), "<frozen runpy>")
+_COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "command")
+_RUNNERS = (os.path.join(_COMMAND, "trace.py"), "<frozen runpy>")
 
 
-def run(run_script: Callable[[], object], save: str | None) -> int:
-    """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status."""
+def run(run_script: Callable[[], object], *, save: str | None, json: str | None) -> int:
+    """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status.
+
+    save: a file for the timeline. json: a file for the summary.
+    """
     import traceback
 
     status, me = 0, threading.current_thread()
@@ -89,4 +93,7 @@ def run(run_script: Callable[[], object], save: str | None) -> int:
     if save is not None:
         trace.save(save)
         print(f"timeline: {save} (open it in ui.perfetto.dev)", file=sys.stderr)
+    if json is not None:
+        with open(json, "w") as file:
+            file.write(trace.summary.as_json() + "\n")
     return status

@@ -167,6 +167,19 @@ class Summary:
         functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
         return [(name, count, seconds) for name, (count, seconds) in functions[:10]]
 
+    def as_json(self) -> str:
+        """Return the sums, the copies of each array, the functions and the advice as JSON."""
+        import json
+
+        sums = {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
+        copies = [{**one._asdict(), "places": [str(place) for place in one.places]} for one in self.copies]
+        functions = [
+            {"name": name, "times": times, "seconds": seconds} for name, (times, seconds) in self.functions.items()
+        ]
+        advice = [one._asdict() for one in self.advice]
+        found = {**sums, "devices": self.devices, "copies": copies, "functions": functions, "advice": advice}
+        return json.dumps(found, indent=2)
+
     def __repr__(self) -> str:
         return str(self)
 

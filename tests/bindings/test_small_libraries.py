@@ -28,6 +28,7 @@ TINY = {
         },
         "tiny_shift": {"returns": "void", "parameters": [["n", "int"], ["by", "float"], ["x", "float *"]]},
         "tiny_sum": {"returns": "double", "parameters": [["n", "int"], ["x", "const double *"]]},
+        "tiny_wipe": {"returns": "void", "parameters": [["n", "int"], ["x", "float *"]]},
         "tiny_version": {"returns": "const char *", "parameters": []},
     },
     "enums": {"tiny_status_t": {"TINY_FINE": 5, "TINY_ZERO": 7}},
@@ -62,8 +63,13 @@ version = { call = "tiny_version", gives = "text" }
 float = "f32"
 double = "f64"
 [family.shift]
+since = { version = "3.1", why = "versions before 3.1 add it twice" }
 bind.shift = "Adds a number to each element."
 parameters = { n = "size", by = "scalar", x = "inout elements(n)" }
+[family.wipe]
+since = { version = "3.1.1", why = "versions before 3.1.1 crash in it" }
+bind.wipe = "Sets each element to 0."
+parameters = { n = "size", x = "out elements(n)" }
 [family.divide]
 bind.divide = "Divides one array by another."
 parameters = { n = "size", x = "in elements(n)", y = "in elements(n)", quotient = "out elements(n)" }

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offload_args import Device, demo
+from offload_args import Device, command, demo
+from offload_args.command import demo as demo_command
 
 
 def test_demo_agrees_with_numpy(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo.main(["--device", device]) == 0
+    assert command.main(["demo", "--device", device]) == 0
     output = capsys.readouterr().out
     assert f"device      {device}" in output
     assert "up          1 copy, 920,064 bytes" in output
@@ -28,18 +29,18 @@ def test_demo_components_are_orthonormal_eigenvectors(device: str) -> None:
 
 def test_demo_draws_a_picture_where_matplotlib_is_here(tmp_path: Path) -> None:
     path = tmp_path / "components.png"
-    plot = ["--device", "host", "--components", "2", "--plot", str(path)]
-    if demo.find_spec("matplotlib") is None:
+    plot = ["demo", "--device", "host", "--components", "2", "--plot", str(path)]
+    if demo_command.find_spec("matplotlib") is None:
         with pytest.raises(SystemExit):
-            demo.main(plot)
+            command.main(plot)
     else:
-        assert demo.main(plot) == 0
+        assert command.main(plot) == 0
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_demo_says_how_to_get_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo_command, "find_spec", lambda name: None)
     with pytest.raises(SystemExit) as failure:
-        demo.main(["--plot", "components.png"])
+        command.main(["demo", "--plot", "components.png"])
     assert failure.value.code == 2
     assert "pip install 'offload-args[demo]'" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offload_args import Device, __main__, blas, selftest
+from offload_args import Device, blas, command, selftest
 from offload_args.selftest import behaviour
 
 
@@ -20,7 +20,7 @@ def few(device: Device) -> Any:
 
 @pytest.mark.slow
 def test_every_check_passes_on_every_device(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert __main__.main(["selftest", "--device", device]) == 0, capsys.readouterr().out
+    assert command.main(["selftest", "--device", device]) == 0, capsys.readouterr().out
     assert " passed, 0 failed, " in capsys.readouterr().out
 
 
@@ -28,13 +28,13 @@ def test_the_report_names_versions_device_library_and_counts(
     device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selftest, "GROUPS", {"few": few})
-    assert __main__.main(["selftest", "--device", device, "--json"]) == 0
+    assert command.main(["selftest", "--device", device, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["device"].startswith(f"{device}, ") and report["python"] and report["system"]
     assert "/" in report["library"] and report["seconds"] > 0
     assert report["checks"]["few"]["passed"] > 25 and report["checks"]["few"]["failed"] == 0
     assert report["failures"] == []
-    assert __main__.main(["selftest", "--device", device]) == 0
+    assert command.main(["selftest", "--device", device]) == 0
     text = capsys.readouterr().out
     assert "--- the report ---" in text and " passed, 0 failed, 0 not run, in " in text
 
@@ -45,15 +45,17 @@ def test_a_failing_check_is_named_and_makes_the_exit_code_1(
     right = blas.axpy
     monkeypatch.setattr(blas, "axpy", lambda alpha, x, y: right(alpha + 0.001, x, y))
     monkeypatch.setattr(selftest, "GROUPS", {"blas": lambda device: list(selftest.routines.checks(device))[:4]})
-    assert __main__.main(["selftest", "--device", device]) == 1
+    assert command.main(["selftest", "--device", device]) == 1
     text = capsys.readouterr().out
     assert "blas: 3 passed, 1 failed" in text
     assert "FAILED       blas: axpy float32 C order: operand 2 is off by " in text
 
 
 def test_a_device_that_is_not_there_makes_the_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert __main__.main(["selftest", "--device", "cuda:77"]) == 2
-    assert 'selftest: Device: no device "cuda:77"' in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        command.main(["selftest", "--device", "cuda:77"])
+    assert left.value.code == 2
+    assert 'selftest: error: argument --device: Device: no device "cuda:77"' in capsys.readouterr().err
 
 
 def test_a_check_that_can_not_run_is_counted_with_its_reason(
@@ -63,6 +65,6 @@ def test_a_check_that_can_not_run_is_counted_with_its_reason(
         raise behaviour.NotRunError("there is no compiler")
 
     monkeypatch.setattr(selftest, "GROUPS", {"kernels": lambda device: [("a kernel", not_here)]})
-    assert __main__.main(["selftest", "--device", "host"]) == 0
+    assert command.main(["selftest", "--device", "host"]) == 0
     text = capsys.readouterr().out
     assert "0 passed, 0 failed, 1 not run" in text and "not run      kernels: a kernel: there is no compiler" in text

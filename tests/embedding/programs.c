@@ -159,26 +159,60 @@ static int reuse(void) {
   return said(wrong[0] + wrong[1] + wrong[2] == 0);
 }
 
-/* -- cases of CUDA -- */
+/* -- a driver that the program uses, too -- */
 
-static void *driver_function(const char *name) {
-  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-  void *found = driver ? dlsym(driver, name) : NULL;
+static const char *device_name;
+
+static int is_hip(void) { return strncmp(device_name, "hip", 3) == 0; }
+static int is_gpu(void) { return is_hip() || strncmp(device_name, "cuda", 4) == 0; }
+static int own_index(void) { return device_name[strlen(device_name) - 1] - '0'; }
+
+/* Returns a function of the device's driver, by the name that its vendor gave it. */
+static void *driver_function(const char *cuda, const char *hip) {
+  static const char *const files[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+  void *driver = is_hip() ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+  for (int i = 0; is_hip() && !driver && i < 4; i++) driver = dlopen(files[i], RTLD_NOW);
+  void *found = driver ? dlsym(driver, is_hip() ? hip : cuda) : NULL;
   if (!found) exit(UNAVAILABLE);
   return found;
 }
 
+/* Makes a GPU current for the program's own calls; -1: none, or HIP's first one. */
+static void make_current(int index) {
+  void *context = NULL;
+  if (!is_gpu()) return;
+  if (is_hip()) {
+    int (*set_device)(int) = (int (*)(int))driver_function(NULL, "hipSetDevice");
+    if (set_device(index < 0 ? 0 : index)) exit(1);
+    return;
+  }
+  int (*retain)(void **, int) = (int (*)(void **, int))driver_function("cuDevicePrimaryCtxRetain", NULL);
+  int (*set_current)(void *) = (int (*)(void *))driver_function("cuCtxSetCurrent", NULL);
+  if ((index >= 0 && retain(&context, index)) || set_current(context)) exit(1);
+}
+
+/* Returns a value that differs between what may be current. */
+static uintptr_t current(void) {
+  void *context = NULL;
+  int index = 0;
+  if (!is_gpu()) return 0;
+  if (is_hip() ? ((int (*)(int *))driver_function(NULL, "hipGetDevice"))(&index)
+               : ((int (*)(void **))driver_function("cuCtxGetCurrent", NULL))(&context))
+    exit(1);
+  return (uintptr_t)context + (uintptr_t)index;
+}
+
 /* The caller destroys its stream before the region is left. */
 static int stream(void) {
-  int (*retain)(void **, int) = (int (*)(void **, int))driver_function("cuDevicePrimaryCtxRetain");
-  int (*set_current)(void *) = (int (*)(void *))driver_function("cuCtxSetCurrent");
-  int (*create)(void **, unsigned) = (int (*)(void **, unsigned))driver_function("cuStreamCreate");
-  int (*destroy)(void *) = (int (*)(void *))driver_function("cuStreamDestroy_v2");
+  int (*create)(void **, unsigned) =
+      (int (*)(void **, unsigned))driver_function("cuStreamCreate", "hipStreamCreateWithFlags");
+  int (*destroy)(void *) = (int (*)(void *))driver_function("cuStreamDestroy_v2", "hipStreamDestroy");
   oa_array array, outer;
-  void *context, *own;
+  void *own;
   fill(x, 1);
   oa_region *around = enter(&outer, x, NULL);
-  if (retain(&context, 0) || set_current(context) || create(&own, 1)) return 1;
+  make_current(own_index());
+  if (create(&own, 1)) return 1;
   oa_region *region = enter(&array, x, &OA_SIZED(oa_region_options, .stream = own, .has_stream = 1));
   for (int i = 0; i < 5; i++) must(scale(&array, 2));
   if (destroy(own)) return 1;
@@ -187,6 +221,77 @@ static int stream(void) {
   must(leave(around, OA_COMMIT));
   return said(is(x, 1, 64));
 }
+
+/* The program resets the device, between regions and inside of one. */
+static int reset_device(int inside) {
+  int (*reset)(int) = (int (*)(int))driver_function("cuDevicePrimaryCtxReset_v2", "hipDeviceReset");
+  oa_array array;
+  oa_region *region = NULL;
+  fill(x, 1);
+  region = enter(&array, x, NULL);
+  must(scale(&array, 2));
+  must(leave(region, OA_COMMIT));
+  if (inside) {
+    region = enter(&array, x, NULL);
+    must(scale(&array, 2));
+  }
+  make_current(own_index());
+  if (reset(own_index())) return 1; /* HIP's takes nothing */
+  if (!inside) {
+    array = lent(x, &whole);
+    oa_region_enter(device, NULL, &array, 1, &region);
+  }
+  const int scaled = region ? scale(&array, 2) : OA_ERROR_LOST, left = region ? leave(region, OA_COMMIT) : OA_OK;
+  array = lent(y, &whole);
+  const int later = oa_region_enter(device, NULL, &array, 1, &region);
+  printf("call: %s; left: %s; later: %s; %s\n", oa_status_name(scaled), oa_status_name(left), oa_status_name(later),
+         oa_last_error());
+  return said(later == OA_ERROR_LOST && strstr(oa_last_error(), "reset") && is(x, 1, 2));
+}
+
+static int reset_between(void) { return reset_device(0); }
+static int reset_inside(void) { return reset_device(1); }
+
+/* Two devices at once, whichever is current: each array is on the right one, and current stays what is. */
+static int two_devices(void) {
+  const int first = device;
+  int second;
+  char name[16];
+  snprintf(name, sizeof name, "%s", device_name);
+  name[strlen(name) - 1] = own_index() ? '0' : '1';
+  if (oa_device_open(name, &second)) return fprintf(stderr, "%s\n", oa_last_error()), UNAVAILABLE;
+  int wrong = 0;
+  for (int index = -1; index < 2; index++) {
+    oa_array mine, its, shared[2] = {lent(x, &whole), lent(x, &whole)};
+    oa_region *readers[2];
+    double sums[2];
+    fill(x, index);
+    fill(y, index);
+    make_current(index);
+    const uintptr_t before = current();
+    device = first;
+    oa_region *one = enter(&mine, x, NULL);
+    device = second;
+    oa_region *other = enter(&its, y, NULL);
+    wrong += current() != before;
+    must(scale(&mine, 2));
+    must(scale(&its, 3));
+    wrong += current() != before;
+    must(leave(one, OA_COMMIT));
+    must(leave(other, OA_COMMIT));
+    wrong += current() != before || !is(x, index, 2) || !is(y, index, 3);
+    for (int i = 0; i < 2; i++) { /* the second device may take the bytes from the first one */
+      shared[i].direction = OA_IN;
+      must(oa_region_enter(i ? second : first, NULL, &shared[i], 1, &readers[i]));
+      must(oa_blas_dasum(N, (oa_f64 *)shared[i].handle, 1, &sums[i]));
+    }
+    for (int i = 0; i < 2; i++) must(leave(readers[i], OA_COMMIT));
+    wrong += current() != before || sums[0] != sums[1];
+  }
+  return said(wrong == 0);
+}
+
+/* -- a fault on the device -- */
 
 /* A kernel writes where it may not. */
 static int stray(void) {
@@ -221,9 +326,18 @@ int main(int count, char **arguments) {
   static const struct {
     const char *name;
     int (*run)(void);
-  } cases[] = {{"thread", thread}, {"forked", forked}, {"ends", ends},  {"ends_busy", ends_busy},
-               {"reuse", reuse},   {"stream", stream}, {"stray", stray}};
+  } cases[] = {{"thread", thread},
+               {"forked", forked},
+               {"ends", ends},
+               {"ends_busy", ends_busy},
+               {"reuse", reuse},
+               {"stream", stream},
+               {"stray", stray},
+               {"reset_between", reset_between},
+               {"reset_inside", reset_inside},
+               {"two_devices", two_devices}};
   if (count != 3) return 2;
+  device_name = arguments[1];
   if (oa_device_open(arguments[1], &device)) return fprintf(stderr, "%s\n", oa_last_error()), UNAVAILABLE;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (strcmp(cases[i].name, arguments[2]) == 0) return cases[i].run();

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers.devices import HIP, open_or_skip
 from offload_args import libraries
 from offload_args.embedding import cflags, libs
 
 SOURCE = Path(__file__).with_name("programs.c")
+GPUS = ("cuda:0", HIP)
 ENDS_WITH = {"ends": 7, "ends_busy": 7}
 
 
@@ -56,8 +58,23 @@ def test_memory_goes_from_region_to_region_of_c_threads_and_results_are_exact(pr
 
 
 @pytest.mark.promise("T09")
-def test_a_c_program_destroys_its_stream_before_its_region_is_left(programs: Path, cuda: str) -> None:
-    right(programs, cuda, "stream")
+@pytest.mark.parametrize("name", GPUS)
+def test_a_c_program_destroys_its_stream_before_its_region_is_left(programs: Path, name: str) -> None:
+    right(programs, open_or_skip(name), "stream")
+
+
+@pytest.mark.promise("T20")
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("case", ["reset_between", "reset_inside"])
+def test_a_c_program_that_resets_its_device_loses_it_and_no_array(programs: Path, name: str, case: str) -> None:
+    right(programs, open_or_skip(name), case)
+
+
+@pytest.mark.promise("T19")
+@pytest.mark.parametrize(("name", "other"), [("sim:0", "sim:1"), ("cuda:0", "cuda:1"), ("hip:0", "hip:1")])
+def test_a_c_program_uses_two_devices_whichever_is_current(programs: Path, name: str, other: str) -> None:
+    open_or_skip(other)
+    right(programs, open_or_skip(name), "two_devices")
 
 
 @pytest.mark.promise("T04")

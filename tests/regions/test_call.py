@@ -20,6 +20,7 @@ from offload_args import (
     offload_args,
     update,
 )
+from offload_args._core import reused
 from offload_args.errors import (
     ArgumentError,
     PerformanceWarning,
@@ -95,6 +96,27 @@ def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
     assert after.bytes_up - before.bytes_up >= 4 * (A.size + x.size)
     call(blas.gemm, 1.0, ramp(3, 5, order="F"), ramp(5, 2), 0.0, c[:3], device=device)
     np.testing.assert_array_equal(c[:3], ramp(3, 5) @ ramp(5, 2))
+
+
+def test_matrices_of_a_product_are_read_right_wherever_call_puts_them(device: str) -> None:
+    for n in (20, 64, 100, 128):  # used in place; copied beside a result in place, in an arena; larger
+        A, B = ramp(n, n + 3) % 8, np.asfortranarray(ramp(n + 3, n) % 7)
+        C = np.full((n, n), np.nan, np.float32)
+        call(blas.gemm, 1.0, A, B, 0.0, C, device=device)
+        np.testing.assert_array_equal(C, A @ B)  # whole numbers
+        call(blas.gemm, 1.0, A, B=B, beta=-1.0, C=C, device=device)
+        np.testing.assert_array_equal(C, 0)
+        call(blas.gemm, 1.0, In(A), A, 0.0, Out(C), trans_b="T", device=device)
+        np.testing.assert_array_equal(C, A @ A.T)
+        call(blas.syrk, 1.0, B, 0.0, C, trans="T", device=device)
+        np.testing.assert_array_equal(np.triu(C), np.triu(B.T @ B))
+
+
+def test_call_copies_what_products_only_read_and_nothing_that_they_write() -> None:
+    A, B = 1 << 1, 1 << 2  # their places in (alpha, A, B, ...)
+    assert reused[blas.gemm] == reused[blas.symm] == A | B
+    assert reused[blas.syrk] == reused[blas.trsm] == A
+    assert blas.gemv not in reused and blas.ger not in reused
 
 
 def test_a_function_that_is_called_may_use_its_pointers_as_in_a_region(device: str) -> None:

@@ -90,6 +90,7 @@ def trsm(r: Routine) -> None:
 
 
 @CASES.of("{t}gemm_grouped_batched", letters="sd")
+@CASES.of("{t}gemm_batch")
 def grouped(r: Routine) -> None:
     op, dtype = r.vendor.op, r.dtype
     for (order, first), form, group_count in r.each(r.vendor.orders, ["arrays", "slices"] * 12, range(5)):

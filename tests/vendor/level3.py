@@ -72,6 +72,23 @@ def omatcopy(r: Routine) -> None:
             A.check(what)
 
 
+@CASES.of("{t}geadd")
+def geadd(r: Routine) -> None:
+    ops = "NT" if r.complex else "NTC"
+    for (order, first), trans_a, trans_c, (m, n) in r.each(r.vendor.orders, ops, ops, SHAPES_2):
+        for t in r.turns(2):
+            what = f"{order} {trans_a=} {trans_c=} {m=} {n=} {t}"
+            A = matrix(r.values(*((m, n) if trans_a == "N" else (n, m))), order, t.layout)
+            C = matrix(r.values(*((m, n) if trans_c == "N" else (n, m))), order, (t.layout + 1) % 3)
+            op = (r.vendor.op[trans_a], r.vendor.op[trans_c])
+            r(*first, *op, m, n, t.given_alpha, A, ld(A), t.given_beta, C, ld(C))
+            a, c = ref.op(A.wide, trans_a), ref.op(C.wide, trans_c)
+            expected = ref.op(t.alpha * a + t.beta * c, trans_c)
+            magnitude = ref.op(abs(t.alpha) * abs(a) + abs(t.beta) * abs(c), trans_c)
+            r.close(C, expected, 2, magnitude, what)
+            A.check(what)
+
+
 def places(m: int, n: int, order: str, lead: int) -> Array:
     """Where the elements of a matrix lie, counted from its first one."""
     i, j = np.indices((m, n))

@@ -17,6 +17,7 @@ from vendor import low
 
 HERE = Path(__file__).parent
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+ONLY_IN_THE_WHEEL = [("sd", "gemm_batch_strided"), ("sdcz", "gemm_batch"), ("sdcz", "geadd")]
 LACKING = [name for name in bound(cblas) if not is_there(name)]
 
 
@@ -37,7 +38,8 @@ def run_cases(path: str, names: list[str]) -> None:
 
 
 def test_functions_that_only_the_wheel_has() -> None:
-    run_cases(with_32_bit_integers(), ["sgemm_batch_strided", "dgemm_batch_strided"])
+    strided, batched, added = ([f"{t}{name}" for t in letters] for letters, name in ONLY_IN_THE_WHEEL)
+    run_cases(with_32_bit_integers(), [*strided, *batched, *added])
 
 
 def test_functions_of_low_precision_that_no_wheel_has(tmp_path: Path) -> None:
@@ -50,9 +52,11 @@ def test_functions_of_low_precision_that_no_wheel_has(tmp_path: Path) -> None:
 
 def an_argument(kind: str, name: str) -> Any:
     """Something that a parameter takes, but for pointers."""
+    if kind.endswith("*"):
+        return []  # of no group
     if kind == "enum":
         return {"order": cblas.ColMajor, "uplo": cblas.Upper}.get(name, cblas.NoTrans)
-    return 1 if kind == "size" else 1.0
+    return int(name != "group_count") if kind == "size" else 1.0
 
 
 @pytest.mark.parametrize("name", LACKING)

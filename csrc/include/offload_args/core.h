@@ -86,7 +86,8 @@ enum oa_array_flags {
   OA_READ_ONLY = 1, /* the host array may not be written */
   OA_BORROWED = 2,  /* data is a device address that the caller owns: nothing is copied */
   OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
-  OA_OWNED = 8      /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
+  OA_OWNED = 8,     /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
+  OA_REUSED = 16    /* the calls read each element many times: copy it to the device even with single_use */
 };
 
 enum oa_outcome {

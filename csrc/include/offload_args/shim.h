@@ -189,6 +189,11 @@ typedef struct oa_older {
   int symbol;          /* its index */
   const char *instead; /* the name that the same function has in those versions; NULL: later versions lack it */
 } oa_older;
+/* A symbol that is not called in versions of a library before this one. */
+typedef struct oa_since {
+  int symbol; /* its index */
+  const char *version, *why;
+} oa_since;
 struct oa_routine;
 /* A kind of object that a library makes and the caller owns. */
 typedef struct oa_object_kind {
@@ -225,6 +230,8 @@ struct oa_library {
   const char *older_version, *older_before; /* of an older header, and the first version without it; or NULL */
   const oa_older *older;                    /* older_count of them */
   int older_count;
+  const oa_since *since; /* since_count of them */
+  int since_count;
   const oa_object_kind *object_kinds; /* object_kind_count of them; or NULL */
   int object_kind_count;
   void **addresses;               /* room for symbol_count addresses: NULL until first use; read and set atomically */

@@ -1,0 +1,60 @@
+"""The gallery: runs the programs of examples/ when the site is built, and writes a page of each with its output.
+
+They run on the default device of the machine, or on that of OFFLOAD_ARGS_GALLERY.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# The order of the pages; an example that is not here comes last.
+ORDER = (
+    "hello_gemv vendor_call power_iteration principal_components least_squares poisson_cg gaussian_process image_svd "
+    "vector_add relu_chain block_sum stencil mandelbrot lenet_digits matmul_cubin"
+).split()
+
+
+class Order:
+    """Sort the examples of a folder."""
+
+    def __init__(self, folder: str) -> None:
+        pass
+
+    def __call__(self, file: str) -> tuple[int, str]:
+        name = Path(file).stem
+        return ORDER.index(name) if name in ORDER else len(ORDER), name
+
+
+def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
+    """Return the command line of an example."""
+    device = os.environ.get("OFFLOAD_ARGS_GALLERY")
+    chosen = ["--device", device] if device else []
+    draws = '"--plot"' in Path(script["src_file"]).read_text()
+    return chosen + (["--plot", os.devnull] if draws else [])
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.setup_extension("sphinx_gallery.gen_gallery")
+    app.config.sphinx_gallery_conf = {
+        "examples_dirs": str(EXAMPLES),
+        "gallery_dirs": "gallery",
+        "filename_pattern": "",
+        "within_subsection_order": "gallery.Order",
+        "reset_argv": "gallery.arguments",
+        "capture_repr": (),
+        "abort_on_example_error": True,
+        "notebook_extensions": set(),  # the programs read their command lines
+        "download_all_examples": False,
+        "default_thumb_file": str(Path(app.confdir) / "_static" / "program.svg"),
+        "min_reported_time": float("inf"),
+        "show_memory": False,
+        "show_signature": False,
+        "write_computation_times": False,
+    }
+    app.add_css_file("gallery.css")
+    return {"parallel_read_safe": True}

@@ -1,0 +1,80 @@
+"""The command line: `python -m offload_args`. One module a command; each imports its own work when it runs.
+
+parser() returns the whole parser, from which the reference of the commands can be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+from .. import __version__
+from ..errors import OffloadError
+from . import config, demo, info, plan, selftest, trace
+
+__all__ = ["main", "parser"]
+
+PROGRAM = "python -m offload_args"
+
+
+class Command(Protocol):
+    """A module of this package."""
+
+    HELP: str  #: one line for the list of commands
+    DESCRIPTION: str
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Declare the options."""
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> int:
+        """Run the command and return the exit status."""
+
+
+COMMANDS: dict[str, Command] = {
+    "info": info,
+    "demo": demo,
+    "plan": plan,
+    "trace": trace,
+    "selftest": selftest,
+    "config": config,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    made = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Lend NumPy arrays to a device for the duration of calls into the vendors' own libraries.",
+        epilog=f"'{PROGRAM} COMMAND --help' has the options of one command. Begin with info, then demo.",
+    )
+    made.add_argument("--version", action="version", version=f"offload_args {__version__}")
+    commands = made.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        one = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
+        command.add_arguments(one)
+        one.set_defaults(run=command.run)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status; without a command, say which there are."""
+    made = parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+        import argcomplete
+
+        argcomplete.autocomplete(made)
+    options = made.parse_args(arguments)
+    if options.command is None:
+        made.print_help()
+        return 0
+    try:
+        status: int = options.run(options)
+    except OffloadError as error:
+        print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
+        return 2
+    return status

@@ -1,0 +1,308 @@
+"""`python -m offload_args plan`: how long a product of matrices would take here, on each device and with NumPy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import Device, In, Out, Scratch, __version__, blas, offload_args
+from ..display import size_text, text_table, time_text
+from ..errors import OffloadError
+from .arguments import device
+
+HELP = "estimate a product of matrices on each device, with and without copies"
+DESCRIPTION = """Estimate how long C = A B takes here, where A is M x K and B is K x N: on each device, with and without
+the copies of A, B and C, and with NumPy. It measures for a few seconds. A product that would take longer is
+extrapolated from a smaller one, and marked with ~."""
+
+DTYPES = ("f4", "f8", "c8", "c16")
+MOST = 2**31 - 1
+# A larger product is measured while the one before took less than this. So one device takes about a second.
+LONG = 0.05
+LEAST_WORK = 1 << 20  # multiplications of the smallest product that is measured, if the asked one is not smaller still
+MOST_BYTES = 256 << 20  # of the operands of one that is measured
+MOST_COPIED = 64 << 20  # bytes of the copies that are measured
+
+Shape = tuple[int, int, int]  # m, n, k
+Array = NDArray[Any]
+
+
+def _extent(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 10 or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"needs 1 to {MOST}, got {text}")
+    return int(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("m", type=_extent, metavar="M", help="rows of A and C")
+    parser.add_argument("n", type=_extent, metavar="N", help="columns of B and C")
+    parser.add_argument("k", type=_extent, metavar="K", help="columns of A, rows of B")
+    parser.add_argument("--dtype", choices=DTYPES, default="f4", help="of all three (%(default)s)")
+    parser.add_argument(
+        "--device", type=device, action="append", metavar="D", help="only this one; may be given several times"
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON, times in seconds")
+
+
+@dataclass
+class Estimate:
+    """Estimate the product on one device, or with NumPy. Times are seconds, sizes bytes."""
+
+    name: str
+    model: str
+    needs: int  #: of its memory
+    free: int
+    product: float = 0.0  #: with the arrays on the device already
+    up: float = 0.0
+    down: float = 0.0
+    region: float = 0.0  #: of a region and a call, whatever the size
+    measured: Shape = (0, 0, 0)  #: m, n, k of the product that was measured
+    extrapolated: bool = False
+    copied: int = 0  #: of the copies that were measured; 0: none were
+    up_rate: float = 0.0  #: bytes per second
+    down_rate: float = 0.0
+    error: str = ""
+
+    @property
+    def total(self) -> float:
+        """The time with the copies."""
+        return self.region + self.up + self.product + self.down
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data; of an estimate that failed, without the times."""
+        fits = self.needs <= self.free
+        if self.error:
+            return {"name": self.name, "model": self.model, "needs": self.needs, "free": self.free, "error": self.error}
+        return {**asdict(self), "total": self.total, "fits": fits}
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+
+def _operands(shape: Shape) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    m, n, k = shape
+    return (m, k), (k, n), (m, n)
+
+
+def _size(shape: Shape) -> int:
+    """Return the elements of all three operands."""
+    return sum(rows * columns for rows, columns in _operands(shape))
+
+
+def _work(shape: Shape) -> int:
+    m, n, k = shape
+    return m * n * k
+
+
+def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
+    """Yield products of eight times the work of the one before, up to the shape itself.
+
+    The largest extents are halved first: the smallest one says most about the speed. Products whose operands take much
+    memory are left out.
+    """
+    shapes = [shape]
+    while _work(shapes[-1]) > LEAST_WORK:
+        now = list(shapes[-1])
+        for _ in range(3):
+            largest = now.index(max(now))
+            now[largest] = (now[largest] + 1) // 2
+        shapes.append((now[0], now[1], now[2]))
+    for one in reversed(shapes):
+        if _size(one) * itemsize <= MOST_BYTES:
+            yield one
+
+
+def _least_time(work: Callable[[], object], times: int = 3) -> float:
+    """Return the least time of some runs, fewer if they are long, after one that warms up."""
+    work()
+    taken: list[float] = []
+    while len(taken) < times and sum(taken) < 4 * LONG:
+        begun = perf_counter()
+        work()
+        taken.append(perf_counter() - begun)
+    return min(taken)
+
+
+def _numbers(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Return numbers that look random: products of zeros take less time on a GPU."""
+    pattern = np.random.default_rng(0).standard_normal(65521).astype(dtype)
+    return np.resize(pattern, shape)
+
+
+def _grow(
+    estimate: Estimate, shape: Shape, dtype: np.dtype[Any], measure: Callable[[Shape, np.dtype[Any]], float]
+) -> None:
+    """Measure larger and larger products until one is long, and extrapolate the time from the last."""
+    seconds, last = 0.0, shape
+    for last in smaller_products(shape, dtype.itemsize):
+        seconds = measure(last, dtype)
+        if seconds > LONG:
+            break
+    estimate.measured, estimate.extrapolated = last, last != shape
+    estimate.product = seconds * (_work(shape) / _work(last))
+
+
+def _product_on(where: Device) -> Callable[[Shape, np.dtype[Any]], float]:
+    def measure(shape: Shape, dtype: np.dtype[Any]) -> float:
+        a, b, c = _operands(shape)
+        arrays = In(_numbers(a, dtype)), In(_numbers(b, dtype)), Scratch(c, dtype)
+        with offload_args(*arrays, device=where) as (A, B, C):
+
+            def work() -> None:
+                blas.gemm(1.0, A, B, 0.0, C)
+                where.synchronize()
+
+            return _least_time(work)
+
+    return measure
+
+
+def _product_by_numpy(shape: Shape, dtype: np.dtype[Any]) -> float:
+    a, b, c = _operands(shape)
+    A, B, C = _numbers(a, dtype), _numbers(b, dtype), _numbers(c, dtype)
+    return _least_time(lambda: np.matmul(A, B, out=C))
+
+
+def _measure_region(where: Device, dtype: np.dtype[Any]) -> float:
+    """Return the time of a region with a call, on arrays so small that their copies take no time."""
+    A, B, C = (np.ones((8, 8), dtype) for _ in range(3))
+
+    def region() -> None:
+        with offload_args(In(A), In(B), Out(C), device=where) as (dA, dB, dC):
+            blas.gemm(1.0, dA, dB, 0.0, dC)
+
+    return _least_time(region, 20)
+
+
+def _measure_copies(where: Device, nbytes: int) -> tuple[float, float]:
+    """Return the bytes per second that go up and come down, in copies of so many bytes."""
+    array: Array = np.ones(nbytes, np.uint8)
+
+    def up() -> float:
+        with offload_args(In(array), device=where) as (pointer,):
+            begun = perf_counter()
+            _ = pointer.address  # brings it up
+            where.synchronize()
+            return perf_counter() - begun
+
+    def down() -> float:
+        with offload_args(Out(array), device=where) as (pointer,):
+            pointer.fill(1)
+            where.synchronize()
+            begun = perf_counter()
+        return perf_counter() - begun
+
+    return nbytes / min(up() for _ in range(4)), nbytes / min(down() for _ in range(4))
+
+
+# -- the estimates -----------------------------------------------------------------------------------------------------
+
+
+def _host_memory() -> int:
+    """Return the bytes of memory that a program could still take."""
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+
+
+def _on(where: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
+    nbytes = _size(shape) * dtype.itemsize
+    free = where.memory.free if where.is_gpu else _host_memory() - nbytes  # the arrays themselves lie there, too
+    found = Estimate(where.name, where.model, nbytes, max(free, 0))
+    try:
+        found.region = _measure_region(where, dtype)
+        _grow(found, shape, dtype, _product_on(where))
+        a, b, c = (rows * columns * dtype.itemsize for rows, columns in _operands(shape))
+        found.copied = min(max(a + b, c), MOST_COPIED)
+        found.up_rate, found.down_rate = _measure_copies(where, found.copied)
+        found.up, found.down = (a + b) / found.up_rate, c / found.down_rate
+        found.extrapolated |= max(a + b, c) > found.copied
+    except OffloadError as error:
+        found.error = str(error)
+    return found
+
+
+def _with_numpy(shape: Shape, dtype: np.dtype[Any]) -> Estimate:
+    found = Estimate("NumPy", f"{np.__version__}, without a region", _size(shape) * dtype.itemsize, _host_memory())
+    _grow(found, shape, dtype, _product_by_numpy)
+    return found
+
+
+def _too_large(one: Estimate) -> list[str]:
+    if one.needs <= one.free:
+        return []
+    return [
+        f"{one.name}: the arrays do not fit: they need {size_text(one.needs)}, and {size_text(one.free)} is free; "
+        "multiply blocks of rows one after the other"
+    ]
+
+
+def advice(numpy: Estimate, one: Estimate) -> str:
+    """Say when a device pays, compared with NumPy."""
+    if one.error:
+        return f"{one.name}: {one.error}"
+    if too_large := _too_large(one):
+        return too_large[0]
+    if one.total < numpy.product:
+        return (
+            f"{one.name}: a single product pays, {_times(numpy.product / one.total)} as fast as NumPy with its copies"
+        )
+    if one.product < numpy.product:
+        least = int((one.total - one.product) / (numpy.product - one.product)) + 1
+        return (
+            f"{one.name}: pays from {least:,} products on whose arrays stay on the device: in one region, or resident"
+        )
+    return f"{one.name}: does not pay, as NumPy is as fast without copies"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g} times"
+
+
+def estimate(shape: Shape, dtype: np.dtype[Any], devices: Sequence[Device]) -> dict[str, Any]:
+    """Return the estimates of the product as plain data."""
+    numpy = _with_numpy(shape, dtype)
+    found = [_on(one, shape, dtype) for one in devices]
+    m, n, k = shape
+    return {
+        "offload_args": __version__,
+        "product": {"m": m, "n": n, "k": k, "dtype": dtype.name, "nbytes": numpy.needs},
+        "numpy": numpy.as_dict(),
+        "devices": [one.as_dict() for one in found],
+        "advice": [*_too_large(numpy), *(advice(numpy, one) for one in found)],
+    }
+
+
+def _row(one: dict[str, Any], work: int) -> tuple[str, ...]:
+    if one["error"]:
+        return (one["name"], one["model"], "", "", "", "", "not measured")
+    about = "~" if one["extrapolated"] else ""
+    product = "~" * (_work(tuple(one["measured"])) < work) + time_text(one["product"])
+    m, n, k = one["measured"]
+    copies, measured = ("", ""), f"{m} x {n} x {k}"
+    if one["copied"]:
+        copies = about + time_text(one["up"]), about + time_text(one["down"])
+        measured += f", copies of {size_text(one['copied'])}"
+    return one["name"], one["model"], product, *copies, about + time_text(one["total"]), measured
+
+
+def run(options: argparse.Namespace) -> int:
+    shape, dtype = (options.m, options.n, options.k), np.dtype(options.dtype)
+    found = estimate(shape, dtype, options.device or Device.all())
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    product = found["product"]
+    print(f"C = A B: {product['m']} x {product['n']} x {product['k']}, {dtype.name}, {size_text(product['nbytes'])}\n")
+    header = ("", "", "product", "A, B up", "C down", "all", "measured")
+    rows = [_row(one, _work(shape)) for one in (found["numpy"], *found["devices"])]
+    print(*text_table([header, *rows]), sep="\n")
+    print("", *found["advice"], sep="\n")
+    print("\n~: extrapolated from what was measured. Copies are those of ordinary arrays, not of pinned ones.")
+    return 0

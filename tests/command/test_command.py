@@ -1,0 +1,67 @@
+"""`python -m offload_args`: the list of commands, their help, and completion by the shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import offload_args as package
+from offload_args import command
+
+
+def test_without_a_command_it_says_what_it_offers() -> None:
+    ran = subprocess.run([sys.executable, "-m", "offload_args"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stderr == ""
+    for name in command.COMMANDS:
+        assert f"\n    {name} " in ran.stdout
+    assert "python -m offload_args COMMAND --help" in " ".join(ran.stdout.split())
+
+
+@pytest.mark.parametrize("name", command.COMMANDS)
+def test_each_command_has_help_that_says_what_it_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main([name, "--help"])
+    assert left.value.code == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.startswith(f"usage: python -m offload_args {name} ")
+    assert " ".join(command.COMMANDS[name].DESCRIPTION.split()).split(":")[0][:40] in words
+
+
+def test_an_unknown_command_is_refused_with_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(["inform"])
+    assert left.value.code == 2 and "selftest" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(["--version"])
+    assert left.value.code == 0 and capsys.readouterr().out == f"offload_args {package.__version__}\n"
+
+
+def test_a_device_that_is_lost_meanwhile_is_an_error_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(options: object) -> int:
+        raise package.DeviceLostError("cuda:0: the device is lost")
+
+    monkeypatch.setattr(command.info, "run", lost)
+    assert command.main(["info"]) == 2
+    assert capsys.readouterr().err == "python -m offload_args info: cuda:0: the device is lost\n"
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    environment = os.environ | {
+        "_ARGCOMPLETE": "3",  # as for `python -m offload_args`: the words that name the program
+        "COMP_LINE": "python -m offload_args sel",
+        "COMP_POINT": "26",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "offload_args"], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert ran.stdout.split() == ["selftest"], ran.stderr
