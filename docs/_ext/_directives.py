@@ -5,9 +5,11 @@ They make no text to be parsed, as there are some thousands of names.
 
 from __future__ import annotations
 
+import argparse
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from _headers import INCLUDE, Unit, header, is_cpp
 from _records import ROLES, Group, constants, groups, joined, letters, libraries, sections, slug, vendor_names
@@ -19,6 +21,7 @@ from bindings import roles
 from bindings.emit.docs import signature
 from bindings.emit.wrappers import forms, prototype
 from bindings.roles import Function, Library
+from offload_args import command
 
 
 def _literals(names: Iterable[str]) -> list[nodes.Node]:
@@ -235,3 +238,29 @@ class CHeader(SphinxDirective):
         if ("c-name", name) not in domain.objects and (name.lower().startswith("oa_") or is_cpp(file)):
             node["ids"].append(f"c-{name}")
             domain.note_object("c-name", name, f"c-{name}", location=node)
+
+
+class CommandLine(SphinxDirective):
+    """The commands of `python -m offload_args` with their options: `{command-line}`."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(command.__file__ or "")
+        whole = command.parser()
+        (commands,) = (one.choices for one in whole._actions if isinstance(one, argparse._SubParsersAction))
+        return [self._section(name, parser) for name, parser in commands.items()]
+
+    def _section(self, name: str, parser: argparse.ArgumentParser) -> nodes.Node:
+        text = " ".join((parser.description or "").split())
+        section = nodes.section("", nodes.title(name, name), nodes.paragraph(text, text), ids=[f"command-{name}"])
+        parser.formatter_class = partial(argparse.HelpFormatter, width=72)
+        usage = textwrap.dedent(parser.format_usage().removeprefix("usage: "))
+        section += nodes.literal_block(usage, usage, language="text")
+        options = nodes.definition_list("")
+        for one in parser._actions:
+            named = one.option_strings or [one.metavar or one.dest]
+            value = f" {one.metavar or one.dest.upper()}" if one.option_strings and one.nargs != 0 else ""
+            term = nodes.term("", "", *_literals(f"{text}{value}" for text in map(str, named)))
+            said = parser._get_formatter()._expand_help(one) if one.help else ""
+            options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(said, said)))
+        section += options
+        return section

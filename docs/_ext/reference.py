@@ -41,6 +41,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("vendor-constants", _directives.Constants)
     app.add_directive("prototypes", _directives.Prototypes)
     app.add_directive("library-variables", _directives.LibraryVariables)
+    app.add_directive("command-line", _directives.CommandLine)
     app.add_object_type("c-name", "c-name", objname="C")
     app.add_directive("c-header", _directives.CHeader)
     app.connect("builder-inited", write_pages)
