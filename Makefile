@@ -69,7 +69,7 @@ sanitize: $(VENV)/installed $(VENV)/dev
 	set -e; for sanitizers in $(SANITIZERS); do scripts/sanitize $$sanitizers $(ARGS); done
 
 # The tests of CUDA devices without a GPU, on doubles of the driver, cuBLAS and NVRTC.
-doubles: $(VENV)/installed
+doubles: $(VENV)/installed $(VENV)/dev
 	scripts/doubles $(ARGS)
 
 # How much of the package its tests reach, and how much of the core the C tests; ARGS goes to pytest.

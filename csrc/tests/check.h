@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static atomic_int check_failures;
@@ -46,6 +47,12 @@ static inline int check_fails(int status, int expected, const char *words, const
 #define CHECK_OK(call) check_status((call), OA_OK, __FILE__, __LINE__, #call)
 /* The call fails with that status and a text in which `words` occur. */
 #define CHECK_FAILS(call, status, words) check_fails((call), (status), (words), __FILE__, __LINE__, #call)
+
+/* Whether the devices called sim are doubles of GPUs in this run (on_gpu.c). */
+static inline int on_doubles(void) { return getenv("OFFLOAD_ARGS_TEST_GPU") != NULL; }
+
+/* Where this process reaches memory of a device that lies in its own, or of a double of a GPU. */
+void *reachable(uint64_t address);
 
 static inline int failures(void) { return atomic_load(&check_failures) != 0; }
 

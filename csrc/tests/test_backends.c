@@ -533,6 +533,8 @@ int main(void) {
     int number;
     CHECK_FAILS(oa_device_open("cuda", &number), OA_ERROR_UNAVAILABLE, "no device \"cuda\"");
   }
+  int hip_devices = 0;
+  if (oa_device_count("hip", &hip_devices) == OA_OK && hip_devices) each_backend("hip:0");
   names();
   oa_device *sim = open_device("sim:1");
   if (sim) {

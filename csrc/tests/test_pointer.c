@@ -229,7 +229,7 @@ static void an_out_inside_a_larger_array_is_written_by_what_fills_it(void) {
   check_empty();
 }
 
-static void write_at(uint64_t address, float value) { *(float *)(uintptr_t)address = value; }
+static void write_at(uint64_t address, float value) { *(float *)reachable(address) = value; }
 
 static void an_address_that_was_given_away_writes_its_own_array_only(void) {
   float x[6] = {1, 1, 1, 1, 1, 1}, found = 0;

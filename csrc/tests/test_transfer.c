@@ -863,6 +863,13 @@ int main(int argc, char **argv) {
   }
   settings(argv[0]);
   const struct oa_tuning usual = oa_tuning;
+  if (on_doubles()) {
+    tune(512, 4096);
+    everything("sim:0");
+    oa_tuning = usual;
+    everything("sim:0");
+    return failures();
+  }
   for (int threads = 1; threads <= 4; threads += 3) {
     CHECK_OK(oa_set_threads(threads));
     tune(512, 4096);
@@ -877,8 +884,9 @@ int main(int argc, char **argv) {
   oa_tuning = usual;
   everything("host");
   everything("sim:0");
-  int devices = 0;
-  if (oa_device_count("cuda", &devices) == OA_OK && devices) everything("cuda:0");
+  const char *const gpus[][2] = {{"cuda", "cuda:0"}, {"hip", "hip:0"}};
+  for (int i = 0, devices = 0; i < 2; i++)
+    if (oa_device_count(gpus[i][0], &devices) == OA_OK && devices) everything(gpus[i][1]);
   open_device("sim:0");
   a_region_that_comes_again_asks_the_driver_for_nothing();
   memory_that_stays_is_as_strictly_watched();

@@ -61,6 +61,8 @@ static int has_to_fail(void) {
   const long long number = __atomic_add_fetch(&calls_made, 1, __ATOMIC_SEQ_CST);
   return number == __atomic_load_n(&failing_call, __ATOMIC_SEQ_CST);
 }
+long long hipDoubleCalls(void);
+long long hipDoubleCalls(void) { return __atomic_load_n(&calls_made, __ATOMIC_SEQ_CST); }
 /* Makes the k-th call from now fail, none if k is 0; returns how many were made so far. */
 long long hipDoubleFail(long long k);
 long long hipDoubleFail(long long k) {

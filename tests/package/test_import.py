@@ -27,11 +27,11 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
 
 
 @pytest.mark.promise("T22")
-def test_the_interpreter_leaves_quietly_with_open_regions_and_pointers() -> None:
-    code = """
+def test_the_interpreter_leaves_quietly_with_open_regions_and_pointers(device: str) -> None:
+    code = f"""
 import numpy as np, sys
 from offload_args import offload_args, blas
-regions = [offload_args(np.ones(4), device=name) for name in ("host", "sim:0")]
+regions = [offload_args(np.ones(4), device=name) for name in ("host", "{device}")]
 pointers = [region.__enter__()[0] for region in regions]
 slices = [p[1:] for p in pointers]
 for p in pointers: blas.scal(2.0, p)

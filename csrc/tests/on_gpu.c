@@ -1,0 +1,64 @@
+/* Linked with every test: with OFFLOAD_ARGS_TEST_GPU=hip, the devices sim:0 and sim:1 of the test are hip:0 and hip:1,
+ * and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, so they have the double
+ * make its devices' memory reachable meanwhile. Delays of operations are left out: the double does all work at once.
+ * The linker puts these functions in place of the core's (--wrap). */
+#include "check.h"
+#include "device/device.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+int __real_oa_device_open(const char *name, int *device);
+int __wrap_oa_device_open(const char *name, int *device);
+int __real_oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
+int __wrap_oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
+int __real_oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us);
+int __wrap_oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us);
+int64_t __real_oa_sim_backend_calls(int number);
+int64_t __wrap_oa_sim_backend_calls(int number);
+
+static const char *backend(void) { return getenv("OFFLOAD_ARGS_TEST_GPU"); }
+
+static void *function_of_double(const char *name) {
+  void *driver = dlopen("libamdhip64.so", RTLD_NOW);
+  void *function = driver ? dlsym(driver, name) : NULL;
+  if (function) return function;
+  fprintf(stderr, "OFFLOAD_ARGS_TEST_GPU: the double of %s has no %s\n", backend(), name);
+  exit(1);
+}
+
+/* Returns whether the device is a double's. */
+static bool is_double(const oa_device *device) {
+  return backend() && device && !strcmp(device->backend->name, backend());
+}
+
+void *reachable(uint64_t address) {
+  void *memory = (void *)(uintptr_t)address;
+  return backend() ? ((void *(*)(const void *))function_of_double("hip_double_here"))(memory) : memory;
+}
+
+int __wrap_oa_device_open(const char *name, int *device) {
+  char other[32];
+  if (!backend() || !name || strncmp(name, "sim:", 4) != 0) return __real_oa_device_open(name, device);
+  snprintf(other, sizeof other, "%s%s", backend(), name + 3);
+  return __real_oa_device_open(other, device);
+}
+
+int __wrap_oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
+  if (!call || !call->open || !run || !is_double(call->device)) return __real_oa_submit(call, run, arguments, size);
+  ((void (*)(void))function_of_double("hip_double_begin"))();
+  run(arguments);
+  ((void (*)(void))function_of_double("hip_double_end"))();
+  return oa_end(call, call->vendor_status);
+}
+
+int __wrap_oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us) {
+  if (!is_double(oa_device_of(number))) return __real_oa_sim_configure(number, capacity, fail_after, delay_us);
+  ((long long (*)(long long))function_of_double("hipDoubleFail"))(fail_after);
+  return OA_OK;
+}
+
+int64_t __wrap_oa_sim_backend_calls(int number) {
+  if (!is_double(oa_device_of(number))) return __real_oa_sim_backend_calls(number);
+  return ((long long (*)(void))function_of_double("hipDoubleCalls"))();
+}
