@@ -173,7 +173,7 @@ def _parameters(library: Library, function: Function) -> list[str]:
 
 @dataclass(frozen=True)
 class Description:
-    """What there is to say of a function, in its docstring and on its page of the reference; no line breaks."""
+    """Everything there is to say of a function, in its docstring and on its page of the reference; no line breaks."""
 
     summary: str
     deprecated: str  # "" if it is not

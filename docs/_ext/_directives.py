@@ -203,7 +203,7 @@ def _paragraphs(text: str) -> Iterator[nodes.Node]:
 
 
 class CHeader(SphinxDirective):
-    """What a public header declares: `{c-header} offload_args/core.h`."""
+    """The declarations of a public header: `{c-header} offload_args/core.h`."""
 
     required_arguments = 1
 

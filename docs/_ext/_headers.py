@@ -39,7 +39,7 @@ _DECLARED = re.compile(
     r"|^using (\w+) =|^extern [^;(]*?\b(oa_\w+)[\[;]",
     re.MULTILINE,
 )
-# What these sections of kernel.h declare is used by the other ones.
+# Sections of kernel.h whose declarations serve the other ones.
 _HIDDEN = {"Compilers", "Elements in memory", "Kernels as they are launched", "Blocks on the CPU"}
 
 

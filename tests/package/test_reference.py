@@ -18,7 +18,7 @@ from offload_args import libraries
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (offload_args[\w.]*)((?:\n   :.*)*)", re.MULTILINE)
+DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (offload_args[\w.]*)((?:\n   .*)*)", re.MULTILINE)
 MODULES = ["blas", "embedding", "errors", "kernels", "lapack", "libraries", "selftest", "testing", "tracing"]
 
 
@@ -56,7 +56,7 @@ def written() -> list[Any]:
     for page in sorted((REFERENCE / "python").glob("*.md")):
         for kind, name, options in DIRECTIVE.findall(page.read_text()):
             thing = found(name)
-            members = re.search(r":members:(.*)", options)
+            members = re.search(r":members:(.*(?:\n {6}.*)*)", options)
             if kind == "module":
                 described += [getattr(thing, one) for one in thing.__all__] if members else []
                 continue
