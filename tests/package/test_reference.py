@@ -164,7 +164,7 @@ def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     read = {"OFFLOAD_ARGS_TRACE", "OFFLOAD_ARGS_INFO", "OFFLOAD_ARGS_NVTX", "OFFLOAD_ARGS_NVRTC", "OFFLOAD_ARGS_HIPRTC"}
     made = set()  # the files that put names together: those above, and of the libraries
     paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *ROOT.glob("offload_args/**/*.py")]
-    for path in paths:
+    for path in (one for one in paths if one.parent.name != "tests"):
         text = path.read_text()
         read |= set(re.findall(r"[\"'](OFFLOAD_ARGS_[A-Z0-9_]+)[\"']", text))
         made |= {path.relative_to(ROOT).as_posix()} if re.search("[\"']OFFLOAD_ARGS_[%{]", text) else set()
