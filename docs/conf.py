@@ -20,7 +20,6 @@ copybutton_exclude = ".linenos, .gp, .go"
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {"Pointer": "DevicePtr"}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 

@@ -66,8 +66,14 @@ def rewritten(lines: list[str], names: set[str]) -> list[str]:
     return found
 
 
+# Programs get objects of these classes from others, and make none themselves.
+_GIVEN = {"Kernel", "LibraryObject", "Module", "Moved", "Raw", "Stream", "Summary", "SupportsStream", "Trace", "Update"}
+
+
 def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Rewrites what autodoc reads of an object of the package."""
+    if lines and lines[0].startswith("Alias for field number"):  # a named tuple's field without a comment
+        lines[:] = []
     if name.startswith("offload_args"):
         lines[:] = rewritten(lines, _names(thing))
 
@@ -90,6 +96,8 @@ def sign(
     app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
     """Returns the signature with types of what is written in C, from the stub of the extension."""
+    if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
+        return "", None
     if getattr(thing, "__module__", None) != "offload_args._core" and not (
         kind == "class" and any(one.__module__ == "offload_args._core" for one in thing.__mro__)
     ):
