@@ -1,0 +1,146 @@
+"""The examples of README and of the site run as they stand there, and print the text beside them.
+
+The blocks of a page are one program, from top to bottom. `needs=cuda:0,cupy` behind the fence names what a block needs:
+it runs, with those before and after that need no more, where that is. A comment behind a `print` is its output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.devices import library_or_skip, open_or_skip
+from helpers.pages import ROOT, Block, blocks, programs, promised, tables
+from offload_args import Device, errors
+
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    if not {"internals", "_generated"} & set(path.parts)
+}
+PROGRAMS = {
+    f"{page.removeprefix('docs/')}[{','.join(needs)}]": (page, needs, code)
+    for page, text in PAGES.items()
+    if page != "README.md"  # test_examples.py runs it
+    for needs, code in programs(text).items()
+}
+DEVICES = ("cuda:0", "cuda:1", "hip:0")
+LIBRARIES = {"cublas_lt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
+# Python that no test runs: each with its reason.
+NOT_RUN: dict[str, str] = {}
+# Languages of the other blocks: commands, output and other languages' sources, and MyST's own.
+OTHERS = {"console", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "{include}", "{toctree}", "{image}"}
+
+
+def skip_without(needs: tuple[str, ...]) -> None:
+    for one in needs:
+        if one in DEVICES:
+            open_or_skip(one)
+    for one in needs:
+        if one in LIBRARIES:
+            library_or_skip(one, LIBRARIES[one])
+        elif one == "lapack":
+            if Device.default().is_gpu:
+                library_or_skip("cusolver", str(Device.default()))
+        elif one not in DEVICES:
+            pytest.importorskip(one, reason=f"device unavailable: no {one}")
+
+
+def build(sources: list[Block], folder: Path) -> None:
+    """Write the C sources of a page whose first line has the command that compiles them, and compile them."""
+    for block in sources:
+        command = re.match(r"/\*.*?\b(cc -[^*]*?)(?: \*/)?\n", block.text)
+        if block.language == "c" and command:
+            name = re.search(r"\w+\.c\b", command[1])
+            assert name is not None
+            (folder / name[0]).write_text(block.text)
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            subprocess.run(command[1], shell=True, cwd=folder, check=True, env=os.environ | {"PATH": path})
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "example.py").write_text(code)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    # Python 3.12 warns of every fork of a process with threads.
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "example.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=clean | {"OFFLOAD_ARGS_CACHE": str(folder / "cache")},
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_examples_of_a_page_print_the_text_beside_them(program: str, tmp_path: Path) -> None:
+    page, needs, code = PROGRAMS[program]
+    skip_without(needs)
+    build(blocks(PAGES[page]), tmp_path)
+    ran = run(code, tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == promised(code)
+    assert promised(code), "an example prints what it did"
+
+
+def test_no_block_of_code_escapes_the_tests() -> None:
+    assert len(PROGRAMS) >= 20
+    for page, text in PAGES.items():
+        assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(blocks(text)), page
+        for block in blocks(text):
+            named = block.language in {"python", *OTHERS} or (page == "README.md" and not block.language)
+            assert named, f"{page}: name the language of {block.text!r}"
+            if block.language == "python":
+                known = (word == "not-run" or re.fullmatch(r"needs=[\w:,]+", word) for word in block.words)
+                assert all(known), f"{page}: {block.words}"
+    left_out = {page for page, text in PAGES.items() for block in blocks(text) if "not-run" in block.words}
+    assert left_out == NOT_RUN.keys()
+
+
+def test_the_blocks_fit_a_screen() -> None:
+    for page, text in PAGES.items():
+        for block in blocks(text):
+            assert max(map(len, block.text.splitlines()), default=0) <= 120, page
+            if block.language == "python":
+                assert len(block.text.splitlines()) <= 40, page
+
+
+def test_the_commands_of_the_pages_are_there() -> None:
+    commands = subprocess.run([sys.executable, "-m", "offload_args", "--help"], capture_output=True, text=True).stdout
+    for page, text in PAGES.items():
+        for command in re.findall(r"python3? -m offload_args +([a-z]+)", text):
+            assert re.search(rf"\b{command}\b", commands), f"{page}: python -m offload_args {command}"
+
+
+def test_each_exception_has_an_entry() -> None:
+    entries = re.findall(r"^### (\w+) \(([\w, ]+)\)$", PAGES["docs/guide/errors.md"], re.MULTILINE)
+    assert sorted(name for name, _ in entries) == sorted({*errors.__all__, "HostAttributeError"})
+    for name, bases in entries:
+        said = [one.strip() for one in bases.split(",")]
+        derived = [base.__name__ for base in getattr(errors, name).__bases__]
+        assert [one for one in derived if one != "OffloadError" or len(derived) == 1] == said, name
+
+
+COMING_FROM = sorted(page for page in PAGES if page.startswith("docs/coming-from/") and not page.endswith("index.md"))
+
+
+@pytest.mark.parametrize("page", COMING_FROM)
+def test_our_side_of_each_row_runs(page: str, tmp_path: Path) -> None:
+    """The page's program comes first, then each row in a copy of its names; a row says where it needs a GPU."""
+    (table,) = (table for table in tables(PAGES[page]) if table[0][1] == "offload_args")
+    rows = {theirs: re.findall(r"`([^`]+)`", ours) for theirs, ours, _ in table[1:]}
+    assert len(rows) >= 8 and all(rows.values())
+    gpu = "cuda:0" in map(str, Device.all())
+    here = ["\n".join(rows[theirs]) for theirs, _, note in table[1:] if gpu or "on a GPU" not in note]
+    assert len(here) >= 6
+    code = programs(PAGES[page])[()]
+    for line in here:
+        code += f"\nexec({line + chr(10) + '    pass' if line.endswith(':') else line!r}, dict(globals()))"
+    ran = run(code, tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == promised(code)
