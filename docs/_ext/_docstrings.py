@@ -67,7 +67,19 @@ def rewritten(lines: list[str], names: set[str]) -> list[str]:
 
 
 # Programs get objects of these classes from others, and make none themselves.
-_GIVEN = {"Kernel", "LibraryObject", "Module", "Moved", "Raw", "Stream", "Summary", "SupportsStream", "Trace", "Update"}
+_GIVEN = {
+    "Kernel",
+    "LibraryObject",
+    "Module",
+    "Moved",
+    "Raw",
+    "Stream",
+    "Summary",
+    "SupportsStream",
+    "Timeline",
+    "Trace",
+    "Update",
+}
 
 
 def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

@@ -56,18 +56,15 @@ def sections(library: Library) -> dict[str, list[Function]]:
 
 def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
     """Returns the constants of a library's module, by the vendor's type and name: the name here, and the value."""
-    read = _read(library.name)
-    strip = read["library"].get("strip", "")
     types = {kind: dict(values) for kind, values in library.api["enums"].items()}
-    for one in read.get("enums", {}).values():
+    for one in _read(library.name).get("enums", {}).values():
         types.setdefault(one["type"], {}).update(one.get("values", {}))
-    found: dict[str, dict[str, tuple[str, int]]] = {}
-    for kind, values in types.items():
-        for vendor, value in values.items():
-            name = next((one for one in (vendor.removeprefix(strip), vendor) if one in library.constants), "")
-            if name:
-                found.setdefault(kind, {})[vendor] = name, value
-    return found
+    known = library.names_here
+    found = {
+        kind: {vendor: (known[vendor], value) for vendor, value in values.items() if vendor in known}
+        for kind, values in types.items()
+    }
+    return {kind: values for kind, values in found.items() if values}
 
 
 def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, str]]:
