@@ -10,13 +10,14 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from helpers.devices import library_or_skip, open_or_skip
 from helpers.pages import ROOT, Block, blocks, programs, promised, tables
-from offload_args import Device, errors
+from offload_args import Device, errors, get_include
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -100,6 +101,33 @@ def test_no_block_of_code_escapes_the_tests() -> None:
                 assert all(known), f"{page}: {block.words}"
     left_out = {page for page, text in PAGES.items() for block in blocks(text) if "not-run" in block.words}
     assert left_out == NOT_RUN.keys()
+
+
+# Lines before and after a fragment that does not compile by itself.
+AROUND = {
+    ("docs/guide/embedding.md", "cpp"): (
+        "#include <offload_args.hpp>\n#include <offload_args_blas.h>\n#include <vector>\n"
+        "void multiply(int64_t n, std::vector<double> &A, std::vector<double> &x, std::vector<double> &y) {\n",
+        "}\n",
+    ),
+    ("docs/guide/kernels.md", "cpp"): ("#include <offload_args/kernel.h>\n", ""),
+}
+SOURCES = {
+    f"{page.removeprefix('docs/')}, block {i}": (page, block)
+    for page, text in PAGES.items()
+    for i, block in enumerate(blocks(text))
+    if block.language in ("c", "cpp")
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_c_and_cpp_of_a_page_compile(source: str) -> None:
+    page, block = SOURCES[source]
+    before, after = AROUND.get((page, block.language), ("", ""))
+    text = before + block.text.replace("  ...\n", "  return NULL;\n") + after
+    command = ["cc", "-xc", "-std=gnu11"] if block.language == "c" else ["c++", "-xc++", "-std=c++17"]
+    includes = [f"-I{get_include()}", f"-I{sysconfig.get_path('include')}"]
+    subprocess.run([*command, "-Wall", "-fsyntax-only", *includes, "-"], input=text, text=True, check=True)
 
 
 def test_the_blocks_fit_a_screen() -> None:
