@@ -85,7 +85,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, *_OF_EMBEDDING, *_OF_KERNELS})
 
 
-if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):
+if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX", "PROGRESS")):
     from .tracing.process import start_from_environment
 
     start_from_environment()

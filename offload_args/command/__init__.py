@@ -65,8 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; without a command, say which there are."""
     made = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
-        import argcomplete
-
+        try:
+            import argcomplete
+        except ImportError:
+            return 1
         argcomplete.autocomplete(made)
     options = made.parse_args(arguments)
     if options.command is None:
