@@ -178,6 +178,7 @@ class Description:
     summary: str
     deprecated: str  # "" if it is not
     parameters: list[tuple[str, str]]  # one name or several, and what they are
+    needs: str  # of its arguments; "" if nothing
     returns: list[str]
     handle: str  # "" if it takes none
     raises: str
@@ -211,6 +212,7 @@ def describe(library: Library, function: Function) -> Description:
         function.summary,
         f"{library.title} {library.version} has it still, and a later one may not." if deprecated else "",
         [(names, text) for names, _, text in (line.partition(": ") for line in _parameters(library, function))],
+        f"{' and '.join(map(ast.unparse, function.requires))}." if function.requires else "",
         returns,
         handle,
         SERVICE_RAISES if function.is_service else RAISES,
@@ -222,7 +224,8 @@ def docstring(library: Library, function: Function) -> str:
     """Returns the text of a function's docstring."""
     said = describe(library, function)
     lines = [said.summary, *([f"Deprecated: {said.deprecated}"] if said.deprecated else []), ""]
-    lines += [*(f"{names}: {text}" for names, text in said.parameters), ""]
+    lines += [*(f"{names}: {text}" for names, text in said.parameters)]
+    lines += [*([f"Needs {said.needs}"] if said.needs else []), ""]
     lines += [f"Returns {one}" for one in said.returns] + ([f"handle: {said.handle}"] if said.handle else [])
     lines += [said.raises, f"Source: {said.source}"]
     wrapped_lines: list[str] = []

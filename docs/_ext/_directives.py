@@ -105,6 +105,8 @@ class Routines(SphinxDirective):
                 line = [*_literals(names.split(", ")), nodes.Text(f": {text.removesuffix('.')}")]
                 items += nodes.list_item("", nodes.paragraph("", "", *line))
             yield _field("Parameters", items)
+        if said.needs:
+            yield _field("Needs", nodes.paragraph(said.needs, said.needs))
         for at, _ in enumerate(said.returns):
             text = joined(tuple(one.returns[at] for _, one in group), dtypes)
             yield _field("Returns", nodes.paragraph(text, text))

@@ -91,7 +91,7 @@ def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
     for function in functions:
         said = describe(library, function)
         texts = (*(f"{names}: {text}" for names, text in said.parameters), *said.returns)
-        key = (function.family, function.form, signature(library, function), said.summary, said.deprecated)
+        key = (function.family, function.form, signature(library, function), said.summary, said.deprecated, said.needs)
         key += (said.handle, said.raises, *(DTYPES.sub("dtype", text) for text in texts))
         found.setdefault(key, []).append((function, said))
     order = {letter: place for place, letter in enumerate("sdcz")}
