@@ -12,7 +12,7 @@ SANITIZERS := address,undefined thread
 C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
   benchmarks/*.c examples/*/*/*.[ch] csrc/include/*.hpp csrc/include/*/*.hpp examples/*/*/*.cpp)
 
-.PHONY: demo test lint docs linkcheck format ctest sanitize doubles coverage wheel clean
+.PHONY: demo test lint docs notebooks linkcheck format ctest sanitize doubles coverage wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -44,6 +44,9 @@ lint: $(VENV)/dev
 docs: $(VENV)/installed $(VENV)/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -j auto -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python scripts/check_links.py build/docs/html
+
+notebooks: $(VENV)/installed $(VENV)/notebooks
+	$(BIN)/python -m pytest --nbmake docs/notebooks
 
 # The links to other sites, which needs a network.
 linkcheck: $(VENV)/installed $(VENV)/docs
@@ -96,6 +99,12 @@ $(VENV)/dev: pyproject.toml | $(BIN)/python
 $(VENV)/docs: pyproject.toml | $(BIN)/python
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	touch $@
+
+# The requirements of the notebooks.
+$(VENV)/notebooks: pyproject.toml | $(BIN)/python
+	$(PIP) install $$($(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['notebooks'])")
 	touch $@
 
 $(BIN)/python:

@@ -76,6 +76,11 @@ class Factor(Scalar):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Weight(Scalar):
+    """A number on the host, real or complex, whose dtype a descriptor says."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptionalObject(Object):
     """An object, or none."""
 
@@ -259,6 +264,27 @@ class Elements(HostArray):
         return f"{self.name}: a NumPy array of {count} elements of {self.type_of}, {does}."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bytes(HostArray):
+    """So many bytes of an array of the host; type_of: of the dtype that an enum says."""
+
+    type_of: str = ""
+    may_lack: bool = False
+
+    @property
+    def token(self) -> str:
+        return f"{self.kind}:{self.name}:none"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "npt.NDArray[Any] | None"
+
+    def described(self) -> str:
+        does = "written" if self.writes else "read"
+        count = ast.unparse(self.extent.arguments[0])
+        dtype = f" of {self.type_of}'s dtype" if self.type_of else ""
+        return f"{self.name}: a NumPy array{dtype}, of which {count} bytes are {does}{'; or None' * self.may_lack}."
+
+
 class Reader:
     """Reads these labels for one function."""
 
@@ -273,6 +299,8 @@ class Reader:
             (r"object (\w+) or none", self._object),
             (r"holds (\w+)", self._held),
             (r"host ((?:in|out) elements\(\w+\) of \w+)", self._elements),
+            (r"host ((?:in|out) bytes\(.+\)(?: of \w+| or none)?)", self._bytes),
+            (r"(weight)", self._weight),
             (r"(real)", self._real),
             (r"gives (real)", self._given_real),
             (r"gives number of (\w+)", self._given_number),
@@ -311,6 +339,20 @@ class Reader:
         count = ast.Name(extent.removeprefix("elements(").removesuffix(")"))
         made = Extent("elements", (count,))
         return Elements(name=name, c_type=c_type, extent=made, writes=direction == "out", type_of=type_of)
+
+    def _bytes(self, name: str, c_type: str, text: str) -> Parameter | None:
+        found = re.fullmatch(r"(in|out) bytes\((.+)\)(?: of (\w+))?( or none)?", text)
+        pointee = re.fullmatch(r"(const )?(\w+) ?(?:\*|\[\])", c_type)
+        if not found or not pointee or bool(pointee[1]) != (found[1] == "in"):
+            return None
+        if pointee[2] != "void" and not self.labels.named.get(pointee[2], "").startswith("struct {"):
+            return None
+        made = Extent("bytes", (ast.parse(found[2], mode="eval").body,))
+        of, lacks = found[3] or "", bool(found[4])
+        return Bytes(name=name, c_type=c_type, extent=made, writes=found[1] == "out", type_of=of, may_lack=lacks)
+
+    def _weight(self, name: str, c_type: str, _: str) -> Parameter | None:
+        return Weight(name=name, c_type=c_type, dtype="c128") if c_type == "const void *" else None
 
     def _real(self, name: str, c_type: str, _: str) -> Parameter | None:
         return Real(name=name, c_type=c_type, dtype=REALS[c_type]) if c_type in REALS else None
@@ -389,5 +431,16 @@ class Address(ServiceParameter):
         return f"{self.name}: an address, as an integer."
 
 
-__all__ = ["FIELDS", "MOST_DIMENSIONS", "WORDS", "Address", "Elements", "Factor", "GivenList", "GivenPlace"]
-__all__ += ["GivenReal", "Integers", "Nothing", "NumberOf", "OptionalObject", "Query", "Reader", "Real", "Room"]
+__all__ = ["FIELDS", "MOST_DIMENSIONS", "WORDS", "Address", "Bytes", "Elements", "Factor", "GivenList", "GivenPlace"]
+__all__ += [
+    "GivenReal",
+    "Integers",
+    "Nothing",
+    "NumberOf",
+    "OptionalObject",
+    "Query",
+    "Reader",
+    "Real",
+    "Room",
+    "Weight",
+]

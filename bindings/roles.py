@@ -109,12 +109,23 @@ and for the functions that set and ask them, beside the roles of services:
     fill = "number of dataType"                                  behind a pointer, in the dtype that an enum says;
                                                                  "gives number of dataType"
     values = "host in elements(n) of dataType"                   a NumPy array of that dtype; "host out ..."
+    buf = "host in bytes(size) of attribute"                     bytes of a NumPy array of the dtype of an attribute, or
+                                                                 without `of` of any; "host out ..."; "... or none"
     place = "gives place in weights"                             an address inside an array: bytes from its start
     graph = "address"                                            an object of another library; "gives address"
     tag = "nothing"                                              always NULL
 
 Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
 `a in (b, c)` and `a if test else b`.
+
+Functions whose body is written by hand, in csrc/call/, since their descriptors say more than these words can:
+
+    [family.matmul]
+    written = "oa_lt_matmul"                                     the C function; its parameters have roles all the same
+    asks = "xGetAttribute xSetAttribute"                         the functions of the library that it calls, in order
+    alpha = "weight"                                             a number, real or complex, of a descriptor's dtype
+    hides = "operationDesc"                                      of a service: meanwhile, this object has no handles of
+                                                                 the core in it, but addresses that look alike
 
 A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in
 which one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter
@@ -303,6 +314,9 @@ class Function:
     query: str = ""  # the symbol that tells how much workspace it needs
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
     requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
+    written: str = ""  # the C function that is its body, by hand
+    asks: tuple[str, ...] = ()  # the symbols that this one calls
+    hides: str = ""  # the object that has no handles of the core's in it meanwhile
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
 
     @cached_property
@@ -419,7 +433,6 @@ class _Reader:
         self.faults = schema.disagreements(name, api, roles)
         self.object_kinds = self.read_object_kinds()
         self.integers = roles.get("integers", {})
-        strip = self.settings.get("strip", "")
         self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
         for one in self.enums.values():  # an enum of a header that is not read
             self.all_constants |= one.get("values", {})
@@ -431,7 +444,7 @@ class _Reader:
                 pattern = one["constants"]
                 self.faults.append(f"{name}.toml: [enums.{label}] constants: {pattern!r} fits none of {one['type']}")
         for word, key in roles.get("words", {}).items():
-            self.words[word] = key.removeprefix(strip)
+            self.words[word] = self.stripped(key)
             if key not in used:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
         self.constants = {self.stripped(key): value for key, value in self.all_constants.items() if key in used}
@@ -455,7 +468,9 @@ class _Reader:
 
     def stripped(self, key: str) -> str:
         """Returns a constant's name without the vendor's prefix, unless only that makes it a name."""
-        short = key.removeprefix(self.settings.get("strip", ""))
+        short = key
+        for prefix in self.settings.get("strip", "").split():
+            short = short.removeprefix(prefix)
         return short if short.isidentifier() else key
 
     def constants_of(self, enum: dict[str, Any]) -> list[str]:
@@ -844,8 +859,17 @@ class _Reader:
             query=query,
             asked=self.asked(query, parameters, where) if query else (),
             requires=requires,
+            written=str(family.get("written", "")),
+            asks=self.called(family, where),
+            hides=str(family.get("hides", "")),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
         )
+
+    def called(self, family: dict[str, Any], where: str) -> tuple[str, ...]:
+        """Returns the functions of the header that a body written by hand calls."""
+        asks = tuple(family.get("asks", "").split())
+        self.faults += [f"{where}: the header has no {one}" for one in asks if one not in self.api["functions"]]
+        return asks
 
     def wide(self, symbol: str, where: str) -> str | None:
         """Returns the name of the form with 64-bit sizes, once it is known to be the same function."""

@@ -84,7 +84,7 @@ FAMILY = Table(
         "parameters": _NAMED,
         "also": _NAMED,
         "types": _NAMED,
-        "pointer_mode": TEXT,
+        **dict.fromkeys(("pointer_mode", "written", "asks", "hides"), TEXT),
         "optional": FLAG,
         "requires": TEXTS,
         "older": _NAMED,

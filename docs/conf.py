@@ -11,7 +11,7 @@ project = "offload_args"
 copyright = "offload_args developers"
 version = release = version_of("offload-args")
 
-extensions = ["myst_parser", "sphinx_copybutton", *sorted(path.stem for path in (HERE / "_ext").glob("[!_]*.py"))]
+extensions = ["myst_nb", "sphinx_copybutton", *sorted(path.stem for path in (HERE / "_ext").glob("[!_]*.py"))]
 exclude_patterns = ["_ext", "internals/promises.md"]  # the promises link to sources, which are not here
 highlight_language = "text"
 myst_heading_anchors = 3

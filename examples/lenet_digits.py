@@ -68,6 +68,7 @@ if device.backend == "cuda":
             cudnn.activation_backward(relu, 1, ty, y, ty, dy, ty, y, 0, ty, dy)
             cudnn.convolution_backward_bias(-rate, ty, dy, 1, tb, db)
             cudnn.convolution_backward_filter(-rate, tx, x, ty, dy, pad, 1, None, 0, 1, fw, dw)
+    assert abs(W - start[0]).max() > 0.01
     found = read(W, B, V)
     print(f"by cuDNN {(found == labels).mean():.1%}")
 assert (found == labels).mean() > 0.85

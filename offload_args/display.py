@@ -62,9 +62,12 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     """Return a table for notebooks. All arguments are text, and are escaped."""
     from html import escape
 
-    def line(tag: str, cells: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # notebooks put cells to the right, others close together
 
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f'<{tag} style="{left}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"
+
+    caption = f'<caption style="caption-side:top;white-space:nowrap;font-weight:bold;{left}">{escape(title)}</caption>'
     head = f"<thead>{line('th', header)}</thead>" if header else ""
     body = "".join(line("td", row) for row in rows)
-    return f"<table><caption>{escape(title)}</caption>{head}<tbody>{body}</tbody></table>"
+    return f'<table style="margin-left:0">{caption}{head}<tbody>{body}</tbody></table>'

@@ -119,18 +119,22 @@ class Body:
             self.call()
         self.lines.append("}")
         if has_objects:
-            kinds = [one.key for one in self.library.object_kinds]
-            objects = [one for one in self.function.parameters if isinstance(one, Object)]
-            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
-            changes = int(any(isinstance(one, Given) for one in self.function.parameters))
-            self.add("  static const oa_object_place places[] = {")
-            for one in objects:
-                kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
-                self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}, {changes}}},')
-            self.add("  };")
-            self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
-            self.lines.append("}")
+            self.with_objects(name, inner)
         return "\n".join(self.lines)
+
+    def with_objects(self, name: str, inner: str) -> None:
+        """Writes the function that runs another one, `inner`, with the vendor's own objects."""
+        kinds = [one.key for one in self.library.object_kinds]
+        objects = [one for one in self.function.parameters if isinstance(one, Object)]
+        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        changes = int(any(isinstance(one, Given) for one in self.function.parameters))
+        self.add("  static const oa_object_place places[] = {")
+        for one in objects:
+            kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
+            self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}, {changes}}},')
+        self.add("  };")
+        self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
+        self.lines.append("}")
 
     # -- before the call --
 

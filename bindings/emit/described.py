@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from ..described import MOST_DIMENSIONS, Elements, Factor, GivenPlace, GivenReal, Integers, NumberOf, Query, Room
+from ..described import MOST_DIMENSIONS, Bytes, Elements, Factor, GivenPlace, GivenReal, Integers, NumberOf, Query, Room
 from ..expressions import names_in
 from ..parameters import Array, Enum, EnumValue, Parameter, Scalar, Size
 from ..roles import Function, Library
@@ -22,7 +22,7 @@ KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
 
 def is_described(library: Library, function: Function) -> bool:
     """Returns whether a function needs such a body, which libraries of GPUs have."""
-    if library.backend is None:
+    if library.backend is None or function.written:
         return False
     arrays = function.arrays
     lists = [one for one in function.parameters if isinstance(one, Integers)]
@@ -51,7 +51,7 @@ def enums_used(library: Library) -> list[Enum]:
     found: dict[str, Enum] = {}
     for function in library.functions:
         for one in function.parameters:
-            if isinstance(one, (NumberOf, GivenReal, Elements)) and one.type_of:
+            if isinstance(one, (NumberOf, GivenReal, Elements, Bytes)) and one.type_of:
                 enum = dtype_enum(library, _enum_type(function, one.type_of))
                 found[enum.label] = enum
     for kind in library.object_kinds:
@@ -62,6 +62,8 @@ def enums_used(library: Library) -> list[Enum]:
 
 
 def _dtype_type(library: Library, kind: ObjectKind) -> str:
+    if kind.describes[1] == "attributes":
+        return "cudaDataType"
     parameters = library.api["functions"][kind.describes[0]]["parameters"]
     at = kind.describes[1].split().index("dtype")
     return str(parameters[at + 1][1]).removesuffix("*").strip()
@@ -72,6 +74,7 @@ def asked_symbols(library: Library) -> list[str]:
     found = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
     for function in library.functions:
         found |= {one.query.symbol for one in function.arrays if isinstance(one, Room) and one.query}
+        found |= set(function.asks)
     return sorted(found)
 
 
@@ -168,7 +171,7 @@ def list_locals(body: Body) -> None:
     lists = [one for one in body.function.parameters if isinstance(one, Integers)]
     used = {name for one in lists if one.length for name in names_in(one.length)}
     used |= {name for one in body.function.arrays for x in one.expressions for name in names_in(x)}
-    elements = [one for one in body.function.parameters if isinstance(one, Elements)]
+    elements = [one for one in body.function.parameters if isinstance(one, (Bytes, Elements))]
     used |= {name for one in elements for name in names_in(one.expressions[0])}
     for one in body.function.parameters:
         if isinstance(one, Integer) and one.name in used:
@@ -198,6 +201,14 @@ def list_checks(body: Body) -> None:
             code = f'"{one.type_of}", types_{label}, {one.type_of}'
             facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
             checks.append(f"oa_check_elements(routine, {facts})")
+        elif isinstance(one, Bytes):
+            count = to_c(one.extent.arguments[0], constants)
+            code = "NULL, NULL, 0"
+            if one.type_of:
+                label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
+                code = f'"{one.type_of}", types_{label}, {one.type_of}'
+            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+            checks.append(f"oa_check_bytes(routine, {facts})")
     if checks:
         body.add("  int unfit;")
     for check in checks:
@@ -304,7 +315,7 @@ class DescribedBody(Body):
         if "&other" in values:
             self.add("    size_t other;")
         stamps, rest = self.key(query)
-        words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uint64_t)call.device->number", *rest]
+        words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uintptr_t)call.device", *rest]
         self.add(f"    const uint64_t key[] = {{{', '.join(words)}}};")
         self.add("    int answer = routine->library->success;")
         facts = f"key, {len(stamps)}, {len(words)}"

@@ -16,6 +16,8 @@ def body_of(library: Library, function: Function) -> Body:
     kind = ServiceBody if function.is_service else GroupedBody if function.lists else Body
     if is_described(library, function):
         kind = DescribedBody
+    if function.written:
+        kind = WrittenBody
     return kind(library, function)
 
 
@@ -38,6 +40,10 @@ class ServiceBody(Body):
         self.checks()
         list_checks(self)
         self.symbol()
+        if self.function.hides:
+            symbols = ", ".join(f"OA_AT_{one}" for one in self.function.asks)
+            self.add(f"  static const int asks[] = {{{symbols}}};")
+            self.add("  if (!oa_lt_ready(routine, asks)) return OA_ERROR_LIBRARY;")
         self.begin()
         self.call()
         self.lines.append("}")
@@ -74,7 +80,12 @@ class ServiceBody(Body):
             self.add(f"  {called};")
             self.add("  return oa_service_end(&service, values, routine->library->success);")
         else:
+            if self.function.hides:
+                self.add("  oa_lt_hidden hidden;")
+                self.add(f"  oa_lt_hide(routine, asks, values[{self.at[self.function.hides]}].pointer, &hidden);")
             self.add(f"  const int status = {called};")
+            if self.function.hides:
+                self.add("  oa_lt_show(&hidden);")
             number_afterwards(self)
             self.add("  return oa_service_end(&service, values, status);")
 
@@ -102,3 +113,21 @@ class ServiceBody(Body):
             else:
                 raise ValueError(f"{one.name}: a service can't have a parameter that is {one.role}")
         return f"(({returns} (*)({', '.join(types) or 'void'}))symbol)({', '.join(values)})"
+
+
+class WrittenBody(Body):
+    """Writes the body of a function that is written by hand, in csrc/call/."""
+
+    def text(self, name: str) -> str:
+        """Returns the body, called `name`."""
+        self.lines = []
+        self.is_late = False
+        inner = f"{name}_with_objects"
+        symbols = ", ".join(f"OA_AT_{one}" for one in self.function.asks)
+        self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add("  (void)device;")
+        self.add(f"  static const int asks[] = {{{symbols}}};")
+        self.add(f"  return {self.function.written}(routine, values, asks, types_data_type);")
+        self.lines.append("}")
+        self.with_objects(name, inner)
+        return "\n".join(self.lines)

@@ -178,7 +178,7 @@ def library_file(library: Library) -> str:
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library, body_of)
     lines = [f"/* {made_from(library)} */", '#include "call/described.h"', '#include "call/groups.h"']
-    lines += ['#include "call/service.h"', '#include "call/workspace.h"', ""]
+    lines += ['#include "call/matmul.h"', '#include "call/service.h"', '#include "call/workspace.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)

@@ -719,10 +719,11 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_st
   return OA_OK;
 }
 
-/* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream. */
+/* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream if it has
+ * one. */
 static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
   int status = oa_object_take_handle(call, handle);
-  if (!status) status = oa_object_handle_stream(call, *handle, stream);
+  if (!status && !call->library->takes_stream) status = oa_object_handle_stream(call, *handle, stream);
   if (status) oa_object_return_handle(call);
   return status;
 }
@@ -740,7 +741,7 @@ int oa_begin(oa_call *call) {
   if ((status = oa_core_start())) return status;
   void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
   void *own_stream = call->library ? NULL : call->own_stream;
-  const bool has_stream = handle != NULL || (!call->library && call->has_own_stream);
+  const bool has_stream = call->library ? handle && !call->library->takes_stream : call->has_own_stream;
   call->object = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
   if (__builtin_expect(call->library && call->library->needs_handle && !handle, 0)) return oa_object_fail_none(call);

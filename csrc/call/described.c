@@ -18,13 +18,13 @@ int oa_fail_described(const oa_routine *routine, const char *name, const char *a
   return oa_fail(OA_ERROR_LIBRARY, "%s: %s: %s returned %s", routine->function, name, asked, text);
 }
 
-static int dtype_of_code(const oa_code_dtype *codes, int64_t code) {
+int oa_dtype_of_code(const oa_code_dtype *codes, int64_t code) {
   for (; codes->name; codes++)
     if (codes->code == code) return codes->dtype;
   return OA_ANY;
 }
 
-static const char *name_of_code(const oa_code_dtype *codes, int64_t code) {
+const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code) {
   for (; codes->name; codes++)
     if (codes->code == code) return codes->name;
   return "a constant that is not known";
@@ -61,7 +61,8 @@ int oa_described_set(const oa_routine *routine, const char *name, oa_described *
                      int code, int rank, const int *shape, const int *strides, size_t nbytes) {
   if (rank < 1 || rank > OA_MOST_DIMENSIONS)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s describes nothing yet; set its shape first", routine->function, name);
-  *says = (oa_described){.dtype = dtype_of_code(codes, code), .rank = rank, .elements = 1, .nbytes = (int64_t)nbytes};
+  *says =
+      (oa_described){.dtype = oa_dtype_of_code(codes, code), .rank = rank, .elements = 1, .nbytes = (int64_t)nbytes};
   int64_t last = 0;
   for (int i = 0; i < rank; i++) {
     const int64_t size = shape[i] > 0 ? shape[i] : 0;
@@ -262,11 +263,11 @@ int64_t oa_list_sum(const oa_number_list *list) {
 int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
                       const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes) {
   const oa_array *array = value->host.array;
-  const int dtype = dtype_of_code(codes, code);
+  const int dtype = oa_dtype_of_code(codes, code);
   if (!array) return value->host.address || !count ? OA_OK : oa_fail_null(routine->function, name);
   if (array->dtype != dtype)
     return oa_fail(OA_ERROR_TYPE, "%s: %s needs an array of %s, as %s (%s) says, got %s", routine->function, name,
-                   dtype == OA_ANY ? "another dtype" : oa_dtype_name(dtype), enum_name, name_of_code(codes, code),
+                   dtype == OA_ANY ? "another dtype" : oa_dtype_name(dtype), enum_name, oa_name_of_code(codes, code),
                    oa_dtype_name(array->dtype));
   if (writes && array->flags & OA_READ_ONLY)
     return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writeable, and is read-only, or lent to a device",
@@ -281,6 +282,27 @@ int oa_check_elements(const oa_routine *routine, const char *name, const oa_valu
   if (count >= 0 && size >= count) return OA_OK;
   return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements, has %lld", routine->function, name, (long long)count,
                  (long long)size);
+}
+
+int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
+                   const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes) {
+  const oa_array *array = value->host.array;
+  const int dtype = enum_name ? oa_dtype_of_code(codes, code) : OA_U8;
+  const int64_t itemsize = dtype == OA_ANY ? 1 : oa_itemsize(dtype);
+  if (nbytes < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs 0 bytes or more, got %lld", routine->function, name,
+                   (long long)nbytes);
+  if (enum_name && dtype == OA_ANY)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s has no value %lld", routine->function, enum_name, (long long)code);
+  if (enum_name && (writes ? nbytes % itemsize != 0 : nbytes != itemsize))
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s (%s) is %s, of %lld bytes, got %lld", routine->function, enum_name,
+                   oa_name_of_code(codes, code), oa_dtype_name(dtype), (long long)itemsize, (long long)nbytes);
+  if (!array) return value->host.address || !nbytes ? OA_OK : oa_fail_null(routine->function, name);
+  oa_value bytes = *value; /* as elements: of any dtype, as many as there are bytes */
+  const oa_code_dtype any[] = {{0, array->dtype, "any"}, {0, OA_ANY, NULL}};
+  const int64_t size = enum_name ? itemsize : oa_itemsize(array->dtype) > 0 ? oa_itemsize(array->dtype) : 1;
+  return oa_check_elements(routine, name, &bytes, (nbytes + size - 1) / size, enum_name ? enum_name : "it",
+                           enum_name ? codes : any, enum_name ? code : 0, writes);
 }
 
 /* Writes a number of a dtype; returns false if there are none on the host. */
@@ -307,15 +329,30 @@ static bool write_number(int dtype, double number, void *to) {
   return true;
 }
 
+bool oa_weight_from(oa_value *to, const double parts[2], int dtype) {
+  const double real = parts[0], imaginary = parts[1];
+  if (dtype == OA_C64) {
+    to->single_parts[0] = (float)real;
+    to->single_parts[1] = (float)imaginary;
+    return true;
+  }
+  if (dtype == OA_C128) {
+    to->parts[0] = real;
+    to->parts[1] = imaginary;
+    return true;
+  }
+  return imaginary == 0 && write_number(dtype, real, to);
+}
+
 int oa_number_as(const oa_routine *routine, const char *name, double number, const char *enum_name,
                  const oa_code_dtype *codes, int64_t code, void *to) {
-  if (write_number(dtype_of_code(codes, code), number, to)) return OA_OK;
+  if (write_number(oa_dtype_of_code(codes, code), number, to)) return OA_OK;
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s can't be a number of %s (%s)", routine->function, name, enum_name,
-                 name_of_code(codes, code));
+                 oa_name_of_code(codes, code));
 }
 
 void oa_number_from(oa_value *value, const oa_code_dtype *codes, int code) {
-  switch (dtype_of_code(codes, code)) {
+  switch (oa_dtype_of_code(codes, code)) {
     case OA_F64:
       return;
     case OA_F32:

@@ -4,6 +4,8 @@
 
 #include "call/routine.h"
 
+#include <stdbool.h>
+
 enum { OA_MOST_DIMENSIONS = 8 };
 
 /* The memory that a descriptor describes. */
@@ -38,6 +40,10 @@ int oa_lengths_end(int *lengths, int64_t count);
 static inline int64_t oa_dimension(const oa_described *says, int axis) {
   return axis < says->rank ? says->shape[axis] : 1;
 }
+
+/* Return the dtype that a constant stands for, OA_ANY if for none; and the constant's name. */
+int oa_dtype_of_code(const oa_code_dtype *codes, int64_t code);
+const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
 
 /* -- operands -- */
 
@@ -93,6 +99,12 @@ int64_t oa_list_sum(const oa_number_list *list);
 /* Checks that an array of the host has so many elements of the dtype that an enum says. */
 int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
                       const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
+/* Checks that an array of the host has so many bytes; enum_name: of the dtype that an enum says, and written all of its
+ * size; NULL: of any dtype. */
+int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
+                   const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
+/* Writes a number with a real and an imaginary part in a dtype; returns false if that has no such number. */
+bool oa_weight_from(oa_value *to, const double parts[2], int dtype);
 /* Writes a number in the dtype that an enum says. */
 int oa_number_as(const oa_routine *routine, const char *name, double number, const char *enum_name,
                  const oa_code_dtype *codes, int64_t code, void *to);

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # The order of the pages; an example that is not here comes last.
@@ -39,6 +40,9 @@ def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    for name in ORDER:
+        if not (EXAMPLES / f"{name}.py").exists():
+            raise ExtensionError(f"docs/_ext/gallery.py: ORDER has {name}, which is not in {EXAMPLES}")
     app.setup_extension("sphinx_gallery.gen_gallery")
     app.config.sphinx_gallery_conf = {
         "examples_dirs": str(EXAMPLES),

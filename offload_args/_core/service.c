@@ -145,6 +145,11 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
     case ARRAY:
       return function_read_array(object, parameter, value);
     case HOST_ARRAY:
+      if (object == Py_None && parameter->more[0]) { /* the function says whether it may be missing */
+        value->host.address = NULL;
+        value->host.array = NULL;
+        return 0;
+      }
       return read_host(object, value, room);
     case SCALAR:
       return parameter->elements > 1 ? -1 : function_read_number(object, parameter->dtype, value->bytes);

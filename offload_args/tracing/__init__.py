@@ -6,6 +6,7 @@ The modules of this package are imported when a trace begins, and not before:
     summary.py    the sums of a trace, and its advice
     source.py     the names and loops in the source of the traced program
     timeline.py   a trace as JSON in the Trace Event Format
+    picture.py    a trace's timeline as a picture
     listeners.py  events as log lines, and regions as NVTX ranges
     process.py    traces of a whole process: the environment's, and that of `python -m offload_args trace`
 """
@@ -23,7 +24,8 @@ __all__ = ["Trace", "trace"]
 def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
     """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
 
-    The result has `events`, `summary` (with `advice`) and `save("file.json")`, a timeline that Perfetto opens.
+    The result has `events`, `summary` (with `advice`), `timeline`, which a notebook shows as a picture, and
+    `save("file.json")`, which Perfetto opens.
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
     events to keep.
     """

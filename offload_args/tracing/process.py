@@ -92,7 +92,8 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None)
     print(f"\n-- offload_args trace\n{trace.summary}", file=sys.stderr)
     if save is not None:
         trace.save(save)
-        print(f"timeline: {save} (open it in ui.perfetto.dev)", file=sys.stderr)
+        where = "a browser" if save.endswith(".svg") else "ui.perfetto.dev"
+        print(f"timeline: {save} (open it in {where})", file=sys.stderr)
     if json is not None:
         with open(json, "w") as file:
             file.write(trace.summary.as_json() + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .. import _core
 from ..devices import by_number, opened
@@ -13,6 +14,9 @@ from ..errors import ArgumentError, ForkedError
 from .collect import Site, collector
 from .listeners import failure, nvtx_ranges
 from .summary import Event, Summary
+
+if TYPE_CHECKING:
+    from .picture import Timeline
 
 __all__ = ["Trace"]
 
@@ -153,6 +157,13 @@ class Trace:
         end = self.ended or time.monotonic_ns()
         return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
 
+    @property
+    def timeline(self) -> Timeline:
+        """The events over time, as a picture that notebooks show; save("file.svg") writes it."""
+        from .picture import Timeline
+
+        return Timeline(self.events, self.left_out)
+
     def __repr__(self) -> str:
         """Return the summary once the trace is over; with many events that takes a while."""
         if self.ended:
@@ -169,7 +180,14 @@ class Trace:
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open: Trace Event Format, JSON."""
+        """Write the timeline: as a picture if the name ends with .svg, else as JSON in the Trace Event Format.
+
+        Perfetto (ui.perfetto.dev) and chrome://tracing open the JSON.
+        """
+        if os.fspath(file).endswith(".svg"):
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(self.timeline.svg)
+            return
         from .timeline import write
 
         pages, seconds = self._watching()

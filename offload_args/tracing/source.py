@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import sys
 from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
@@ -48,9 +49,20 @@ def _working_directory() -> str:
 _HERE = _working_directory()  # at the start; the program may change it
 
 
+def _cell(file: str) -> str:
+    """Return the name of a notebook's cell, which IPython compiles as a file; "" for any other file."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = name_of(file) if name_of is not None else None
+    return named[1] if named else ""
+
+
 @lru_cache(maxsize=256)
 def shown(file: str) -> str:
-    """Return a file's name for people: relative to the working directory, if the file is below that."""
+    """Return a file's name for people: relative to the working directory if it is below that; In[2] for a cell."""
+    cell = _cell(file)
+    if cell:
+        return cell
     if not os.path.isabs(file):
         return file
     relative = os.path.relpath(file, _HERE)

@@ -298,7 +298,7 @@ static int stray(void) {
   static const char ptx[] =
       ".version 6.4\n.target sm_50\n.address_size 64\n.visible .entry stray(.param .u64 x)\n{\n  .reg .b32 %r<2>;\n"
       "  .reg .b64 %d<2>;\n  mov.u64 %d1, 0;\n  mov.u32 %r1, 1;\n  st.global.u32 [%d1], %r1;\n  ret;\n}\n";
-  static const oa_parameter parameters[] = {{.name = "x", .access = 3, .dtype = OA_F64, .nbytes = 8}};
+  static const oa_parameter parameters[] = {{.name = "x", .access = OA_READ_WRITE, .dtype = OA_F64, .nbytes = 8}};
   oa_array array;
   oa_module *module;
   oa_kernel *kernel;

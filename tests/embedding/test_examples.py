@@ -19,7 +19,8 @@ from helpers.processes import output_of
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
-PROGRAMS = ("c_cmake", "c_pkgconfig", "cpp_cmake", "fortran")
+PROGRAMS = ("c_cmake", "c_kernel", "c_pkgconfig", "cpp_cmake", "fortran")
+COMPILERS = {"cuda": "nvcc", "hip": "hipcc"}  # of the kernel of c_kernel
 EXTENSIONS = ("c_extension", "cffi", "cython", "nanobind", "pybind11")
 EIGENVALUE = "8.938402115629"
 
@@ -94,7 +95,10 @@ def test_every_folder_is_one_of_these() -> None:
 def test_a_program_computes_what_numpy_does(name: str, device: str, built: Callable[[str], Path]) -> None:
     if name == "fortran" and not shutil.which("gfortran"):
         pytest.skip("device unavailable: no gfortran")
-    assert output_of(built(name) / "power", device, 200, 50, folder=EXAMPLES).strip() == EIGENVALUE
+    compiler = COMPILERS.get(device.partition(":")[0])
+    if name == "c_kernel" and compiler and not shutil.which(compiler):
+        pytest.skip(f"device unavailable: no {compiler} for kernels of {device}")
+    assert output_of(built(name) / "power", device, 200, 50, folder=built(name)).strip() == EIGENVALUE
 
 
 @pytest.mark.slow

@@ -40,9 +40,9 @@ def test_a_pointer_shows_its_state(device: str) -> None:
         blas.copy(dx, dy)
         states = [repr(one).removesuffix(")").partition(f"{device}, ")[2] for one in (dx, dy, dw)]
         assert states == ["read-only, sent", "written", "untouched"]
-        assert "<td>read-only, sent</td>" in dx._repr_html_()
-        assert "<td>(2, 2, 2)</td>" in dw._repr_html_()
-    assert all("<td>dead</td>" in one._repr_html_() for one in (dx, dy, dw))
+        assert ">read-only, sent</td>" in dx._repr_html_()
+        assert ">(2, 2, 2)</td>" in dw._repr_html_()
+    assert all(">dead</td>" in one._repr_html_() for one in (dx, dy, dw))
 
 
 def test_a_pointer_can_not_be_changed_or_made_by_hand() -> None:

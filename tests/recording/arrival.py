@@ -33,11 +33,13 @@ from recording.recorder import Argument, Record, Wish
 WIDTHS = {
     "int": 4,
     "int64_t": 8,
+    "uint64_t": 8,
     "size_t": 8,
     "int32_t": 4,
     "uint32_t": 4,
     "long long": 8,
     "unsigned long long": 8,
+    "unsigned": 4,
     "unsigned int": 4,
     "float": 4,
     "double": 8,
@@ -53,9 +55,9 @@ def width(bench: DoubleBench, c_type: str) -> int:
         return 8
     if c_type == "blasint":
         return bench.integer_bits // 8
-    if c_type.startswith("enum ") or c_type in bench.library.api["enums"]:
-        return 4
     meaning = (bench.library.raw | bench.library.integers).get(c_type, c_type)
+    if c_type.startswith("enum ") or {c_type, meaning} & bench.library.api["enums"].keys():
+        return 4
     return 8 if meaning.endswith("*") else WIDTHS[meaning]
 
 

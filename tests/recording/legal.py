@@ -74,7 +74,7 @@ def functions(library: str) -> dict[str, roles.Function]:
     return {
         one.name: one
         for one in libraries()[library].functions
-        if not one.is_service and not one.of("host") and one.name not in described(library)
+        if not one.is_service and not one.of("host") and one.name not in described(library) and not one.written
     }
 
 
@@ -92,7 +92,13 @@ def services(library: str) -> dict[str, roles.Function]:
 
 def copies(library: str) -> dict[str, roles.Function]:
     """Return the functions of a library that copy between arrays of the host and of the device, by name."""
-    return {one.name: one for one in libraries()[library].functions if one.of("host") and not one.is_service}
+    functions = libraries()[library].functions
+    return {one.name: one for one in functions if one.of("host") and not one.is_service and not one.written}
+
+
+def written(library: str) -> dict[str, roles.Function]:
+    """Return the functions of a library whose bodies are written by hand, by name."""
+    return {one.name: one for one in libraries()[library].functions if one.written}
 
 
 def of_family(library: str, family: str, every: bool) -> list[roles.Function]:

@@ -12,6 +12,7 @@ import numpy as np
 import offload_args
 from bindings.described import (
     Address,
+    Bytes,
     Elements,
     GivenList,
     GivenReal,
@@ -21,6 +22,7 @@ from bindings.described import (
     OptionalObject,
     Real,
 )
+from bindings.emit.described import dtype_enum
 from bindings.expressions import names_in
 from bindings.parameters import EnumValue, Parameter, Size
 from bindings.services import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream, Text
@@ -66,11 +68,12 @@ def answer(one: Given) -> Any:
 def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     """Return a new object of a kind: Python's, or the address of C's."""
     function = maker(bench.library, kind)
-    enums = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
+    given = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
+    given |= {one.name: int(isinstance(one, Integer)) for one in function.parameters if type(one) in (Address, Integer)}
     if in_c:
-        return by_c(bench, function, enums)
+        return by_c(bench, function, given)
     placed = any(isinstance(one, DeviceNumber) for one in function.parameters)
-    return getattr(bench.module, function.name)(**enums, **({"device": bench.device} if placed else {}))
+    return getattr(bench.module, function.name)(**given, **({"device": bench.device} if placed else {}))
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
@@ -82,6 +85,8 @@ def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) ->
             return [int(number) for number in random.integers(0, 2, LENGTH)]
         case Elements():
             return np.arange(LENGTH, dtype=np.int64)
+        case Bytes():
+            return np.arange(128, dtype=np.uint8)  # but for attributes, see fit
         case Address():
             return int(random.integers(1, 1 << 40))
         case EnumValue():
@@ -136,7 +141,7 @@ def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -
             assert argument.value == REALS[one.dtype](value).tobytes(), where
         case Integers():
             assert argument.behind == np.array(value, np.int32).tobytes(), where
-        case Elements():
+        case Elements() | Bytes():
             assert argument.address == value.ctypes.data, where
         case Address():
             assert argument.integer == value, where
@@ -184,7 +189,7 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
             case Integers():
                 kept.append((ctypes.c_int * LENGTH)(*values[one.name]))
                 passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
-            case Elements():
+            case Elements() | Bytes():
                 passed.append(ctypes.c_void_p(values[one.name].ctypes.data))
             case Address():
                 passed.append(ctypes.c_void_p(values[one.name]))
@@ -240,7 +245,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                 values[one.name] = new_object(bench, one.object_kind, in_c)
             elif not isinstance(one, Given):
                 values[one.name] = value_of(bench, one, random)
-        fit(function, values)
+        fit(bench.library, function, values)
         # An object of C's own does not say its address.
         arrives = {name: getattr(value, "address", value) for name, value in values.items()}
         if in_c:
@@ -257,7 +262,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         destroy(bench, function, values, in_c)
 
 
-def fit(function: roles.Function, values: dict[str, Any]) -> None:
+def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]) -> None:
     """Make arguments agree: those that say how long lists are, and of which types numbers are."""
     for one in function.parameters:
         if isinstance(one, Integers) and one.length:
@@ -269,6 +274,13 @@ def fit(function: roles.Function, values: dict[str, Any]) -> None:
             values[one.type_of] = importlib.import_module("offload_args.cudnn").TYPE_INT64
         elif isinstance(one, NumberOf):
             values[one.type_of] = 0  # float
+        elif isinstance(one, Bytes) and one.type_of:
+            c_type = next(other.c_type for other in function.parameters if other.name == one.type_of)
+            dtypes = {value: dtype for _, value, dtype in dtype_enum(library, c_type).dtypes}
+            values[one.name] = np.ones(1, legal.numpy_dtype(dtypes[values[one.type_of]]))
+            values |= dict.fromkeys(names_in(one.expressions[0]), values[one.name].nbytes)
+        elif isinstance(one, Bytes):
+            values |= dict.fromkeys(names_in(one.expressions[0]), 1)
 
 
 def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> None:

@@ -50,9 +50,20 @@ def test_a_function_with_descriptors_gets_its_arguments_and_refuses_arrays_that_
     workers[variant].ask("described", family, Turns(2, every=True))
 
 
+@pytest.mark.promise("T30")
+@pytest.mark.parametrize(
+    ("variant", "family"), [(name, one.family) for name in legal.libraries() for one in legal.written(name).values()]
+)
+def test_a_function_with_layouts_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
+    workers: Workers, variant: str, family: str
+) -> None:
+    workers[variant].ask("products", family, Turns(2, every=True))
+
+
 @pytest.mark.parametrize("library", legal.libraries())
 def test_every_bound_function_is_called(library: str) -> None:
     called = {*legal.functions(library), *legal.services(library), *legal.copies(library), *legal.described(library)}
+    called |= set(legal.written(library))
     module = importlib.import_module(f"offload_args.{library}")
     added = {name for names in legal.libraries()[library].adds.values() for name in names}
     assert called == {name for name in module.__all__ if inspect.isroutine(getattr(module, name))} - added

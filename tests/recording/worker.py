@@ -20,7 +20,18 @@ sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args
 
 import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
-from recording import arrival, copies, described, legal, movement, overlap, services, tight, wrong  # noqa: E402
+from recording import (  # noqa: E402
+    arrival,
+    copies,
+    described,
+    legal,
+    movement,
+    overlap,
+    products,
+    services,
+    tight,
+    wrong,
+)
 from recording.bench import DoubleBench  # noqa: E402
 from recording.recorder import Typed  # noqa: E402
 
@@ -30,6 +41,7 @@ CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
     "described": described.check,
     "movement": movement.check,
     "overlap": overlap.check,
+    "products": products.check,
     "services": services.check,
     "tight": tight.check,
     "wrong": wrong.check,

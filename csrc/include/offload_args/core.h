@@ -90,6 +90,15 @@ enum oa_array_flags {
   OA_REUSED = 16    /* the calls read each element many times: copy it to the device even with single_use */
 };
 
+/* How a call (shim.h) uses an operand, or a kernel (launch.h) a pointer. */
+enum oa_access {
+  OA_READ = 1,
+  OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
+  OA_READ_WRITE = 3,
+  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another with the same mark */
+  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape that the call leaves there */
+};
+
 enum oa_outcome {
   OA_COMMIT = 0, /* the body succeeded: written arrays come down */
   OA_DISCARD,    /* the body failed: nothing comes down, and what it wrote is invalid outside */

@@ -89,14 +89,6 @@ static inline oa_extent oa_optional(oa_extent one) {
 /* The same, where a test holds. */
 static inline oa_extent oa_optional_if(int test, oa_extent one) { return test ? oa_optional(one) : one; }
 
-enum oa_access {
-  OA_READ = 1,
-  OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
-  OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another with the same mark */
-  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape that the call leaves there */
-};
-
 typedef struct oa_operand {
   const char *name; /* the parameter's */
   const void *pointer;

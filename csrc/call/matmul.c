@@ -1,0 +1,603 @@
+#include "call/matmul.h"
+
+#include "call/call.h"
+
+/* Constants of cuBLASLt's header. tests/bindings/test_attributes.py compares them with its api file. */
+enum layout_attribute { TYPE, ORDER, ROWS, COLS, LD, BATCH_COUNT, BATCH_STRIDE, PLANE_OFFSET, BATCH_MODE };
+enum order { ORDER_COL, ORDER_ROW, ORDER_COL32, ORDER_COL4_4R2_8C, ORDER_COL32_2R_4R4 };
+enum product_attribute {
+  COMPUTE_TYPE = 0,
+  SCALE_TYPE = 1,
+  POINTER_MODE = 2,
+  TRANSA = 3,
+  TRANSB = 4,
+  FILL_MODE = 6,
+  EPILOGUE = 7,
+  BIAS_POINTER = 8,
+  BIAS_BATCH_STRIDE = 10,
+  EPILOGUE_AUX_POINTER = 11,
+  EPILOGUE_AUX_LD = 12,
+  EPILOGUE_AUX_BATCH_STRIDE = 13,
+  A_SCALE_POINTER = 17,
+  B_SCALE_POINTER = 18,
+  C_SCALE_POINTER = 19,
+  D_SCALE_POINTER = 20,
+  AMAX_D_POINTER = 21,
+  EPILOGUE_AUX_DATA_TYPE = 22,
+  EPILOGUE_AUX_SCALE_POINTER = 23,
+  EPILOGUE_AUX_AMAX_POINTER = 24,
+  BIAS_DATA_TYPE = 26,
+  A_SCALE_MODE = 31,
+  B_SCALE_MODE = 32,
+  D_OUT_SCALE_POINTER = 36
+};
+enum transform_attribute { TRANSFORM_SCALE_TYPE, TRANSFORM_POINTER_MODE, TRANSFORM_TRANSA, TRANSFORM_TRANSB };
+enum epilogue {
+  RELU = 2,
+  BIAS = 4,
+  DRELU = 8,
+  BGRAD = 16,
+  GELU = 32,
+  DGELU = 64,
+  AUX = 128,
+  BGRADA = 256,
+  BGRADB = 512
+};
+enum scale_mode { SCALE_SCALAR = 0, SCALE_OUTER_VECTOR = 3 };
+enum { MIN_ALIGNMENT_A = 16, FILL_FULL = 2, ALGO_BYTES = 64, RESULT_BYTES = 96 };
+
+typedef int get_attribute(const void *object, int attribute, void *value, size_t nbytes, size_t *written);
+typedef int set_attribute(void *object, int attribute, const void *value, size_t nbytes);
+
+/* The attributes that are arrays of the device, by their names in Python. */
+static const struct {
+  int attribute;
+  const char *name;
+} pointers[OA_LT_POINTERS] = {{BIAS_POINTER, "bias_pointer"},
+                              {EPILOGUE_AUX_POINTER, "epilogue_aux_pointer"},
+                              {A_SCALE_POINTER, "a_scale_pointer"},
+                              {B_SCALE_POINTER, "b_scale_pointer"},
+                              {C_SCALE_POINTER, "c_scale_pointer"},
+                              {D_SCALE_POINTER, "d_scale_pointer"},
+                              {AMAX_D_POINTER, "amax_d_pointer"},
+                              {EPILOGUE_AUX_SCALE_POINTER, "epilogue_aux_scale_pointer"},
+                              {EPILOGUE_AUX_AMAX_POINTER, "epilogue_aux_amax_pointer"},
+                              {D_OUT_SCALE_POINTER, "d_out_scale_pointer"}};
+
+/* -- handles that are not shown to the library -- */
+
+int oa_lt_ready(const oa_routine *routine, const int *asks) {
+  return oa_asked(routine, asks[0]) && oa_asked(routine, asks[1]);
+}
+
+void oa_lt_hide(const oa_routine *routine, const int *asks, const void *object, oa_lt_hidden *hidden) {
+  get_attribute *get = (get_attribute *)oa_asked(routine, asks[0]);
+  const void *aligned = (const void *)(uintptr_t)(1 << 20);
+  *hidden = (oa_lt_hidden){.object = (void *)(uintptr_t)object, .set = (set_attribute *)oa_asked(routine, asks[1])};
+  for (int i = 0; i < OA_LT_POINTERS; i++) {
+    const void **handle = &hidden->handles[i];
+    if (get(object, pointers[i].attribute, (void *)handle, sizeof *handle, NULL)) *handle = NULL;
+    if (*handle) hidden->set(hidden->object, pointers[i].attribute, &aligned, sizeof aligned);
+  }
+}
+
+void oa_lt_show(const oa_lt_hidden *hidden) {
+  for (int i = 0; i < OA_LT_POINTERS; i++)
+    if (hidden->handles[i])
+      hidden->set(hidden->object, pointers[i].attribute, &hidden->handles[i], sizeof hidden->handles[i]);
+}
+
+/* -- layouts -- */
+
+/* A matrix as its layout has it, with the names for messages. */
+typedef struct layout {
+  const char *name, *matrix;
+  const void *object;
+  int dtype, type, order, batches;
+  int64_t rows, columns, ld, stride;
+} layout;
+
+/* One call: its routine, the descriptors, and the operands so far. */
+typedef struct product {
+  const oa_routine *routine;
+  const oa_code_dtype *codes;
+  get_attribute *get_of_layout, *get;
+  set_attribute *set;
+  void *object; /* the descriptor of the product or transformation */
+  layout a, b, c, d;
+  int transa, transb, scale; /* scale: the dtype of alpha and beta */
+  uint32_t epilogue;
+  oa_operand operands[5 + OA_LT_POINTERS];
+  const char *by[5 + OA_LT_POINTERS]; /* which descriptor says an operand's dtype */
+  int attributes[OA_LT_POINTERS];     /* of the operands from first_attribute on, */
+  int first_attribute, count;
+} product;
+
+static int64_t layout_value(const product *p, const layout *l, int attribute, size_t nbytes, int *status) {
+  int64_t value = 0; /* of 32 bits: the low ones */
+  const int answer = p->get_of_layout(l->object, attribute, &value, nbytes, NULL);
+  if (answer && attribute < PLANE_OFFSET && !*status) *status = answer; /* older versions lack the last ones */
+  return nbytes == 4 ? (int32_t)value : value;
+}
+
+static int fail_layout(const product *p, const layout *l, const char *what) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s %s; cublaslt.raw takes it", p->routine->function, l->name, what);
+}
+
+static int read_layout(const product *p, layout *l, const char *name, const char *matrix, const void *object) {
+  int status = 0;
+  *l = (layout){.name = name, .matrix = matrix, .object = object};
+  if (!object) return oa_fail_described(p->routine, name, "cublasLtMatrixLayoutGetAttribute", NULL, 0);
+  l->type = (int)layout_value(p, l, TYPE, 4, &status);
+  l->order = (int)layout_value(p, l, ORDER, 4, &status);
+  l->rows = layout_value(p, l, ROWS, 8, &status);
+  l->columns = layout_value(p, l, COLS, 8, &status);
+  l->ld = layout_value(p, l, LD, 8, &status);
+  l->batches = (int)layout_value(p, l, BATCH_COUNT, 4, &status);
+  l->stride = layout_value(p, l, BATCH_STRIDE, 8, &status);
+  if (status) return oa_fail_described(p->routine, name, "cublasLtMatrixLayoutGetAttribute", object, status);
+  l->dtype = oa_dtype_of_code(p->codes, l->type);
+  if (l->dtype == OA_ANY)
+    return oa_fail(OA_ERROR_TYPE, "%s: %s is of %s, which no array of NumPy has; cublaslt.raw takes it",
+                   p->routine->function, name, oa_name_of_code(p->codes, l->type));
+  if (l->order < ORDER_COL || l->order > ORDER_COL32_2R_4R4) return fail_layout(p, l, "has an unknown order");
+  if (layout_value(p, l, PLANE_OFFSET, 8, &status))
+    return fail_layout(p, l, "has its imaginary parts apart (plane_offset)");
+  if (layout_value(p, l, BATCH_MODE, 4, &status))
+    return fail_layout(p, l, "has its matrices behind an array of pointers (batch_mode)");
+  return OA_OK;
+}
+
+static int64_t rounded(int64_t size, int64_t to) {
+  return size > INT64_MAX - to ? INT64_MAX : (size + to - 1) / to * to;
+}
+
+/* Returns the elements of a matrix in an order of tiles: groups of 32 columns, ld apart. */
+static oa_extent tiles(const layout *l) {
+  const int rows_to = l->order == ORDER_COL32 ? 1 : l->order == ORDER_COL4_4R2_8C ? 8 : 32;
+  const int64_t groups = rounded(l->columns, 32) / 32, group = oa_times(32, rounded(l->rows, rows_to));
+  return OA_MATRIX(l->rows ? group : 0, groups, l->ld, "the elements of 32 columns", "cols / 32", "ld");
+}
+
+static oa_extent extent_of(const layout *l) {
+  oa_extent one = tiles(l);
+  if (l->order == ORDER_COL) one = OA_MATRIX(l->rows, l->columns, l->ld, "rows", "cols", "ld");
+  if (l->order == ORDER_ROW) one = OA_MATRIX(l->columns, l->rows, l->ld, "cols", "rows", "ld");
+  return l->batches == 1 ? one : oa_strided(one, l->batches, l->stride, "batch_count", "strided_batch_offset");
+}
+
+static void add(product *p, const char *name, const void *pointer, int access, int dtype, oa_extent extent,
+                const char *by) {
+  p->by[p->count] = by;
+  p->operands[p->count++] =
+      (oa_operand){.name = name, .pointer = pointer, .access = access, .dtype = dtype, .extent = extent};
+}
+
+static void add_matrix(product *p, const layout *l, const void *pointer, int access) {
+  add(p, l->matrix, pointer, access, l->dtype, extent_of(l), l->name);
+}
+
+/* Adds to the failure of a call which descriptor an operand does not fit. */
+static int fail_operands(const product *p, int status) {
+  oa_saved_error saved;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  if (status != OA_ERROR_TYPE && status != OA_ERROR_EXTENT && status != OA_ERROR_ARGUMENT) return status;
+  oa_error_save(&saved);
+  for (int i = 0; i < p->count; i++) {
+    const oa_operand *o = &p->operands[i];
+    if (!p->by[i]) continue;
+    if (status == OA_ERROR_TYPE && o->dtype != OA_ANY && !oa_pointer_query(o->pointer, &info) && info.dtype != o->dtype)
+      return oa_fail(status, "%s: %s needs %s, as %s says, got a pointer to %s", p->routine->function, o->name,
+                     oa_dtype_name(o->dtype), p->by[i], oa_dtype_name(info.dtype));
+  }
+  oa_error_restore(&saved);
+  return status;
+}
+
+/* -- the descriptor of a product -- */
+
+static int64_t product_value(const product *p, int attribute, size_t nbytes) {
+  int64_t value = 0;
+  if (p->get(p->object, attribute, &value, nbytes, NULL)) return 0; /* an older version lacks it: its default */
+  return nbytes == 4 ? (int32_t)value : value;
+}
+
+static int read_descriptor(product *p, const char *name, int scale, int mode, int transa, int transb) {
+  int32_t code = 0;
+  const int status = p->get(p->object, scale, &code, sizeof code, NULL);
+  if (status) return oa_fail_described(p->routine, name, "its GetAttribute", p->object, status);
+  p->scale = oa_dtype_of_code(p->codes, code);
+  p->transa = product_value(p, transa, 4) != 0;
+  p->transb = product_value(p, transb, 4) != 0;
+  if (!product_value(p, mode, 4)) return OA_OK;
+  return oa_fail(OA_ERROR_ARGUMENT,
+                 "%s: %s has a pointer mode, and alpha and beta are numbers: set POINTER_MODE_HOST, or call "
+                 "cublaslt.raw",
+                 p->routine->function, name);
+}
+
+/* Writes alpha or beta as the descriptor says. */
+static int weight(const product *p, const char *name, const char *by, const oa_value *number, oa_value *to) {
+  *to = (oa_value){0};
+  if (oa_weight_from(to, number->parts, p->scale)) return OA_OK;
+  return oa_fail(OA_ERROR_TYPE, "%s: %s is not a number of %s, which %s scales by", p->routine->function, name,
+                 oa_dtype_name(p->scale), by);
+}
+
+static int check_size(const product *p, const layout *l, const char *what, int64_t size, const layout *other,
+                      int64_t needed) {
+  if (size == needed) return OA_OK;
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs %lld %s, as %s says, has %lld", p->routine->function, l->name,
+                 (long long)needed, what, other->name, (long long)size);
+}
+
+static int check_batches(const product *p, const layout *l) {
+  if (l->batches == p->d.batches) return OA_OK;
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a batch_count of %d, as %s has, got %d", p->routine->function,
+                 l->name, p->d.batches, p->d.name, l->batches);
+}
+
+/* Checks that the matrices of a product fit. */
+static int check_product(const product *p) {
+  const layout *a = &p->a, *b = &p->b, *c = &p->c, *d = &p->d;
+  const int64_t inner = p->transa ? a->rows : a->columns;
+  int status = check_size(p, a, p->transa ? "columns" : "rows", p->transa ? a->columns : a->rows, d, d->rows);
+  if (!status)
+    status = check_size(p, b, p->transb ? "rows" : "columns", p->transb ? b->rows : b->columns, d, d->columns);
+  if (!status) status = check_size(p, b, p->transb ? "columns" : "rows", p->transb ? b->columns : b->rows, a, inner);
+  if (!status) status = check_size(p, c, "rows", c->rows, d, d->rows);
+  if (!status) status = check_size(p, c, "columns", c->columns, d, d->columns);
+  if (!status) status = check_batches(p, a);
+  if (!status) status = check_batches(p, b);
+  return status ? status : check_batches(p, c);
+}
+
+/* -- attributes that are arrays -- */
+
+static bool is_f8(int dtype) { return dtype == OA_F8E4M3 || dtype == OA_F8E5M2; }
+
+/* Returns the dtype of the bias: what the descriptor says, or the library's default. */
+static int bias_dtype(const product *p) {
+  const int said = (int)product_value(p, BIAS_DATA_TYPE, 4);
+  if (said >= 0) return oa_dtype_of_code(p->codes, said);
+  if (p->d.dtype == OA_I8) return p->scale;
+  if (!is_f8(p->a.dtype) || !(is_f8(p->d.dtype) || p->d.dtype == OA_F32)) return p->d.dtype;
+  return p->c.dtype == OA_F16 ? OA_F16 : OA_BF16;
+}
+
+static oa_extent repeated(const product *p, oa_extent one, int stride_attribute) {
+  const int64_t stride = product_value(p, stride_attribute, 8);
+  return p->d.batches == 1 ? one : oa_strided(one, p->d.batches, stride, "batch_count", "its batch stride");
+}
+
+static void add_bias(product *p, const char *name, const void *pointer) {
+  const bool gradient = p->epilogue & (BGRAD | BGRADA | BGRADB);
+  const int64_t size = p->epilogue & BGRADB ? p->d.columns : p->d.rows;
+  const oa_extent one = OA_EXTENT(OA_EXTENT_VECTOR, 0, size, 1, 1, p->epilogue & BGRADB ? "cols" : "rows", "", "");
+  const int64_t stride = product_value(p, BIAS_BATCH_STRIDE, 8);
+  const bool shared = p->d.batches > 1 && !stride; /* each is the same */
+  const int dtype = gradient && product_value(p, BIAS_DATA_TYPE, 4) < 0 ? p->d.dtype : bias_dtype(p);
+  add(p, name, pointer, gradient ? OA_OVERWRITE : OA_READ, dtype, shared ? one : repeated(p, one, BIAS_BATCH_STRIDE),
+      "computeDesc");
+}
+
+/* The mask of ReLU has a bit an element; that of GELU is its input. */
+static int add_aux(product *p, const char *name, const void *pointer) {
+  const bool writes = p->epilogue & (RELU | GELU), is_mask = p->epilogue & (RELU | DRELU);
+  const int64_t ld = product_value(p, EPILOGUE_AUX_LD, 8), to = is_mask ? 128 : 8;
+  const int said = (int)product_value(p, EPILOGUE_AUX_DATA_TYPE, 4);
+  if (p->d.order != ORDER_COL)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: Ddesc needs ORDER_COL for an epilogue with %s", p->routine->function, name);
+  if (ld % to || ld < p->d.rows)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: epilogue_aux_ld needs a multiple of %lld, and at least %lld, got %lld",
+                   p->routine->function, (long long)to, (long long)p->d.rows, (long long)ld);
+  const int access = !writes ? OA_READ : ld == p->d.rows ? OA_OVERWRITE : OA_READ_WRITE;
+  if (!is_mask) {
+    const oa_extent one = OA_MATRIX(p->d.rows, p->d.columns, ld, "rows", "cols", "epilogue_aux_ld");
+    add(p, name, pointer, writes ? OA_OVERWRITE : OA_READ, said < 0 ? p->d.dtype : oa_dtype_of_code(p->codes, said),
+        repeated(p, one, EPILOGUE_AUX_BATCH_STRIDE), "computeDesc");
+    return OA_OK;
+  }
+  oa_extent bytes = OA_MATRIX(ld / 8, p->d.columns, ld / 8, "epilogue_aux_ld / 8", "cols", "epilogue_aux_ld / 8");
+  if (p->d.batches > 1)
+    bytes = oa_strided(bytes, p->d.batches, product_value(p, EPILOGUE_AUX_BATCH_STRIDE, 8) / 8, "batch_count",
+                       "epilogue_aux_batch_stride / 8");
+  add(p, name, pointer, access, OA_U8, bytes, "computeDesc");
+  return OA_OK;
+}
+
+/* A scale: a number, one for each row or column, or for blocks. Of blocks nothing is known but that they are there. */
+static void add_scale(product *p, int attribute, const char *name, const void *pointer) {
+  const int mode_attribute = attribute == A_SCALE_POINTER   ? A_SCALE_MODE
+                             : attribute == B_SCALE_POINTER ? B_SCALE_MODE
+                                                            : B_SCALE_MODE + attribute - B_SCALE_POINTER;
+  const int mode = attribute > D_SCALE_POINTER ? 0 : (int)product_value(p, mode_attribute, 4);
+  const bool is_vector = mode == SCALE_OUTER_VECTOR;
+  const int64_t size = !is_vector ? 1 : attribute == B_SCALE_POINTER ? p->d.columns : p->d.rows;
+  const bool writes = attribute == AMAX_D_POINTER || attribute == EPILOGUE_AUX_AMAX_POINTER;
+  if (attribute == D_OUT_SCALE_POINTER || (mode != SCALE_SCALAR && !is_vector)) {
+    const int access = attribute == D_OUT_SCALE_POINTER ? OA_READ_WRITE : OA_READ;
+    add(p, name, pointer, access, OA_ANY, oa_extent_of_all(), NULL);
+    return;
+  }
+  add(p, name, pointer, writes ? OA_OVERWRITE : OA_READ, OA_F32,
+      OA_EXTENT(OA_EXTENT_VECTOR, 0, size, 1, 1, is_vector ? "a scale each" : "size", "", ""), "computeDesc");
+}
+
+static int fail_no_pointer(const product *p, const char *name) {
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: computeDesc has an epilogue that needs %s, and none is set",
+                 p->routine->function, name);
+}
+
+/* Declares the attributes that are arrays. Those that the epilogue does not use are left alone. */
+static int add_attributes(product *p) {
+  const bool has_bias = p->epilogue & (BIAS | BGRAD | BGRADA | BGRADB), has_aux = p->epilogue & AUX;
+  int status = OA_OK;
+  p->first_attribute = p->count;
+  for (int i = 0; i < OA_LT_POINTERS && !status; i++) {
+    const int attribute = pointers[i].attribute, before = p->count;
+    const char *name = pointers[i].name;
+    const void *pointer = NULL;
+    if (p->get(p->object, attribute, (void *)&pointer, sizeof pointer, NULL)) pointer = NULL;
+    if (attribute == BIAS_POINTER || attribute == EPILOGUE_AUX_POINTER) {
+      const bool is_bias = attribute == BIAS_POINTER;
+      if (!(is_bias ? has_bias : has_aux)) continue;
+      if (!pointer) return fail_no_pointer(p, name);
+      if (is_bias)
+        add_bias(p, name, pointer);
+      else
+        status = add_aux(p, name, pointer);
+    } else if (pointer) {
+      add_scale(p, attribute, name, pointer);
+    }
+    if (p->count > before) p->attributes[before - p->first_attribute] = attribute;
+  }
+  return status;
+}
+
+/* Puts addresses in the places of handles; and the handles back. */
+static void show_addresses(const product *p, bool addresses) {
+  for (int i = p->first_attribute; i < p->count; i++) {
+    const oa_operand *o = &p->operands[i];
+    const void *value = addresses ? o->address : o->pointer;
+    p->set(p->object, p->attributes[i - p->first_attribute], &value, sizeof value);
+  }
+}
+
+/* -- products -- */
+
+/* The places of matmul's values. */
+enum matmul_value { DESC, ALPHA, A, A_DESC, B, B_DESC, BETA, C, C_DESC, D, D_DESC, ALGO, WORKSPACE, WORKSPACE_SIZE };
+
+/* Whether C is an operand of its own, the fourth. */
+static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
+
+static bool is_zero(const oa_value *number) { return number->parts[0] == 0 && number->parts[1] == 0; }
+
+static int read_product(product *p, const oa_value *values) {
+  int status = read_descriptor(p, "computeDesc", SCALE_TYPE, POINTER_MODE, TRANSA, TRANSB);
+  const bool own_c = values[C_DESC].pointer != NULL;
+  if (!status) status = read_layout(p, &p->a, "Adesc", "A", values[A_DESC].pointer);
+  if (!status) status = read_layout(p, &p->b, "Bdesc", "B", values[B_DESC].pointer);
+  if (!status) status = read_layout(p, &p->d, "Ddesc", "D", values[D_DESC].pointer);
+  if (!status && own_c) status = read_layout(p, &p->c, "Cdesc", "C", values[C_DESC].pointer);
+  if (status) return status;
+  if (!own_c) {
+    p->c = p->d;
+    p->c.matrix = "C";
+  }
+  p->epilogue = (uint32_t)product_value(p, EPILOGUE, 4);
+  return check_product(p);
+}
+
+static bool is_same(const layout *c, const layout *d) {
+  return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride;
+}
+
+/* Declares the matrices. Without a beta C is not read, and may be missing. */
+static int add_matrices(product *p, const oa_value *values) {
+  const char *function = p->routine->function;
+  const void *c = values[C].pointer, *d = values[D].pointer;
+  const bool reads = !is_zero(&values[BETA]);
+  if (reads && !c) return oa_fail(OA_ERROR_ARGUMENT, "%s: C needs a DevicePtr, as beta is not 0; got none", function);
+  if (reads && c == d && !is_same(&p->c, &p->d))
+    return oa_fail(OA_ERROR_ALIAS, "%s: C is D, and Cdesc is not as Ddesc; pass the same layout", function);
+  const bool partial = product_value(p, FILL_MODE, 4) != FILL_FULL; /* one triangle of D is written */
+  add_matrix(p, &p->a, values[A].pointer, OA_READ);
+  add_matrix(p, &p->b, values[B].pointer, OA_READ);
+  add_matrix(p, &p->d, d,
+             (reads && c == d) || partial ? OA_READ_WRITE : OA_OVERWRITE | (c && c != d ? OA_IN_PLACE : 0));
+  if (c && c != d) add_matrix(p, &p->c, c, OA_READ | OA_IN_PLACE);
+  return OA_OK;
+}
+
+static int begin(product *p, oa_call *call) {
+  *call = (oa_call){
+      .function = p->routine->function, .library = p->routine->library, .operands = p->operands, .count = p->count};
+  const int status = oa_begin(call);
+  return status ? fail_operands(p, status) : OA_OK;
+}
+
+/* Cancels the call; keeps the text of the failure. */
+static int cancel(oa_call *call, int status) {
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_call_cancel(call);
+  oa_error_restore(&saved);
+  return status;
+}
+
+/* Checks that the matrices lie where an algorithm can take them. */
+static int check_alignment(const product *p, oa_call *call, const void *algo, void *symbol, const void *c) {
+  get_attribute *capability = (get_attribute *)symbol;
+  const void *const addresses[] = {p->operands[0].address, p->operands[1].address, c, p->operands[2].address};
+  static const char names[] = "ABCD";
+  for (int i = 0; i < 4; i++) {
+    uint32_t needed = 1;
+    if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
+    if ((uintptr_t)addresses[i] % needed == 0) continue;
+    return cancel(call, oa_fail(OA_ERROR_ARGUMENT,
+                                "%s: %c starts at %llu bytes behind a multiple of %u, which algo needs; find one for "
+                                "less (preference: min_alignment_%c_bytes)",
+                                p->routine->function, names[i], (unsigned long long)((uintptr_t)addresses[i] % needed),
+                                needed, names[i] + 'a' - 'A'));
+  }
+  return OA_OK;
+}
+
+/* Asks the library how much workspace an algorithm needs. Returns its status. */
+static int ask_workspace(const product *p, const oa_call *call, const void *algo, void *symbol, size_t *needed) {
+  unsigned char result[RESULT_BYTES] = {0};
+  int (*check)(void *, const void *, const void *, const void *, const void *, const void *, const void *, void *) =
+      (int (*)(void *, const void *, const void *, const void *, const void *, const void *, const void *,
+               void *))symbol;
+  const int status = check(call->handle, p->object, p->a.object, p->b.object, p->c.object, p->d.object, algo, result);
+  memcpy(needed, result + ALGO_BYTES, sizeof *needed);
+  return status;
+}
+
+/* Takes the workspace: the caller's, or as much of the device's as the caller says, and at least what algo needs. */
+static int take_workspace(const product *p, oa_call *call, oa_workspace *workspace, const oa_value *values,
+                          const int *asks) {
+  const void *algo = values[ALGO].host.address;
+  const int64_t size = values[WORKSPACE_SIZE].integer;
+  const bool given = values[WORKSPACE].pointer != NULL;
+  void *address = given ? p->operands[p->first_attribute - 1].address : NULL;
+  size_t needed = given ? 0 : (size_t)size;
+  int answer = call->library->success;
+  if (algo) {
+    void *capability = oa_asked(p->routine, asks[4]), *check = oa_asked(p->routine, asks[3]);
+    const void *c = p->operands[has_own_c(values) ? 3 : 2].address;
+    int status = capability && check ? OA_OK : cancel(call, OA_ERROR_LIBRARY);
+    if (!status) status = check_alignment(p, call, algo, capability, c);
+    if (status) return status;
+    if (given || !size) answer = ask_workspace(p, call, algo, check, &needed);
+  }
+  return oa_workspace_take(call, workspace, address, "workspace", size, "workspaceSizeInBytes", needed, answer,
+                           "cublasLtMatmulAlgoCheck");
+}
+
+static int call_matmul(const product *p, const oa_call *call, void *symbol, const oa_value *values,
+                       const oa_value *alpha, const oa_value *beta, const oa_workspace *workspace) {
+  typedef int matmul(void *, const void *, const void *, const void *, const void *, const void *, const void *,
+                     const void *, const void *, const void *, void *, const void *, const void *, void *, size_t,
+                     void *);
+  void *d = p->operands[2].address;
+  const void *c = p->operands[has_own_c(values) ? 3 : 2].address; /* without a beta it is not read */
+  return ((matmul *)symbol)(call->handle, p->object, alpha, p->operands[0].address, p->a.object, p->operands[1].address,
+                            p->b.object, beta, c, p->c.object, d, p->d.object, values[ALGO].host.address,
+                            workspace->address, workspace->nbytes, call->native_stream);
+}
+
+/* Makes the call once everything is declared. */
+static int run_matmul(product *p, void *symbol, const oa_value *values, const int *asks, const oa_value *alpha,
+                      const oa_value *beta) {
+  oa_call call;
+  oa_workspace workspace = {0};
+  int status = begin(p, &call);
+  if (status) return status;
+  if (!p->d.rows || !p->d.columns || !p->d.batches) return oa_end(&call, call.library->success);
+  show_addresses(p, true);
+  status = take_workspace(p, &call, &workspace, values, asks);
+  if (status) {
+    show_addresses(p, false);
+    return status;
+  }
+  const int answer = call_matmul(p, &call, symbol, values, alpha, beta, &workspace);
+  show_addresses(p, false);
+  return oa_workspace_end(&call, &workspace, answer);
+}
+
+static int check_rest(const oa_routine *routine, const oa_value *values) {
+  const int64_t size = values[WORKSPACE_SIZE].integer;
+  if (size < 0) return oa_fail_negative(routine, "workspaceSizeInBytes", size);
+  if (!values[ALGO].host.array) return OA_OK;
+  return oa_check_bytes(routine, "algo", &values[ALGO], ALGO_BYTES, NULL, NULL, 0, 0);
+}
+
+int oa_lt_matmul(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
+  oa_value alpha, beta;
+  product p = {.routine = routine, .codes = codes, .object = (void *)(uintptr_t)values[DESC].pointer};
+  void *symbol = oa_routine_symbol(routine, 0);
+  if (!symbol) return oa_fail_symbol(routine, values, 0, 0);
+  p.get_of_layout = (get_attribute *)oa_asked(routine, asks[0]);
+  p.get = (get_attribute *)oa_asked(routine, asks[1]);
+  p.set = (set_attribute *)oa_asked(routine, asks[2]);
+  if (!p.get_of_layout || !p.get || !p.set) return OA_ERROR_LIBRARY;
+  int status = check_rest(routine, values);
+  if (!status) status = read_product(&p, values);
+  if (!status) status = weight(&p, "alpha", "computeDesc", &values[ALPHA], &alpha);
+  if (!status) status = weight(&p, "beta", "computeDesc", &values[BETA], &beta);
+  if (!status) status = add_matrices(&p, values);
+  if (status) return status;
+  if (values[WORKSPACE].pointer) {
+    const oa_extent bytes =
+        oa_extent_of_bytes(values[WORKSPACE].pointer, values[WORKSPACE_SIZE].integer, "workspaceSizeInBytes");
+    add(&p, "workspace", values[WORKSPACE].pointer, OA_OVERWRITE, OA_ANY, bytes, NULL);
+  }
+  if ((status = add_attributes(&p))) return status;
+  return run_matmul(&p, symbol, values, asks, &alpha, &beta);
+}
+
+/* -- transformations -- */
+
+/* The places of matrix_transform's values. */
+enum transform_value { T_DESC, T_ALPHA, T_A, T_A_DESC, T_BETA, T_B, T_B_DESC, T_C, T_C_DESC };
+
+/* Reads one source, and declares it. A source that is missing counts as zeros. */
+static int read_source(product *p, layout *l, const char *name, const char *matrix, const oa_value *pointer,
+                       const oa_value *number, bool transposed) {
+  const oa_value *desc = pointer + 1;
+  const layout *c = &p->c;
+  if (!pointer->pointer) {
+    if (is_zero(number)) return OA_OK;
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a DevicePtr, as %s is not 0; got none", p->routine->function,
+                   matrix, matrix[0] == 'A' ? "alpha" : "beta");
+  }
+  int status = read_layout(p, l, name, matrix, desc->pointer);
+  if (!status)
+    status = check_size(p, l, transposed ? "columns" : "rows", transposed ? l->columns : l->rows, c, c->rows);
+  if (!status)
+    status = check_size(p, l, transposed ? "rows" : "columns", transposed ? l->rows : l->columns, c, c->columns);
+  if (status) return status;
+  p->d = *c; /* whose batches count */
+  p->d.name = c->name;
+  if ((status = check_batches(p, l))) return status;
+  add_matrix(p, l, pointer->pointer, OA_READ);
+  return OA_OK;
+}
+
+static int call_transform(const product *p, const oa_call *call, void *symbol, const oa_value *alpha,
+                          const oa_value *beta, int b) {
+  typedef int transform(void *, const void *, const void *, const void *, const void *, const void *, const void *,
+                        const void *, void *, const void *, void *);
+  const bool has_a = b > 1, has_b = p->count > b;
+  return ((transform *)symbol)(call->handle, p->object, alpha, has_a ? p->operands[1].address : NULL,
+                               has_a ? p->a.object : NULL, beta, has_b ? p->operands[b].address : NULL,
+                               has_b ? p->b.object : NULL, p->operands[0].address, p->c.object, call->native_stream);
+}
+
+int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
+  oa_value alpha, beta;
+  oa_call call;
+  product p = {.routine = routine, .codes = codes, .object = (void *)(uintptr_t)values[T_DESC].pointer};
+  void *symbol = oa_routine_symbol(routine, 0);
+  if (!symbol) return oa_fail_symbol(routine, values, 0, 0);
+  p.get_of_layout = (get_attribute *)oa_asked(routine, asks[0]);
+  p.get = (get_attribute *)oa_asked(routine, asks[1]);
+  if (!p.get_of_layout || !p.get) return OA_ERROR_LIBRARY;
+  int status = read_descriptor(&p, "transformDesc", TRANSFORM_SCALE_TYPE, TRANSFORM_POINTER_MODE, TRANSFORM_TRANSA,
+                               TRANSFORM_TRANSB);
+  if (!status) status = weight(&p, "alpha", "transformDesc", &values[T_ALPHA], &alpha);
+  if (!status) status = weight(&p, "beta", "transformDesc", &values[T_BETA], &beta);
+  if (!status) status = read_layout(&p, &p.c, "Cdesc", "C", values[T_C_DESC].pointer);
+  if (status) return status;
+  add_matrix(&p, &p.c, values[T_C].pointer, OA_OVERWRITE);
+  status = read_source(&p, &p.a, "Adesc", "A", &values[T_A], &values[T_ALPHA], p.transa);
+  const int b = p.count;
+  if (!status) status = read_source(&p, &p.b, "Bdesc", "B", &values[T_B], &values[T_BETA], p.transb);
+  if (!status) status = begin(&p, &call);
+  if (status) return status;
+  if (!p.c.rows || !p.c.columns || !p.c.batches) return oa_end(&call, call.library->success);
+  return oa_end(&call, call_transform(&p, &call, symbol, &alpha, &beta, b));
+}
