@@ -144,8 +144,8 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
 
 /* -- what the library said before --
 
- * To ask how much workspace a convolution needs costs cuDNN as much as the convolution's launch. What it says depends
- * on the descriptors alone, whose stamps tell whether they changed. */
+ * To ask how much workspace a convolution needs costs cuDNN more than the convolution's launch. The answer depends on
+ * the descriptors alone, whose stamps tell whether they changed. */
 
 enum { MOST_WORDS = 16, MOST_ANSWERS = 128 };
 static struct {
