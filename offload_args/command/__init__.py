@@ -26,12 +26,10 @@ class Command(Protocol):
     HELP: str  #: one line for the list of commands
     DESCRIPTION: str
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
 
-    @staticmethod
-    def run(options: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Run the command and return the exit status."""
 
 
