@@ -236,6 +236,7 @@ def launcher(
     stream: int | None,
     cooperative: bool,
     cluster: tuple[int, int, int],
+    unsafe: bool,
     /,
 ) -> Launcher: ...
 def module_load(device: int, name: str, image: bytes, /) -> int: ...
