@@ -294,8 +294,8 @@ class Matmul:
         where = "cublaslt.Matmul"
         a, b, d = (_facts(where, name, one) for name, one in (("A", A), ("B", B), ("D", D)))
         c = _facts(where, "C", C) if C is not None else None
-        self._given = ((A.shape, A.strides), (B.shape, B.strides), (D.shape, D.strides))
-        self._given += ((C.shape, C.strides) if C is not None else self._given[2],)
+        given = (A, B, D, C if C is not None else D)
+        self._given = tuple((one.shape, one.strides) for one in given)
         _check_shapes(where, a, b, d, c)
         self._swapped = d.is_by_rows
         self._epilogue = epilogue
@@ -438,7 +438,7 @@ class Matmul:
                 )
 
     def __repr__(self) -> str:
-        (a, _), (b, _), (d, _), _ = self._given
+        a, b, d = (shape for shape, _ in self._given[:3])
         return f"<cublaslt.Matmul {a} x {b} -> {d}, workspace of {self.algo.workspace} bytes>"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import library_or_skip
-from offload_args import Device, In, InOut, Out, Scratch, cublaslt, offload_args
+from offload_args import In, InOut, Out, Scratch, cublaslt, offload_args
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -64,7 +64,7 @@ def close(found: Any, expected: Any, a: Any, b: Any, compute: Any = np.float32) 
     """Compare with sums in float64.
 
     A sum of k products, each rounded once by the steps of the compute dtype, is off by k of them at most; the result is
-    rounded once more.
+    rounded again.
     """
     k = a.shape[-1]
     sums = np.abs(exact(a)) @ np.abs(exact(b))
@@ -281,7 +281,6 @@ def test_one_element_less_is_refused_by_name(gpu: str, short: str) -> None:
         named = "bias_pointer" if short == "bias" else short
         with pytest.raises(ExtentError, match=rf"^cublaslt\.matmul: {named} needs {sizes[short]} elements"):
             cublaslt.matmul(desc, 1, p["A"], la, p["B"], lb, 1, p["C"], ld, p["D"], ld, None, None, 0)
-        assert Device(gpu).counters.calls == 0 or True
 
 
 def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -> None:
@@ -302,7 +301,7 @@ def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -
             (lambda: biased(da, db, dd, bias=dh), DTypeError, "bias_pointer needs float16, as computeDesc says"),
             (lambda: biased(da, db, dd, bias=db[:, 0][:31]), ArgumentError, "bias_pointer"),
             (lambda: biased(da, db, dd, bias=dd[0]), AliasError, "D .*overlaps bias_pointer"),
-            (lambda: product(da, db, da[:, :48] if False else dd[::1], dummy=ds), TypeError, "no argument dummy"),
+            (lambda: product(da, db, dd, dummy=ds), TypeError, "there is no argument dummy"),
             (lambda: cublaslt.Matmul(da, da, dd), ArgumentError, "B needs 32 rows, as many as A has columns, has 64"),
             (lambda: cublaslt.Matmul(da, db, db), ArgumentError, r"D needs the shape \(64, 48\) of A B"),
         ):
@@ -327,7 +326,8 @@ def test_a_slice_that_is_not_aligned_is_refused_or_multiplied(gpu: str) -> None:
         try:
             product(odd, db, dd)
         except ArgumentError as error:
-            assert "A starts at 2 bytes behind a multiple of" in str(error) and "min_alignment" in str(error)  # noqa: PT017
+            assert "A starts at 2 bytes behind a multiple of" in str(error)  # noqa: PT017
+            assert "min_alignment_a_bytes" in str(error)  # noqa: PT017
         cublaslt.Matmul(odd, db, dd, alignment=2)(odd, db, dd)
     close(d, exact(a[1:2049].reshape(64, 32)) @ exact(b), a.reshape(65, 32), b)
 

@@ -30,7 +30,7 @@ PROGRAMS = {
     for needs, code in programs(text).items()
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
-LIBRARIES = {"cublas_lt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
+LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN: dict[str, str] = {}
 # Languages of the other blocks: commands, output and other languages' sources, and MyST's own.
