@@ -273,7 +273,7 @@ class Matmul:
 
     desc: MatmulDesc  #: cuBLASLt's descriptor
     algo: Algo
-    aux_shape: tuple[int, ...] | None  #: what aux needs, in the order of D; None: the epilogue has no aux
+    aux_shape: tuple[int, ...] | None  #: of aux, in C order: a row for each line of D; None: the epilogue has no aux
     aux_dtype: Any
 
     def __init__(
@@ -355,7 +355,7 @@ class Matmul:
             is_mask = bool(epilogue & _MASKS)
             ld = _rounded(line, 128 if is_mask else 8)
             size = ld // 8 if is_mask else ld
-            self.aux_shape = (*d.shape[:-2], *((lines, size) if self._swapped else (size, lines)))
+            self.aux_shape = (*d.shape[:-2], lines, size)
             self.aux_dtype = np.dtype(np.uint8) if is_mask else _dtype_named(d.dtype)
             self.desc.epilogue_aux_pointer = 256
             self.desc.epilogue_aux_ld = ld

@@ -436,11 +436,12 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
     uint32_t needed = 1;
     if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
     if ((uintptr_t)addresses[i] % needed == 0) continue;
-    return cancel(call, oa_fail(OA_ERROR_ARGUMENT,
-                                "%s: %c starts at %llu bytes behind a multiple of %u, which algo needs; find one for "
-                                "less (preference: min_alignment_%c_bytes)",
-                                p->routine->function, names[i], (unsigned long long)((uintptr_t)addresses[i] % needed),
-                                needed, names[i] + 'a' - 'A'));
+    return cancel(
+        call,
+        oa_fail(OA_ERROR_ARGUMENT,
+                "%s: %c starts at %llu bytes behind a multiple of %u, which algo needs; find one for less, by the "
+                "preferences min_alignment_*_bytes, or the alignment of a Matmul",
+                p->routine->function, names[i], (unsigned long long)((uintptr_t)addresses[i] % needed), needed));
   }
   return OA_OK;
 }

@@ -192,8 +192,7 @@ def test_epilogues_are_applied(gpu: str, name: str, dtype: Any, order: str) -> N
     with offload_args(In(a), In(b), Out(d), In(bias), device=gpu) as (da, db, dd, dbias):
         product = cublaslt.Matmul(da, db, dd, epilogue=getattr(cublaslt, name))
         given: dict[str, Any] = {"bias": dbias} if "BIAS" in name else {}
-        aux = np.zeros(product.aux_shape or 1, product.aux_dtype or dtype, order=order)  # type: ignore[call-overload]
-        with offload_args(Scratch(aux), device=gpu) as (daux,):
+        with offload_args(Scratch(product.aux_shape or 1, product.aux_dtype or dtype), device=gpu) as (daux,):
             product(da, db, dd, **given, **({"aux": daux} if product.aux_shape else {}))
     before = exact(a) @ exact(b)
     if given:
@@ -223,8 +222,7 @@ def test_gradients_pass_through_relu_and_gelu_with_those_of_the_bias(gpu: str, k
         forward = cublaslt.Matmul(px, pw, ph, epilogue=getattr(cublaslt, f"EPILOGUE_{kind}_AUX_BIAS"))
         backward = cublaslt.Matmul(pdy, pv, pdh, epilogue=getattr(cublaslt, f"EPILOGUE_D{kind}_BGRAD"))
         assert forward.aux_shape == backward.aux_shape and forward.aux_dtype == backward.aux_dtype
-        aux = np.zeros(forward.aux_shape or 1, forward.aux_dtype, order=order)  # type: ignore[call-overload]
-        with offload_args(Scratch(aux), device=gpu) as (paux,):
+        with offload_args(Scratch(forward.aux_shape or 1, forward.aux_dtype), device=gpu) as (paux,):
             forward(px, pw, ph, bias=pb, aux=paux)
             backward(pdy, pv, pdh, aux=paux, bias=pdb)
     before = exact(x) @ exact(w) + (exact(bias) if order == "C" else exact(bias)[:, None])
@@ -285,21 +283,21 @@ def test_one_element_less_is_refused_by_name(gpu: str, short: str) -> None:
 
 def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -> None:
     a, b, d = drawn((64, 32), np.float16), drawn((32, 48), np.float16, 2), np.zeros((64, 48), np.float16)
-    e, f = np.zeros((64, 32), np.float32), np.asfortranarray(a)
+    e, f = np.zeros((64, 32), np.int16), np.asfortranarray(a)
     small, half = np.zeros(16, np.uint8), np.zeros(48, np.float32)
     arrays = (a, b, Out(d), e, f, InOut(small), half)
     with offload_args(*arrays, device=gpu) as (da, db, dd, de, df, ds, dh):
         product = cublaslt.Matmul(da, db, dd)
         biased = cublaslt.Matmul(da, db, dd, epilogue=cublaslt.EPILOGUE_BIAS)
         for call, error, words in (
-            (lambda: product(de, db, dd), DTypeError, "A needs float16, as Adesc says, got a pointer to float32"),
+            (lambda: product(de, db, dd), DTypeError, "A needs float16, as Adesc says, got a pointer to int16"),
             (lambda: product(df, db, dd), ArgumentError, "A needs the shape .* as the product was made for"),
             (lambda: product(db, da, dd), ArgumentError, "A needs the shape"),
             (lambda: product(da, db, dd, beta=1), ArgumentError, "C needs a DevicePtr, as beta is not 0"),
             (lambda: product(da, db, dd, alpha=1j), DTypeError, "alpha is not a number of float32"),
             (lambda: biased(da, db, dd), ArgumentError, "the epilogue needs bias, got none"),
             (lambda: biased(da, db, dd, bias=dh), DTypeError, "bias_pointer needs float16, as computeDesc says"),
-            (lambda: biased(da, db, dd, bias=db[:, 0][:31]), ArgumentError, "bias_pointer"),
+            (lambda: biased(da, db, dd, bias=da[0]), ExtentError, "bias_pointer needs 48 elements"),
             (lambda: biased(da, db, dd, bias=dd[0]), AliasError, "D .*overlaps bias_pointer"),
             (lambda: product(da, db, dd, dummy=ds), TypeError, "there is no argument dummy"),
             (lambda: cublaslt.Matmul(da, da, dd), ArgumentError, "B needs 32 rows, as many as A has columns, has 64"),
@@ -327,9 +325,9 @@ def test_a_slice_that_is_not_aligned_is_refused_or_multiplied(gpu: str) -> None:
             product(odd, db, dd)
         except ArgumentError as error:
             assert "A starts at 2 bytes behind a multiple of" in str(error)  # noqa: PT017
-            assert "min_alignment_a_bytes" in str(error)  # noqa: PT017
+            assert "min_alignment_*_bytes" in str(error)  # noqa: PT017
         cublaslt.Matmul(odd, db, dd, alignment=2)(odd, db, dd)
-    close(d, exact(a[1:2049].reshape(64, 32)) @ exact(b), a.reshape(65, 32), b)
+    close(d, exact(a[1:2049].reshape(64, 32)) @ exact(b), a[1:2049].reshape(64, 32), b)
 
 
 def test_a_kept_product_is_called_again_and_again_in_other_regions(gpu: str) -> None:
