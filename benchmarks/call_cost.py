@@ -106,6 +106,7 @@ def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
     n, count = 8, 200  # short, so that most runs are not interrupted
     arrays = square(n)
     A, x, y = (bare.ffi.cast("bare_f32 *", array.ctypes.data) for array in square(n))
+    matrices = [np.ones((n, n), np.float32) for _ in range(3)]
     kilobytes = [np.ones(256, np.float32) for _ in range(3)]
     with offload_args(*arrays, device="host") as (dA, dx, dy):
         names = {"n": n, "dA": dA, "dx": dx, "dy": dy, "A": A, "x": x, "y": y}
@@ -118,6 +119,13 @@ def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
             timer("f(1.0, dA, dx, 0.0, dy)", count, f=blas.gemv, **names),
             timer("f(1.0, dA, dx, 0.0, dy)", count, f=blas.gemv, **(names | {"dA": dA.T})),
         )
+    with offload_args(*matrices, device="host") as (dA, dB, dC):
+        names = {"n": n, "dA": dA, "dB": dB, "dC": dC, "order": cblas.RowMajor, "op": cblas.NoTrans}
+        product, portable_product = measure(
+            rounds,
+            timer("f(order, op, op, n, n, n, 1.0, dA, n, dB, n, 0.0, dC, n)", count, f=cblas.sgemm, **names),
+            timer("f(1.0, dA, dB, 0.0, dC)", count, f=blas.gemm, **names),
+        )
     statement = "with lend(a, b, c, device='host') as (da, db, dc): pass"
     a, b, c = kilobytes
     (entering,) = measure(rounds, timer(statement, 50, lend=offload_args, a=a, b=b, c=c))
@@ -127,6 +135,7 @@ def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
         over("host: cblas.sgemv over bare cffi", vendor, raw, 0.1),
         over("host: blas.gemv, Fortran order, over bare cffi", portable, raw, 0.4),
         over("host: blas.gemv, C order, over bare cffi", by_rows, raw, 0.4),
+        over("host: blas.gemm over cblas.sgemm", portable_product, product, 0.45),
         row("host: enter and exit, three arrays of 1 KiB", entering, "us", 6),
     ]
 
@@ -190,7 +199,26 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
             over(f"{title}, cublas.sgemv over bare cffi", vendor, raw, 0.1),
             over(f"{title}, blas.gemv over bare cffi", portably, raw, 0.4),
         ]
-    return rows
+    return [*rows, of_batches(device, rounds)]
+
+
+def of_batches(device: Device, rounds: int) -> Row:
+    """The cost of blas.gemm of a batch over the vendor's function."""
+    n, batch, count = 8, 4, 100
+    matrices = [np.ones((batch, n, n), np.float32) for _ in range(3)]
+    with offload_args(*matrices, device=device) as (dA, dB, dC):
+        names = {"n": n, "s": n * n, "batch": batch, "dA": dA, "dB": dB, "dC": dC, "op": cublas.OP_N}
+        call = "f(op, op, n, n, n, 1.0, dB, n, s, dA, n, s, 0.0, dC, n, s, batch)"
+        vendor = timer(call, count, f=cublas.sgemm_strided_batched, **names)
+        portable = timer("f(1.0, dA, dB, 0.0, dC)", count, f=blas.gemm, **names)
+
+        def then_wait(run: Callable[[], float]) -> float:
+            took = run()
+            device.synchronize()
+            return took
+
+        times = measure(rounds, lambda: then_wait(vendor), lambda: then_wait(portable))
+    return over("cuda:0: blas.gemm of a batch over cublas.sgemm_strided_batched", times[1], times[0], 0.6)
 
 
 def importing() -> Row:

@@ -38,10 +38,15 @@ def solve_by_cupy(A: Any, b: Any) -> None:
 
 
 def milliseconds(function: Callable[[Any, Any], None], A: Any, b: Any) -> float:
-    """Return the median time of a call; its arrays are made before, and its solution is checked after."""
+    """Return the median time of a call; its arrays are made before, and its solution is checked after.
+
+    NumPy's threads spin for a while after a product, and the copies of either side have to share the cores with them:
+    so the next call waits until they rest.
+    """
     times = []
     for _ in range(ROUNDS):
         given, x = A.copy(), b.copy()
+        time.sleep(0.3)
         start = time.perf_counter()
         function(given, x)
         times.append(time.perf_counter() - start)

@@ -91,6 +91,19 @@ class Names:
                 case _:
                     yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
 
+    def requirement(self, expression: ast.expr) -> Iterator[str]:
+        """Yields why an expression is not a comparison of sizes."""
+        unknown = list(self.unknown(expression))
+        yield from unknown
+        match expression:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.LtE() | ast.GtE()], comparators=[right]) if not unknown:
+                yield from self.size(left)
+                yield from self.size(right)
+                if not names_in(expression) & self.sizes.keys():
+                    yield f"{ast.unparse(expression)!r} has no size"
+            case _ if not unknown:
+                yield f"{ast.unparse(expression)!r} is not an expression that compares sizes, such as m >= n"
+
     def overwrites(self, expression: ast.expr) -> Iterator[str]:
         """Yields why an expression is not a condition for overwriting."""
         match expression:

@@ -127,9 +127,11 @@ Functions whose body is written by hand, in csrc/call/, since their descriptors 
     hides = "operationDesc"                                      of a service: meanwhile, this object has no handles of
                                                                  the core in it, but addresses that look alike
 
-A family may have `also = { A = "AP" }`, for functions whose header names a parameter otherwise, and a file [also], for
-all its families; `types`, which count before those of the file; `pointer_mode = "device"`, if all its pointers are to
-the device; and `optional = true`, if a library that lacks it is whole: so it is with extensions of one vendor.
+A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in
+which one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter
+otherwise, and a file [also], for all its families; `types`, which count before those of the file; `pointer_mode =
+"device"`, if all its pointers are to the device; and `optional = true`, if a library that lacks it is whole: so it is
+with extensions of one vendor.
 
 Enums have the header's constants, those of types that their parameter allows: `[enums.fill]` has `type` and `constants`
 (and `complex`: those for complex types); `flags`, constants that may be added to them; or, for an enum of a header that
@@ -263,6 +265,7 @@ STREAMS = ("handle", "argument", "none")
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
 MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_HELD = 2  # OA_MOST_HELD of csrc/call/object.h
 MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
 HANDLE_MODES = ("host_mode", "device_mode")
@@ -312,6 +315,7 @@ class Function:
     device_only: bool  # its pointers are to the device whatever they are to
     query: str = ""  # the symbol that tells how much workspace it needs
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
+    requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
     written: str = ""  # the C function that is its body, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
@@ -830,6 +834,11 @@ class _Reader:
             if wrong:
                 self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
         self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
+        requires = tuple(filter(None, (self.parse(one, where) for one in family.get("requires", []))))
+        names = expressions.Names(parameters, self.constants)
+        self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
+        if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
+            self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
@@ -856,6 +865,7 @@ class _Reader:
             device_only=device_only,
             query=query,
             asked=self.asked(query, parameters, where) if query else (),
+            requires=requires,
             written=str(family.get("written", "")),
             asks=self.called(family, where),
             hides=str(family.get("hides", "")),

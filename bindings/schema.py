@@ -87,6 +87,7 @@ FAMILY = Table(
         "types": _NAMED,
         **dict.fromkeys(("pointer_mode", "written", "asks", "hides"), TEXT),
         "optional": FLAG,
+        "requires": TEXTS,
         "older": _NAMED,
         "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),
     }

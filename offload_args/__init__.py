@@ -29,13 +29,13 @@ from .tracing import trace
 if TYPE_CHECKING:
     from . import blas, embedding, kernels, lapack, libraries, testing
     from .embedding import get_cmake_dir, get_include, get_library
-    from .kernels import Kernel, Module, Shared, launch, offload
+    from .kernels import Kernel, Module, Shared, launch, offload, offload_unsafe
 
 __version__: str = _core.VERSION
 
 _LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
-_OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload")
+_OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload", "offload_unsafe")
 
 __all__ = [
     "Device",
@@ -61,6 +61,7 @@ __all__ = [
     "libraries",
     "offload",
     "offload_args",
+    "offload_unsafe",
     "testing",
     "trace",
     "update",
@@ -85,7 +86,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, *_OF_EMBEDDING, *_OF_KERNELS})
 
 
-if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX")):
+if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX", "PROGRESS")):
     from .tracing.process import start_from_environment
 
     start_from_environment()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -379,8 +380,11 @@ class Graph:
         """Compute x times the probability that a normal variable is below x."""
         return self._pointwise(cudnn.POINTWISE_GELU_FWD, x)
 
-    def plan(self) -> Plan:
+    def plan(self, *, measured_on: Sequence[DevicePtr[Any]] = ()) -> Plan:
         """Return the plan of these operations, made at its first use.
+
+        It is of the first engine that cuDNN proposes; with measured_on, pointers as a call of the plan takes them, it
+        is of the fastest one, and what the outputs have afterwards is undefined.
 
         Raises LibraryError if cuDNN has no engine for them.
         """
@@ -393,16 +397,16 @@ class Graph:
             if uid not in used:
                 raise ArgumentError(f"cudnn.Graph.plan: input {at} is used by no operation")
         number = default_number() if self.device is None else as_device(self.device).number
-        key = (number, self._signature())
+        key = (number, self._signature(), bool(measured_on))
         if key not in _plans:
-            _plans[key] = _build(self, number)
+            _plans[key] = _build(self, number, measured_on)
         return _plans[key]
 
     # -- inside --
 
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
         if set(layout) <= set("BMKN"):
-            facts = _matrix_facts(function, like)
+            facts = _matrix_facts(function, like, layout)
         else:
             facts = _facts(function, like, layout)
         made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
@@ -451,7 +455,8 @@ class Graph:
         return y
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any]) -> None:
-        signature = (kind, *((name, one.uid if isinstance(one, Tensor) else one) for name, _, one in attributes), part)
+        uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
+        signature = (kind, *uids, part)
         self._operations.append(_Operation(str(kind), tuple(attributes), (part,), signature))
 
     def _signature(self) -> tuple[object, ...]:
@@ -460,10 +465,12 @@ class Graph:
         return tensors, tuple(one.signature for one in self._operations), outputs
 
 
-def _matrix_facts(function: str, like: Any) -> _Facts:
-    """Return the facts of a pointer whose axes are in cuDNN's order: batches, then rows and columns."""
+def _matrix_facts(function: str, like: Any, layout: str) -> _Facts:
+    """Return the facts of a pointer in the order of its axes, which is cuDNN's: batches, then rows and columns."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
+    if len(layout) != len(like.shape):
+        raise ArgumentError(f"{function}: layout {layout!r} has not the {len(like.shape)} axes of the pointer")
     name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
     steps = tuple(max(stride // like.dtype.itemsize, 1) for stride in like.strides)
     return _Facts(name, tuple(like.shape), steps)
@@ -508,6 +515,7 @@ _NAMES: Final = (
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
 _MOST_ENGINES: Final = 16
+_ROUNDS, _CALLS = 3, 5  # of measuring an engine
 
 
 def _tensor_descriptor(one: Tensor) -> Any:
@@ -524,19 +532,59 @@ def _tensor_descriptor(one: Tensor) -> Any:
     return _made(cudnn.BACKEND_TENSOR_DESCRIPTOR, attributes)
 
 
-def _build(graph: Graph, number: int) -> Plan:
-    """Return the plan of a graph: that of the first engine that takes it."""
+def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> Plan:
+    """Return the plan of a graph: that of the first engine that takes it, or of the fastest."""
     handle = _handle(number)
+    whole, kept = _whole(graph, handle)
+    arguments = _arguments(graph)
+    refusals: list[str] = []
+    best, least = None, math.inf
+    for plan, more in _plans_of(whole, handle, refusals):
+        size = np.zeros(1, np.int64)
+        _service("backend_get_attribute")(plan, cudnn.ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, cudnn.TYPE_INT64, 1, size)
+        made = Plan(plan, arguments, (*kept, *more, handle), int(size[0]))
+        if not measured_on:
+            return made
+        try:
+            seconds = _seconds(made, measured_on)
+        except LibraryError as error:
+            refusals.append(_reason(error))
+            continue
+        if seconds < least:
+            best, least = made, seconds
+    if best is None:
+        reason = refusals[-1] if refusals else "it has no engine for them"
+        raise LibraryError(f"cudnn.Graph.plan: cuDNN does not take these operations as one: {reason}")
+    return best
+
+
+def _seconds(plan: Plan, pointers: Sequence[DevicePtr[Any]]) -> float:
+    """Return the time of a call of a plan."""
+    device, times = pointers[0].device, []
+    plan(*pointers)
+    for _ in range(_ROUNDS):
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(_CALLS):
+            plan(*pointers)
+        device.synchronize()
+        times.append((time.perf_counter() - start) / _CALLS)
+    return min(times)
+
+
+def _whole(graph: Graph, handle: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the descriptor of all operations, and those that it is made of."""
     stand_ins = {uid: one.uid for uid, one in graph._outputs.items()}
     by_uid = {one.uid: one for one in graph._tensors}
-    descriptors: dict[int, Any] = {}
+    descriptors: dict[tuple[int, _Facts], Any] = {}
     parts: list[Any] = []
 
     def descriptor_of(one: Tensor) -> Any:
-        uid = stand_ins.get(one.uid, one.uid)
-        if uid not in descriptors:
-            descriptors[uid] = _tensor_descriptor(by_uid[uid])
-        return descriptors[uid]
+        real = by_uid[stand_ins[one.uid]] if one.uid in stand_ins else one
+        key = (real.uid, real.facts)
+        if key not in descriptors:
+            descriptors[key] = _tensor_descriptor(real)
+        return descriptors[key]
 
     operations = []
     for one in graph._operations:
@@ -555,11 +603,7 @@ def _build(graph: Graph, number: int) -> Plan:
             (cudnn.ATTR_OPERATIONGRAPH_HANDLE, cudnn.TYPE_HANDLE, handle),
         ],
     )
-    plan, more = _first_plan(whole, handle)
-    size = np.zeros(1, np.int64)
-    _service("backend_get_attribute")(plan, cudnn.ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, cudnn.TYPE_INT64, 1, size)
-    kept = (*descriptors.values(), *parts, *operations, whole, *more, handle)
-    return Plan(plan, _arguments(graph), kept, int(size[0]))
+    return whole, (*descriptors.values(), *parts, *operations, whole)
 
 
 def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
@@ -575,9 +619,14 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     return tuple(facts)
 
 
-def _first_plan(whole: Any, handle: Any) -> tuple[Any, list[Any]]:
-    """Return the plan of the first engine that takes the operations, and the descriptors that it is made of."""
-    refusals = []
+def _reason(error: LibraryError) -> str:
+    """Return the text of an error, with what cuDNN said last."""
+    said = str(_service("get_last_error_string")(512)).strip("\0\n ")
+    return f"{error}: {said}" if said else str(error)
+
+
+def _plans_of(whole: Any, handle: Any, refusals: list[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the plan of each engine that takes the operations, the best first, and the descriptors it is made of."""
     for mode in (cudnn.HEUR_MODE_A, cudnn.HEUR_MODE_FALLBACK):
         try:
             heuristics = _made(
@@ -589,19 +638,19 @@ def _first_plan(whole: Any, handle: Any) -> tuple[Any, list[Any]]:
             )
             engines = _engines(heuristics)
         except LibraryError as error:
-            refusals.append(str(error))
+            refusals.append(_reason(error))
             continue
         for engine in engines:
+            attributes = [
+                (cudnn.ATTR_EXECUTION_PLAN_HANDLE, cudnn.TYPE_HANDLE, handle),
+                (cudnn.ATTR_EXECUTION_PLAN_ENGINE_CONFIG, cudnn.TYPE_BACKEND_DESCRIPTOR, engine),
+            ]
             try:
-                attributes = [
-                    (cudnn.ATTR_EXECUTION_PLAN_HANDLE, cudnn.TYPE_HANDLE, handle),
-                    (cudnn.ATTR_EXECUTION_PLAN_ENGINE_CONFIG, cudnn.TYPE_BACKEND_DESCRIPTOR, engine),
-                ]
-                return _made(cudnn.BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes), [heuristics, engine]
+                plan = _made(cudnn.BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes)
             except LibraryError as error:
-                refusals.append(str(error))
-    reason = refusals[-1] if refusals else "it has no engine for them"
-    raise LibraryError(f"cudnn.Graph.plan: cuDNN does not take these operations as one: {reason}")
+                refusals.append(_reason(error))
+                continue
+            yield plan, [heuristics, engine]
 
 
 def _engines(heuristics: Any) -> list[Any]:

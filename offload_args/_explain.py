@@ -6,6 +6,7 @@ brings a handle.
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -305,6 +306,11 @@ def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str 
         fail(DTypeError, needed, f"lend an array of {spelled(token.dtype_name)}, or call the function for that dtype")
 
 
+# By dtype: the least number that is rounded to infinity.
+_INFINITE: Final = {"f16": 65520.0, "bf16": (2 - 2**-8) * 2.0**127, "f32": (2 - 2**-24) * 2.0**127}
+_INFINITE["c64"] = _INFINITE["f32"]
+
+
 def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure) -> None:
     kind = "a number" if token.dtype.startswith("c") else "a real number"
     if token.dtype.startswith(("i", "u")):
@@ -332,11 +338,14 @@ def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> Non
     if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
         fail(ArgumentTypeError, needed)
     try:
-        complex(value) if complex_is_taken else float(value)
+        number = complex(value) if complex_is_taken else float(value)
     except (TypeError, ValueError):
         fail(ArgumentTypeError, needed)
     except OverflowError:
         fail(SizeOverflowError, needed)
+    parts = abs(complex(number).real), abs(complex(number).imag)
+    if any(_INFINITE.get(token.dtype, math.inf) <= part < math.inf for part in parts):
+        fail(SizeOverflowError, needed, f"{token.dtype_name} holds no number as large; pass numpy.inf for infinity")
 
 
 def _check_small_integer(token: _Token, value: Any, fail: _Failure, needed: str) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from . import _core
 from ._table import LIBRARIES
+from .display import shown
 from .errors import LibraryError
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def load(name: str) -> Library:
     Raises LibraryError listing every place tried.
     """
     if name not in NAMES:
-        raise LibraryError(f"load: no library is called {name!r}; there are {', '.join(NAMES)}")
+        raise LibraryError(f"load: no library is called {shown(name)}; there are {', '.join(NAMES)}")
     found = loaded(name)
     if found is None:
         failure = find_and_open(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from ..expressions import names_in
 from ..parameters import (
     C_NUMBER,
     EXTENTS,
@@ -118,10 +119,21 @@ class Body:
             self.call()
         self.lines.append("}")
         if has_objects:
-            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
-            self.add(f"  return oa_with_objects(routine, values, device, {inner});")
-            self.lines.append("}")
+            self.with_objects(name, inner)
         return "\n".join(self.lines)
+
+    def with_objects(self, name: str, inner: str) -> None:
+        """Writes the function that runs another one, `inner`, with the vendor's own objects."""
+        kinds = [one.key for one in self.library.object_kinds]
+        objects = [one for one in self.function.parameters if isinstance(one, Object)]
+        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add("  static const oa_object_place places[] = {")
+        for one in objects:
+            kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
+            self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}}},')
+        self.add("  };")
+        self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
+        self.lines.append("}")
 
     # -- before the call --
 
@@ -157,6 +169,11 @@ class Body:
                 self.add(f"  if ({one.name} < 0) {one.name} = values[{self.at[one.name]}].integer = 0;")
             elif one.name not in checked_by_core:
                 self.add(f'  if ({one.name} < 0) return oa_fail_negative(routine, "{one.name}", {one.name});')
+        for requirement in self.function.requires:
+            names = [one.name for one in self.function.sizes if one.name in names_in(requirement)]
+            failure = f'oa_fail_requirement(routine, "{ast.unparse(requirement)}", "{" ".join(names)}", '
+            failure += f"(const int64_t[]){{{', '.join(names)}}})"
+            self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def leading_dimensions(self) -> None:
         """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""

@@ -9,6 +9,7 @@ from ..roles import Library
 from ..services import Struct
 
 WIDTH = 118
+COMPARED: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.LtE: "<=", ast.GtE: ">="}
 
 
 def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
@@ -32,8 +33,8 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"oa_list_sum({name})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            return f"{to_c(left, constants)} == {to_c(right, constants)}"
+        case ast.Compare(left=left, ops=[one], comparators=[right]) if type(one) in COMPARED:
+            return f"{to_c(left, constants)} {COMPARED[type(one)]} {to_c(right, constants)}"
         case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]) if some:
             return "(" + " || ".join(f"{to_c(left, constants)} == {to_c(one, constants)}" for one in some) + ")"
     raise ValueError(f"{ast.unparse(expression)!r} is not an expression that C can be written for")

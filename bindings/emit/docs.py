@@ -173,6 +173,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
 def docstring(library: Library, function: Function) -> str:
     """Returns the text of a function's docstring."""
     lines = [function.summary, "", *_parameters(library, function), ""]
+    if function.requires:
+        lines.insert(-1, f"Needs {' and '.join(map(ast.unparse, function.requires))}.")
     either = library.has_device_form(function)
     if function.result:
         dtype = _dtype(function.result)

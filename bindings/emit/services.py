@@ -129,7 +129,5 @@ class WrittenBody(Body):
         self.add(f"  static const int asks[] = {{{symbols}}};")
         self.add(f"  return {self.function.written}(routine, values, asks, types_data_type);")
         self.lines.append("}")
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
-        self.add(f"  return oa_with_objects(routine, values, device, {inner});")
-        self.lines.append("}")
+        self.with_objects(name, inner)
         return "\n".join(self.lines)

@@ -16,7 +16,7 @@ enum { /* sizes of the first versions */
        OA_FIRST_DEVICE_INFO = sizeof(oa_device_info),
        OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
        OA_FIRST_KERNEL_INFO = sizeof(oa_kernel_info),
-       OA_FIRST_LAUNCH = sizeof(oa_launch),
+       OA_FIRST_LAUNCH = offsetof(oa_launch, is_unsafe),
        OA_FIRST_POINTER_INFO = sizeof(oa_pointer_info),
        OA_FIRST_REGION_OPTIONS = sizeof(oa_region_options),
        OA_FIRST_RESIDENCY = sizeof(oa_residency)
@@ -30,7 +30,7 @@ OA_ENDS_WITH(oa_counters, bytes_peer);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
-OA_ENDS_WITH(oa_launch, has_stream);
+OA_ENDS_WITH(oa_launch, is_unsafe);
 OA_ENDS_WITH(oa_pointer_info, reserved);
 OA_ENDS_WITH(oa_region_options, reserved);
 OA_ENDS_WITH(oa_residency, demoted);

@@ -80,9 +80,9 @@ static bool pop(oa_trace_event *event) {
 int oa_trace_set(int flags) {
   const int status = oa_core_start();
   if (status) return status;
-  if (flags & ~(OA_TRACE_ON | OA_TRACE_CHECKSUMS))
+  if (flags & ~(OA_TRACE_ON | OA_TRACE_CHECKSUMS | OA_TRACE_UNDER_WAY))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_trace_set: flags needs a sum of oa_trace_flags, got %d", flags);
-  if (flags && !atomic_load(&cells)) {
+  if (flags & ~OA_TRACE_UNDER_WAY && !atomic_load(&cells)) {
     cell *made = malloc(CELLS * sizeof *made), *none = NULL;
     if (!made) return oa_fail(OA_ERROR_MEMORY, "oa_trace_set: no host memory for %d events", CELLS);
     for (uint64_t i = 0; i < CELLS; i++) atomic_init(&made[i].turn, i);

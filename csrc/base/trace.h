@@ -9,9 +9,10 @@ extern atomic_int oa_tracing; /* oa_trace_flags; 0 nearly always */
 
 int64_t oa_trace_now(void);
 
-/* Returns the time now, or 0 while the trace is off. An event that began at 0 is never noted. */
+/* Returns the time now, or 0 while no events are recorded. An event that began at 0 is never noted. */
 static inline int64_t oa_trace_begin(void) {
-  return __builtin_expect(atomic_load_explicit(&oa_tracing, memory_order_relaxed), 0) ? oa_trace_now() : 0;
+  const int flags = atomic_load_explicit(&oa_tracing, memory_order_relaxed);
+  return __builtin_expect(flags & (OA_TRACE_ON | OA_TRACE_CHECKSUMS), 0) ? oa_trace_now() : 0;
 }
 
 /* Notes something that began then and ends now, on the device of that number. name and why may be NULL. */

@@ -633,7 +633,7 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
       *arriving += reaches[i].up;
     }
   } while (status == LOOK_AGAIN);
-  if (status || call->count == 1) return status;
+  if (status || call->count == 1 || call->special & OA_MAY_OVERLAP) return status;
   return __builtin_expect(call->count > FEW, 0) ? check_alias_of_many(call, reaches) : check_alias(call, reaches);
 }
 

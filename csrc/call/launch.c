@@ -65,7 +65,7 @@ static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
 /* -- launching ---------------------------------------------------------------------------------------------------- */
 
 /* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
-static int declare(const oa_kernel_state *kernel, const void *const *arguments, oa_operand *operands) {
+static int declare(const oa_kernel_state *kernel, const void *const *arguments, bool is_unsafe, oa_operand *operands) {
   memset(operands, 0, (size_t)kernel->pointers * sizeof *operands); /* all at once: an operand is large */
   for (int i = 0; i < kernel->count; i++) {
     const oa_parameter *p = &kernel->parameters[i];
@@ -73,7 +73,7 @@ static int declare(const oa_kernel_state *kernel, const void *const *arguments, 
       operands->name = p->name;
       operands->pointer = arguments[i];
       operands->access = p->access;
-      operands->dtype = p->dtype;
+      operands->dtype = is_unsafe ? OA_ANY : p->dtype;
       operands->extent.kind = OA_EXTENT_ALL;
       operands++;
     } else if (!arguments[i]) {
@@ -149,13 +149,14 @@ static void note(const oa_kernel_state *kernel, const oa_launch *launch, int64_t
 static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, const void *const *arguments,
                      oa_operand *operands, void *room, bool *captured) {
   oa_device *device = kernel->module->device;
-  int status = declare(kernel, arguments, operands);
+  int status = declare(kernel, arguments, launch->is_unsafe, operands);
   if (status) return status;
   oa_call call = {.function = kernel->name,
                   .operands = operands,
                   .count = kernel->pointers,
                   .has_own_stream = launch->has_stream != 0,
                   .own_stream = launch->stream,
+                  .special = launch->is_unsafe ? OA_MAY_OVERLAP : 0,
                   .only = device};
   if ((status = oa_begin(&call))) return status;
   *captured = call.open == OA_CALL_UNNOTED;

@@ -178,12 +178,31 @@ int oa_object_end(const char *function, const void *object, oa_object_state **st
     oa_wait_change();
   }
   if (slot) {
-    *state = slot->object;
+    if (slot->object->holders)
+      slot->object->ended = true;
+    else
+      *state = slot->object;
     oa_slot_free(slot);
   }
   oa_unlock();
   if (slot || status == OA_ERROR_STALE) return OA_OK;
   return oa_fail(status, "%s: object needs what a library made, got the address %p", function, object);
+}
+
+oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other) {
+  oa_object_held *place = NULL;
+  for (int i = 0; i < OA_MOST_HELD; i++) {
+    oa_object_held *one = &state->held[i];
+    const bool same = one->name && one->name_length == other->name_length &&
+                      memcmp(one->name, other->name, (size_t)other->name_length) == 0;
+    if (same || (!one->name && !place)) place = one;
+    if (same) break;
+  }
+  if (!place) return NULL; /* the generator refuses more */
+  oa_object_state *old = place->object;
+  *place = *other;
+  if (other->object) other->object->holders++;
+  return old && !--old->holders && old->ended ? old : NULL;
 }
 
 int oa_object_query(const oa_object *object, oa_object_info *info) {

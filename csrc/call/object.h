@@ -13,8 +13,17 @@ typedef struct oa_object_memory {
   struct oa_object_memory *next;
 } oa_object_memory;
 
-/* One object. Its fields are constant, but for `busy` and `user`, which the core's lock guards, and `memory`, which
- * belongs to the call that has the object. */
+enum { OA_MOST_HELD = 2 };
+
+/* An object that another one's library part uses, since a parameter that "holds" it. NULL: none. */
+typedef struct oa_object_held {
+  const char *name; /* the parameter's; not terminated */
+  int name_length;
+  struct oa_object_state *object;
+} oa_object_held;
+
+/* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders` and `ended`, which the core's lock
+ * guards, and `memory`, which belongs to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
   const oa_library *library;
@@ -25,6 +34,9 @@ typedef struct oa_object_state {
   bool busy;         /* a call uses it; others wait */
   pthread_t user;    /* the thread of that call */
   oa_object_memory *memory;
+  oa_object_held held[OA_MOST_HELD];
+  int holders; /* objects that hold it */
+  bool ended;  /* it is stale, and its last holder destroys it */
 } oa_object_state;
 
 /* One object among the values of a call. */
@@ -55,7 +67,11 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 int oa_object_make(const char *function, const oa_object_state *made, oa_object **object);
 /* Has the library destroy its own part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
-/* Waits for calls that use the object, and makes it stale. *state: what remains to be destroyed; NULL: it was stale. */
+/* Waits for calls that use the object, and makes it stale. *state: what remains to be destroyed; NULL: nothing does, as
+ * it was stale, or other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);
+/* Has the object hold another one, or none, in the place of what it held by that name. Returns what is to be destroyed
+ * now, or NULL. Under the lock. */
+oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other);
 
 #endif

@@ -25,6 +25,18 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
                  (long long)value);
 }
 
+int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names, const int64_t *sizes) {
+  char got[256] = "";
+  for (size_t used = 0; *names && used < sizeof got;) {
+    const int length = (int)strcspn(names, " ");
+    const char *before = !used ? "" : names[length] ? ", " : " and ";
+    used +=
+        (size_t)snprintf(got + used, sizeof got - used, "%s%.*s = %lld", before, length, names, (long long)*sizes++);
+    names += length + (names[length] == ' ');
+  }
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: needs %s, got %s", routine->function, comparison, got);
+}
+
 /* Returns the place of the first of a list of sizes that does not fit 32 bits, and sets *value to it; -1: all do. */
 static int64_t first_wide(const oa_number_list *list, int64_t *value) {
   for (int64_t g = 0; list->itemsize == sizeof *value && g < list->count; g++) {

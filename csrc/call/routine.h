@@ -27,6 +27,9 @@ static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routin
  * first that of its operands, if they are wrong. */
 __attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
 __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
+/* Fails for sizes of which a comparison does not hold. names: theirs, with a space between; sizes: as many. */
+__attribute__((cold)) int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names,
+                                              const int64_t *sizes);
 
 /* A token of a record: its kind, name and the field behind that, as pieces of the record. */
 typedef struct oa_token {

@@ -51,7 +51,13 @@ static bool is_object(const oa_token *read, const oa_value *value) {
 /* Notes what a value is to the service. */
 static int note(oa_service *service, const oa_token *read, oa_value *values, int at) {
   const oa_routine *routine = service->routine;
-  if (is_object(read, &values[at])) {
+  const bool is_there = is_object(read, &values[at]);
+  if (oa_token_is(read, "holds")) {
+    const int i = service->hold_count++; /* the generator refuses more than OA_MOST_HELD */
+    service->holds[i] = (oa_object_held){.name = read->name, .name_length = read->name_length};
+    service->held_at[i] = is_there ? service->use_count : -1;
+  }
+  if (is_there) {
     if (service->use_count == OA_MOST_OBJECTS)
       return oa_fail(OA_ERROR_ARGUMENT, "%s: has more objects than %d", routine->function, OA_MOST_OBJECTS);
     service->uses[service->use_count++] = (oa_object_use){.name = read->name,
@@ -93,18 +99,23 @@ static void unwrap(const oa_service *service, oa_value *values) {
     if (is_object(&read, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
-int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int)) {
-  oa_service service = {.routine = routine};
-  oa_token read;
-  const char *next = routine->record;
-  int status = oa_core_start();
-  for (int at = 0; !status && (next = oa_token_read(next, &read)); at++) status = note(&service, &read, values, at);
-  if (!status) status = oa_objects_take(routine->function, routine->library, service.uses, service.use_count);
+  oa_object_use uses[OA_MOST_OBJECTS];
+  int used = 0, status = oa_core_start();
+  for (const oa_object_place *one = places; one < places + count; one++)
+    if (values[one->at].pointer || !one->optional)
+      uses[used++] = (oa_object_use){.name = one->name,
+                                     .name_length = one->name_length,
+                                     .kind = &routine->library->object_kinds[one->kind],
+                                     .handle = values[one->at].pointer};
+  if (!status) status = oa_objects_take(routine->function, routine->library, uses, used);
   if (status) return status;
-  unwrap(&service, values);
+  const oa_object_use *use = uses;
+  for (const oa_object_place *one = places; one < places + count; one++)
+    if (values[one->at].pointer || !one->optional) values[one->at].pointer = (use++)->state->native;
   status = body(routine, values, device);
-  oa_objects_return(service.uses, service.use_count);
+  oa_objects_return(uses, used);
   return status;
 }
 
@@ -246,6 +257,22 @@ int oa_service_keep(oa_service *service, oa_value *values, int at, const char *n
   return status;
 }
 
+/* Has the first object hold others. *ended: those that only it held, and that are to be destroyed. */
+static int hold(const oa_service *service, oa_object_state **ended) {
+  int count = 0;
+  oa_lock();
+  for (int i = 0; i < service->hold_count; i++) {
+    oa_object_held other = service->holds[i];
+    if (service->held_at[i] >= 0) other.object = service->uses[service->held_at[i]].state;
+    oa_object_state *old = oa_object_hold(service->uses[0].state, &other);
+    if (old) ended[count++] = old;
+  }
+  oa_unlock();
+  return count;
+}
+
+static int destroy(const char *function, oa_object_state *state);
+
 /* Makes the object of what the vendor's function made. */
 static int make(oa_service *service, oa_value *values) {
   const oa_object_state made = {.library = service->routine->library,
@@ -269,18 +296,39 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   }
   if (!status && service->makes) status = make(service, values);
   if (!status) give_kept(service, values);
+  oa_object_state *ended[OA_MOST_HELD];
+  const int ended_count = status ? 0 : hold(service, ended);
   if (!status && service->memory) status = wait_for_memory(service);
   oa_object_memory *unused = change_memory(service, !status);
   status = leave(service->device, service->saved, status);
   if (status) return_stream(service->stream);
   oa_objects_return(service->uses, service->use_count);
   free_memory(unused);
+  for (int i = 0; i < ended_count; i++) {
+    const int failed = destroy(service->routine->function, ended[i]);
+    if (!status) status = failed;
+  }
   return status;
 }
 
 /* -- the end of objects -- */
 
-/* Destroys an object that has no calls and is stale. */
+/* Has an object hold nothing any more; destroys what only it held. */
+static int hold_nothing(const char *function, oa_object_state *state) {
+  int status = OA_OK;
+  for (int i = 0; i < OA_MOST_HELD; i++) {
+    if (!state->held[i].object) continue;
+    const oa_object_held none = {.name = state->held[i].name, .name_length = state->held[i].name_length};
+    oa_lock();
+    oa_object_state *ended = oa_object_hold(state, &none);
+    oa_unlock();
+    const int failed = ended ? destroy(function, ended) : OA_OK;
+    if (!status) status = failed;
+  }
+  return status;
+}
+
+/* Destroys an object that has no calls and no holders and is stale, then those that only it held. */
 static int destroy(const char *function, oa_object_state *state) {
   oa_device *device = state->device;
   void *saved = NULL;
@@ -293,10 +341,11 @@ static int destroy(const char *function, oa_object_state *state) {
     }
     status = leave(device, saved, status);
   }
+  const int failed = hold_nothing(function, state);
   free_memory(state->memory);
   return_stream(state->stream);
   free(state);
-  return status;
+  return status ? status : failed;
 }
 
 int oa_object_destroy(oa_object *object) {

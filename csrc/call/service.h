@@ -17,9 +17,12 @@ typedef struct oa_service {
   const oa_object_kind *makes;
   int makes_at; /* the place of the new object among the values */
   oa_stream *stream;
-  int dtype;                /* of the memory that the object will keep */
-  oa_object_memory *memory; /* that the object will keep; NULL: none */
-  const char *forgets;      /* what the object keeps by this name is no longer used; NULL: nothing */
+  int dtype;                          /* of the memory that the object will keep */
+  oa_object_memory *memory;           /* that the object will keep; NULL: none */
+  const char *forgets;                /* what the object keeps by this name is no longer used; NULL: nothing */
+  oa_object_held holds[OA_MOST_HELD]; /* that the first object holds from now on */
+  int held_at[OA_MOST_HELD];          /* their places among the uses; -1: none */
+  int hold_count;
 } oa_service;
 
 /* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets the
@@ -30,8 +33,15 @@ int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *v
 int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size);
 /* Ends that with the vendor's status, and makes the object of a new one. */
 int oa_service_end(oa_service *service, oa_value *values, int vendor_status);
-/* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's. */
-int oa_with_objects(const oa_routine *routine, oa_value *values, int device,
+/* Where a routine has an object among its values. */
+typedef struct oa_object_place {
+  const char *name;
+  unsigned char name_length, at, kind; /* kind: its place among the library's */
+  unsigned char optional;              /* there may be none */
+} oa_object_place;
+
+/* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's: so many. */
+int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int));
 /* Runs a routine that destroys its only value. */
 int oa_service_destroy(const oa_routine *routine, oa_value *values, int device);

@@ -1,6 +1,7 @@
 #include "device/memory.h"
 
 #include "base/trace.h"
+#include "base/under_way.h"
 #include "device/staging.h"
 #include "device/stream.h"
 
@@ -203,20 +204,28 @@ int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nby
 
 /* -- waiting ------------------------------------------------------------------------------------------------------- */
 
+static int begin_wait(const oa_device *device, const char *why) {
+  return oa_under_way_wanted() ? oa_under_way_begin(OA_TRACE_WAIT, device->number, 0, why) : 0;
+}
+
 static void note_wait(const oa_device *device, int64_t begun, uint64_t region, const char *why, int status) {
   if (begun) oa_trace_note(OA_TRACE_WAIT, begun, device->number, region, 0, "wait", why, 0, status);
 }
 
 int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, const char *why) {
   const int64_t begun = oa_trace_begin();
+  const int under_way = begin_wait(device, why);
   const int status = device->backend->stream_synchronize(device, stream);
+  oa_under_way_end(under_way);
   note_wait(device, begun, region, why, status);
   return status;
 }
 
 int oa_device_wait(oa_device *device, uint64_t region, const char *why) {
   const int64_t begun = oa_trace_begin();
+  const int under_way = begin_wait(device, why);
   const int status = device->backend->synchronize(device);
+  oa_under_way_end(under_way);
   note_wait(device, begun, region, why, status);
   return status;
 }

@@ -1,8 +1,10 @@
 #include "region/peers.h"
 
 #include "base/trace.h"
+#include "base/under_way.h"
 #include "region/residency.h"
 #include "region/update.h"
+#include "transfer/batch.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdio.h>
@@ -140,6 +142,7 @@ int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *
   if (!peers->count) return OA_OK;
   for (int i = 0; i < peers->count; i++) own[i] = peers->at[i].move;
   const int64_t begun = oa_trace_begin_up(own, peers->count);
+  const int under_way = oa_batch_under_way(OA_TRACE_PEER, device, own, peers->count);
   for (int i = 0; i < peers->count && !status; i++) {
     bool is_issued;
     status = issue(&peers->at[i], device, stream, &is_issued);
@@ -156,6 +159,7 @@ int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *
     if (status) oa_error_restore(&first);
     if (!status) status = waited;
   }
+  oa_under_way_end(under_way);
   if (begun && issued) oa_trace_copies(OA_TRACE_PEER, begun, device, own, issued, function, status);
   if (status) return status;
   count_copies(device, own, issued);

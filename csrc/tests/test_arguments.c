@@ -234,7 +234,7 @@ static void region_enter(void) {
   }
   a.dtype = OA_ANY;
   REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
-  a = lent(), a.flags = 16;
+  a = lent(), a.flags = 32;
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
   a = lent(), a.flags = -1;
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
@@ -671,7 +671,7 @@ static void trace(void) {
   int count = 0;
   function = "oa_trace_set";
   REFUSES(OA_ERROR_ARGUMENT, oa_trace_set(-1));
-  REFUSES(OA_ERROR_ARGUMENT, oa_trace_set(4));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_set(8));
   CHECK_OK(oa_trace_set(OA_TRACE_ON));
   CHECK_OK(oa_region_synchronize(region));
   close_region(region);

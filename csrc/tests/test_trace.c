@@ -10,6 +10,7 @@
  *   lost()                                            how many found the queue full, since the process began
  *
  * An event is queued when it ends: a region's copies come before its LEAVE. */
+#include "base/trace.h"
 #include "check.h"
 
 #include <pthread.h>
@@ -242,6 +243,49 @@ static void a_failure_is_noted_and_moves_nothing(void) {
   CHECK(!nth(OA_TRACE_ACCESS, 0) && !nth(OA_TRACE_DOWN, 0) && nth(OA_TRACE_LEAVE, 0));
 }
 
+static atomic_int region_done;
+
+static void *one_large_region(void *unused) {
+  enum { N = 1 << 18 };
+  double *x = calloc(N, sizeof *x), *y = calloc(N, sizeof *y);
+  one_region(x, y, N, sizeof *x, 1);
+  free(x);
+  free(y);
+  atomic_store(&region_done, 1);
+  return unused;
+}
+
+static void copies_and_waits_are_listed_while_they_are_under_way(void) {
+  oa_under_way list[4];
+  pthread_t thread;
+  int count, kinds = 0;
+  int64_t most_done = 0;
+  CHECK_OK(oa_sim_configure(device, 0, 0, 20000));
+  CHECK_OK(oa_trace_set(OA_TRACE_UNDER_WAY));
+  pthread_create(&thread, NULL, one_large_region, NULL);
+  while (!atomic_load(&region_done)) {
+    CHECK_OK(oa_trace_under_way(list, 4, &count));
+    CHECK(count <= 1);
+    if (!count) continue;
+    kinds |= 1 << list->kind;
+    CHECK(list->device == device && list->begun > 0 && list->begun <= oa_trace_now() && list->done <= list->nbytes);
+    if (list->kind == OA_TRACE_UP) CHECK(list->nbytes == 2 * (8 << 18) && strstr(list->name, " and 1 more"));
+    if (list->kind == OA_TRACE_WAIT) CHECK(list->nbytes == 0 && list->name[0]);
+    if (list->done > most_done) most_done = list->done;
+  }
+  pthread_join(thread, NULL);
+  CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+  CHECK(kinds & 1 << OA_TRACE_UP && kinds & 1 << OA_TRACE_WAIT && most_done > 0);
+  CHECK_OK(oa_trace_under_way(list, 4, &count));
+  CHECK(count == 0);
+  CHECK_OK(oa_trace_set(0));
+  read_all();
+  CHECK(event_count == 0);
+  CHECK_FAILS(oa_trace_under_way(NULL, 4, &count), OA_ERROR_ARGUMENT, "list");
+  CHECK_FAILS(oa_trace_under_way(list, -1, &count), OA_ERROR_ARGUMENT, "capacity needs to be at least 0, got -1");
+  CHECK_FAILS(oa_trace_under_way(list, 4, NULL), OA_ERROR_ARGUMENT, "count");
+}
+
 int main(void) {
   CHECK_FAILS(oa_trace_set(64), OA_ERROR_ARGUMENT, "oa_trace_flags");
   static const char *const names[] = {"host", "sim:0"};
@@ -254,5 +298,6 @@ int main(void) {
     threads_write_while_others_read();
   }
   a_failure_is_noted_and_moves_nothing();
+  copies_and_waits_are_listed_while_they_are_under_way();
   return failures();
 }

@@ -1,7 +1,9 @@
 #include "transfer/batch.h"
 
+#include "base/under_way.h"
 #include "device/staging.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #ifdef __SSE2__
@@ -118,4 +120,26 @@ void oa_section_drain_block(const oa_section *p, const void *from, bool past) {
     copy_past(oa_section_host(p), from, (size_t)p->width);
   else
     oa_section_drain(p, from);
+}
+
+/* -- progress -- */
+
+static __attribute__((cold, noinline)) int begin_under_way(int kind, const oa_device *device, const oa_move *moves,
+                                                           int count) {
+  const oa_move *largest = NULL;
+  int64_t nbytes = 0;
+  char name[sizeof((oa_under_way *)0)->name];
+  for (int i = 0; i < count; i++) {
+    nbytes += oa_lines_bytes(moves[i].lines);
+    if (!largest || oa_lines_bytes(moves[i].lines) > oa_lines_bytes(largest->lines)) largest = &moves[i];
+  }
+  if (!largest) return 0;
+  const char *text = largest->name ? largest->name : "an array";
+  if (count == 1) return oa_under_way_begin(kind, device->number, nbytes, text);
+  snprintf(name, sizeof name, "%.40s and %d more", text, count - 1);
+  return oa_under_way_begin(kind, device->number, nbytes, name);
+}
+
+int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, int count) {
+  return oa_under_way_wanted() ? begin_under_way(kind, device, moves, count) : 0;
 }

@@ -56,6 +56,7 @@ typedef struct oa_batch {
   pthread_mutex_t mutex;
   int status;
   oa_saved_error *error; /* the caller's */
+  int under_way;         /* its entry for programs that show progress, or 0 */
   /* chunks.c's own */
   bool past;     /* chunks are written past the caches */
   int split;     /* of a chunk, into parts */
@@ -82,6 +83,9 @@ static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pit
 
 /* Waits for what was issued on the stream, after a failure whose text stays: nothing touches its memory afterwards. */
 void oa_transfer_quiesce(oa_device *device, void *stream);
+
+/* Notes that moves begin (an oa_trace_kind), for programs that show progress. Returns their entry, or 0. */
+int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, int count);
 
 /* -- ways to travel -- */
 

@@ -4,6 +4,7 @@
  * filled or drained by whichever thread is free, so that the first chunk is soon on its way; then come those of the
  * next. Chunk n has entry n % RING. */
 #include "base/threads.h"
+#include "base/under_way.h"
 #include "device/staging.h"
 #include "transfer/batch.h"
 
@@ -242,7 +243,10 @@ static void work(void *data) {
       open_chunk(b, n);
     const oa_section p = chunk_at(b, n);
     oa_section part;
-    if (oa_section_part(&p, k, b->split, &part, &at)) work_part(b, c, &part, at);
+    if (oa_section_part(&p, k, b->split, &part, &at)) {
+      work_part(b, c, &part, at);
+      oa_under_way_add(b->under_way, oa_section_bytes(&part));
+    }
     if (atomic_fetch_sub_explicit(&c->left, 1, memory_order_acq_rel) == 1) close_chunk(b, n, &p);
   }
   if (entered) backend->leave(b->device, saved);
@@ -266,6 +270,7 @@ static void work_here(void *data) {
       note_failure(b, status, b->up);
     else
       oa_section_drained(&p);
+    oa_under_way_add(b->under_way, oa_section_bytes(&p));
   }
 }
 

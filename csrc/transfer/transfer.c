@@ -2,6 +2,7 @@
  * arrays are new, old and torn. */
 #include "transfer/transfer.h"
 
+#include "base/under_way.h"
 #include "device/staging.h"
 #include "transfer/batch.h"
 
@@ -117,7 +118,9 @@ int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int 
   void *saved = NULL; /* first, because pinned memory is gone with a context that other code reset */
   int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
   if (status) return status;
+  b.under_way = oa_batch_under_way(OA_TRACE_UP, device, moves, count);
   status = send_up(&b);
+  oa_under_way_end(b.under_way);
   if (!backend->leave) return status;
   if (status) oa_error_save(&error);
   const int left = backend->leave(device, saved);
@@ -215,10 +218,12 @@ static void settle_direct(oa_batch *b) {
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, false, &error);
+  b.under_way = oa_batch_under_way(OA_TRACE_DOWN, device, moves, count);
   const bool direct = receive_small(&b);
   const int64_t large = large_bytes(&b);
   if (large) oa_chunks_work_off(&b, large);
   if (direct) settle_direct(&b);
+  oa_under_way_end(b.under_way);
   int status = b.status;
   if (status) {
     oa_error_restore(&error);

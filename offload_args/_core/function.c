@@ -203,30 +203,35 @@ static int read_complex(PyObject *object, double parts[2]) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Rounds a number. Returns 0, or -1 if only infinity is as large. */
+static int to_single(double number, float *single) {
+  *single = (float)number;
+  return __builtin_isinf(*single) && !__builtin_isinf(number) ? -1 : 0;
+}
+
+static int to_half(double number, int dtype, uint16_t *half) {
+  const int infinity = dtype == OA_F16 ? 0x7c00 : 0x7f80;
+  *half = dtype == OA_F16 ? oa_f16_from(number) : oa_bf16_from(number);
+  return (*half & 0x7fff) == infinity && !__builtin_isinf(number) ? -1 : 0;
+}
+
 /* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
 static int read_number(PyObject *object, int dtype, void *memory) {
   double parts[2];
   if (dtype == OA_F32 || dtype == OA_F64) {
     if (read_real(object, parts) < 0) return -1;
-    if (dtype == OA_F32)
-      *(float *)memory = (float)parts[0];
-    else
-      *(double *)memory = parts[0];
+    if (dtype == OA_F32) return to_single(parts[0], memory);
+    *(double *)memory = parts[0];
     return 0;
   }
   if (dtype == OA_F16 || dtype == OA_BF16) {
     if (read_real(object, parts) < 0) return -1;
-    *(uint16_t *)memory = dtype == OA_F16 ? oa_f16_from(parts[0]) : oa_bf16_from(parts[0]);
-    return 0;
+    return to_half(parts[0], dtype, memory);
   }
   if (dtype != OA_C64 && dtype != OA_C128) return read_integer_of(object, dtype, memory);
   if (read_complex(object, parts) < 0) return -1;
-  if (dtype == OA_C64) {
-    ((float *)memory)[0] = (float)parts[0];
-    ((float *)memory)[1] = (float)parts[1];
-  } else {
-    memcpy(memory, parts, sizeof parts);
-  }
+  if (dtype == OA_C64) return to_single(parts[0], memory) | to_single(parts[1], (float *)memory + 1);
+  memcpy(memory, parts, sizeof parts);
   return 0;
 }
 

@@ -143,16 +143,18 @@ static PyObject *kernel_subscript(PyObject *object, PyObject *key) {
   return launcher_new(object, &shape);
 }
 
-/* (kernel, grid, block, shared_bytes, stream or None, cooperative, cluster): checked by the caller; sizes are three
- * numbers each. */
+/* (kernel, grid, block, shared_bytes, stream or None, cooperative, cluster, unsafe): checked by the caller; sizes are
+ * three numbers each. */
 static PyObject *make_launcher(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *kernel, *stream;
   long long shared_bytes;
+  int is_unsafe;
   oa_launch shape = OA_SIZED(oa_launch);
-  if (!PyArg_ParseTuple(arguments, "O(III)(III)LOp(III)", &kernel, &shape.grid[0], &shape.grid[1], &shape.grid[2],
+  if (!PyArg_ParseTuple(arguments, "O(III)(III)LOp(III)p", &kernel, &shape.grid[0], &shape.grid[1], &shape.grid[2],
                         &shape.block[0], &shape.block[1], &shape.block[2], &shared_bytes, &stream, &shape.cooperative,
-                        &shape.cluster[0], &shape.cluster[1], &shape.cluster[2]))
+                        &shape.cluster[0], &shape.cluster[1], &shape.cluster[2], &is_unsafe))
     return NULL;
+  shape.is_unsafe = is_unsafe;
   shape.shared_bytes = shared_bytes;
   if (stream != Py_None) {
     shape.has_stream = 1;
@@ -240,16 +242,17 @@ static __attribute__((cold, noinline)) void refuse_pointer(Kernel *kernel, PyObj
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: an argument is not a device pointer");
 }
 
-/* Reads all arguments: places[i] becomes the pointer, or the address of the value in bytes. Returns the first pointer;
- * NULL with an exception. */
-static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, unsigned char *bytes, const void **places) {
+/* Reads all arguments; is_unsafe: pointers may have any dtype. places[i] becomes the pointer, or the address of the
+ * value in bytes. Returns the first pointer; NULL with an exception. */
+static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, int is_unsafe, unsigned char *bytes,
+                                      const void **places) {
   Pointer *first = NULL;
   for (int i = 0; i < kernel->count; i++) {
     PyObject *object = PyTuple_GetItem(arguments, i);
     const int dtype = kernel->at[i].dtype;
     if (kernel->at[i].access) {
       Pointer *pointer = (Pointer *)object;
-      if (!PyObject_TypeCheck(object, pointer_type) || (dtype != OA_ANY && pointer->dtype != dtype)) {
+      if (!PyObject_TypeCheck(object, pointer_type) || (dtype != OA_ANY && pointer->dtype != dtype && !is_unsafe)) {
         refuse_pointer(kernel, object, i);
         return NULL;
       }
@@ -318,9 +321,10 @@ static __attribute__((cold, noinline)) PyObject *refuse_grid(Launcher *self, PyO
 static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *bytes) {
   const void *places[OA_MOST_PARAMETERS];
   Kernel *kernel = self->kernel;
-  const Pointer *first = read_arguments(kernel, arguments, bytes, places);
+  const Pointer *first = read_arguments(kernel, arguments, self->launch.is_unsafe != 0, bytes, places);
   if (first == NULL) return NULL;
-  if (kernel->divided && !covers(kernel, &self->launch, arguments)) return refuse_grid(self, arguments);
+  if (kernel->divided && !self->launch.is_unsafe && !covers(kernel, &self->launch, arguments))
+    return refuse_grid(self, arguments);
   const int device = (int)PyLong_AsLong(first->device);
   oa_kernel *loaded = device >= 0 && device < DEVICES ? atomic_load(&kernel->loaded[device]) : NULL;
   if (__builtin_expect(loaded == NULL, 0) && (loaded = load(kernel, first->device, device)) == NULL) return NULL;

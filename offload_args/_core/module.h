@@ -92,6 +92,9 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 
 int add_pointer(PyObject *module);
 
+/* -- portable.c ---------------------------------------------------------------------------------------------------- */
+int add_portable(PyObject *module);
+
 /* -- lists.c ------------------------------------------------------------------------------------------------------- */
 /* The pointers that one argument of a call was read into, until the call ends. */
 typedef struct List {

@@ -30,71 +30,6 @@ static void pointer_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in these: portable BLAS
- * keeps there what it calls for them. NULL with an exception. */
-static PyObject *kind_of(const Pointer *self) {
-  enum { DEVICES = 32 };
-  static _Atomic(PyObject *) kinds[DEVICES][OA_DTYPE_COUNT];
-  const long device = PyLong_AsLong(self->device);
-  _Atomic(PyObject *) *place = device >= 0 && device < DEVICES ? &kinds[device][self->dtype] : NULL;
-  PyObject *kind = place == NULL ? NULL : atomic_load(place), *none = NULL;
-  if (kind != NULL) return Py_NewRef(kind);
-  kind = Py_BuildValue("{sOsO}", "device", self->device, "dtype", self->dtype_code);
-  if (kind == NULL || place == NULL) return kind;
-  if (atomic_compare_exchange_strong(place, &none, kind)) return Py_NewRef(kind); /* until the process ends */
-  Py_DECREF(kind);
-  return Py_NewRef(none);
-}
-
-/* Returns the leading dimension of a matrix of `lines` lines with `length` elements each, `step` bytes between elements
- * and `apart` bytes between lines; 0 if it has none. */
-static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
-  int64_t bytes;
-  if (length > 1 && step != itemsize) return 0;
-  if (lines == 1) return length;
-  if (__builtin_mul_overflow(length, itemsize, &bytes) || apart < bytes || apart % itemsize != 0) return 0;
-  return apart / itemsize;
-}
-
-/* Returns a distance in elements, with `lone` for that between the parts of an array that has one at most. None if it
- * is not a whole number. */
-static PyObject *elements(int64_t count, int64_t bytes, int64_t itemsize, long lone) {
-  if (count <= 1) return PyLong_FromLong(lone);
-  return bytes % itemsize != 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(bytes / itemsize);
-}
-
-/* Returns what BLAS needs to know of an array of 1 to 3 dimensions. Of a vector: its size and increment. Of a matrix:
- * rows, columns, leading dimension by columns and by rows, 0 if it does not have that order. Of a batch of matrices:
- * the same, their number, and how far they are apart. */
-static PyObject *geometry_of(Py_ssize_t ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
-  if (ndim == 1) return Py_BuildValue("(nN)", (Py_ssize_t)shape[0], elements(shape[0], strides[0], itemsize, 1));
-  const int64_t m = shape[ndim - 2], n = shape[ndim - 1], down = strides[ndim - 2], across = strides[ndim - 1];
-  int64_t by_columns = m != 0 ? m : 1, by_rows = n != 0 ? n : 1;
-  if (m != 0 && n != 0 && shape[0] != 0) { /* else NumPy's strides may be 0 */
-    by_columns = leading_dimension(m, n, down, across, itemsize);
-    by_rows = leading_dimension(n, m, across, down, itemsize);
-  }
-  if (ndim == 2)
-    return Py_BuildValue("(nnnn)", (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows);
-  return Py_BuildValue("(nnnnnN)", (Py_ssize_t)m, (Py_ssize_t)n, (Py_ssize_t)by_columns, (Py_ssize_t)by_rows,
-                       (Py_ssize_t)shape[0], elements(shape[0], strides[0], itemsize, 0));
-}
-
-/* Returns the geometry of a pointer, found at first need; borrowed. NULL with an exception. */
-static PyObject *pointer_geometry(Pointer *self) {
-  PyObject *geometry = atomic_load(&self->geometry), *none = NULL;
-  if (geometry != NULL) return geometry;
-  const Py_ssize_t ndim = PyTuple_Size(self->shape);
-  int64_t shape[3], strides[3];
-  if (ndim < 1 || ndim > 3)
-    geometry = PyTuple_New(0);
-  else if (read_integers(self->shape, shape) == 0 && read_integers(self->strides, strides) == 0)
-    geometry = geometry_of(ndim, shape, strides, oa_itemsize(self->dtype));
-  if (geometry == NULL || atomic_compare_exchange_strong(&self->geometry, &none, geometry)) return geometry;
-  Py_DECREF(geometry);
-  return none;
-}
-
 static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
   uint64_t value = 0;
   int status;
@@ -165,57 +100,6 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   self->device = PyLong_FromLong(device);
   if (self->dtype_code == NULL || self->device == NULL) Py_CLEAR(self);
   return (PyObject *)self;
-}
-
-/* -- for portable BLAS --------------------------------------------------------------------------------------------- */
-static int has_one_element(const Pointer *pointer) {
-  const Py_ssize_t ndim = PyTuple_Size(pointer->shape);
-  for (Py_ssize_t i = 0; i < ndim; i++)
-    if (PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, i)) != 1) return 0;
-  return 1;
-}
-
-/* Returns what the pointer's kind has for a routine as a new reference, after routine.entry(kind) where it has nothing
- * yet. NULL with an exception. */
-static PyObject *entry_of(const Pointer *pointer, PyObject *routine) {
-  PyObject *kind = kind_of(pointer), *entry = kind == NULL ? NULL : PyDict_GetItemWithError(kind, routine);
-  if (entry != NULL)
-    Py_INCREF(entry);
-  else if (kind != NULL && !PyErr_Occurred())
-    entry = PyObject_CallMethod(routine, "entry", "O", kind);
-  Py_XDECREF(kind);
-  return entry;
-}
-
-/* (dimensions, routine, *pointers) -> (the vendor's entry for the routine, the geometry of each). dimensions: a digit
- * a pointer, such as "211"; 0: it has one element, and its geometry says nothing. ValueError if an operand is not of
- * such dimensions, of the first one's dtype, and with increments in whole elements; TypeError if it is not a
- * DevicePtr. */
-static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
-  if (count < 3) return PyErr_Format(PyExc_TypeError, "layout: needs pointers");
-  PyObject *made = PyTuple_New(count - 1), *entry = NULL;
-  for (Py_ssize_t i = 2; made != NULL && i < count; i++) {
-    Pointer *pointer = (Pointer *)arguments[i];
-    if (Py_TYPE(arguments[i]) != (PyTypeObject *)python.pointer && as_pointer(arguments[i]) == NULL) break;
-    const Py_ssize_t ndim = (Py_ssize_t)PyUnicode_ReadChar(arguments[0], i - 2) - '0';
-    PyObject *geometry = pointer_geometry(pointer);
-    if (geometry == NULL) break;
-    const int fits = ndim == 0
-                         ? has_one_element(pointer)
-                         : PyTuple_Size(geometry) == 2 * ndim && (ndim != 1 || PyTuple_GetItem(geometry, 1) != Py_None);
-    if (!fits || pointer->dtype != ((Pointer *)arguments[2])->dtype) {
-      PyErr_Format(PyExc_ValueError, "layout: an operand does not fit");
-      break;
-    }
-    PyTuple_SetItem(made, i - 1, Py_NewRef(geometry));
-    if (i == count - 1) entry = entry_of((Pointer *)arguments[2], arguments[1]);
-  }
-  if (entry == NULL) {
-    Py_XDECREF(made);
-    return NULL;
-  }
-  PyTuple_SetItem(made, 0, entry);
-  return made;
 }
 
 /* -- functions on pointers ----------------------------------------------------------------------------------------- */
@@ -379,7 +263,6 @@ static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) 
 }
 
 static PyMethodDef pointer_functions[] = {
-    {"layout", (PyCFunction)(void (*)(void))layout, METH_FASTCALL, NULL},
     {"view", view, METH_VARARGS, NULL},
     {"handle", handle, METH_O, NULL},
     {"alive", alive, METH_O, NULL},

@@ -1,6 +1,8 @@
 /* The trace: turns it on and off, and reads its events. */
 #include "module.h"
 
+#include <string.h>
+
 atomic_int tracing;
 
 /* (listening, flags, entering, left): turns the trace on or off; while it is on, the two functions are called when a
@@ -41,6 +43,25 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   return list == NULL ? NULL : Py_BuildValue("NL", list, (long long)lost);
 }
 
+/* () -> the copies and waits that are under way: (begun in ns, bytes, bytes done, kind, device's number, name) */
+static PyObject *trace_under_way(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  enum { MOST = 64 };
+  oa_under_way found[MOST];
+  int count;
+  const int status = oa_trace_under_way(found, MOST, &count);
+  if (status != OA_OK) return fail(status);
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list != NULL && i < count; i++) {
+    const oa_under_way *one = &found[i];
+    PyObject *name = PyUnicode_DecodeUTF8(one->name, (Py_ssize_t)strlen(one->name), "replace");
+    PyObject *entry = Py_BuildValue("(LLLiiN)", (long long)one->begun, (long long)one->nbytes, (long long)one->done,
+                                    one->kind, one->device, name);
+    if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
+    Py_XDECREF(entry);
+  }
+  return list;
+}
+
 static atomic_flag collecting = ATOMIC_FLAG_INIT;
 
 /* (function) -> whether it was called. It is not called while another such call runs, on another thread or further down
@@ -62,6 +83,7 @@ void trace_after_fork(void) {
 static PyMethodDef trace_functions[] = {
     {"trace_set", trace_set, METH_VARARGS, NULL},
     {"trace_read", trace_read, METH_NOARGS, NULL},
+    {"trace_under_way", trace_under_way, METH_NOARGS, NULL},
     {"trace_exclusively", trace_exclusively, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,7 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from ._routine import Pointer
 
-__all__ = ["check_shape", "contiguous", "forward", "inexpressible", "misfit"]
+__all__ = ["check_shape", "forward", "inexpressible", "misfit"]
 
 
 def misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> ArgumentError:
@@ -19,16 +19,6 @@ def misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], r
 def check_shape(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> None:
     if pointer._shape != needed:
         raise misfit(name, operand, pointer, needed, reason)
-
-
-def contiguous(name: str, operand: str, pointer: Pointer, size: int, reason: str) -> None:
-    """Raise ArgumentError for a vector of another size, or with gaps, for which no function has an increment."""
-    check_shape(name, operand, pointer, (size,), reason)
-    if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
-        raise ArgumentError(
-            f"blas.{name}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
-            f"one behind the other; copy it on the host: numpy.ascontiguousarray({operand})"
-        )
 
 
 def _order(A: Pointer) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
 
 from .._core import layout, reused
-from ..display import shown
+from .._portable import need_option, need_pointer
 from ..dtypes import DTYPE_NAMES
-from ..errors import ArgumentError, DTypeError, HostPointerError
+from ..errors import ArgumentError, DTypeError
 from ..pointers import DevicePtr
 from ._vendors import Entry, vendor_of
 
@@ -104,16 +104,9 @@ class Routine:
         """Raise the error of the first argument that the routine can't take; return if there is none."""
         name = f"blas.{self.name}"
         for (option, known), value in zip(self.options.items(), options, strict=True):
-            if value not in known:
-                allowed = " or ".join(f'"{one}"' for one in known)
-                raise ArgumentError(f"{name}: {option} must be {allowed}, got {shown(value)}") from None
+            need_option(name, option, value, known)
         for operand, ndim, pointer in zip(self.operands, self.dimensions, operands, strict=True):
-            if not isinstance(pointer, DevicePtr):
-                got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-                raise HostPointerError(
-                    f"{name}: {operand} needs a DevicePtr, got {got}; "
-                    f"lend it first: with offload_args({operand}) as (d{operand},)"
-                ) from None
+            need_pointer(name, operand, pointer)
             wrong = self._dtype_fault(operand, pointer, operands[0]) or ""
             if wrong:
                 raise DTypeError(f"{name}: {wrong}") from None

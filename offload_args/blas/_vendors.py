@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core
+from .._portable import Adapter, adapter_of
 from ..errors import DTypeError, LibraryError
 from . import _cblas
 
@@ -35,11 +36,10 @@ class Entry(NamedTuple):
     enums: Enums
 
 
-class _Vendor:
+class _Vendor(Adapter):
     """One library."""
 
     module: ClassVar[str]  # in offload_args
-    backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
     base: ClassVar[int]
     op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T", "C"
     uplo: ClassVar[Sequence[str]]  # for "U", "L"
@@ -145,7 +145,6 @@ class _RocBLAS(_CuBLAS):
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
-_made: dict[type[_Vendor], _Vendor] = {}
 
 
 def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
@@ -171,9 +170,7 @@ def vendor_of(device: int) -> _Vendor:
 
     Raises LibraryError if there is none.
     """
-    info = _core.device_info(device)
-    for vendor in _VENDORS:
-        if vendor.backend == info.backend or (vendor.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
-            known = _made.get(vendor)
-            return known if known is not None else _made.setdefault(vendor, vendor())
-    raise LibraryError(f"blas: no library of this build runs on {info.name}")
+    found = adapter_of(_VENDORS, device)
+    if found is None:
+        raise LibraryError(f"blas: no library of this build runs on {_core.device_info(device).name}")
+    return found

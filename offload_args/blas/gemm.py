@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final
 
-from .._core import layout
+from .._core import product
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._refusals import inexpressible, misfit
-from ._routine import WRONG, Routine, level3
+from ._routine import Routine, level3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,11 @@ _FUNCTIONS = " ".join(f"{t}gemm_strided_batched" for t in "sdcz")
 # By name, and the numbers of dimensions of A and B: one of 2 dimensions serves for all of a batch.
 _STRIDED = {
     (name, a, b): Routine(name, _FUNCTIONS, f"A{a} B{b} C3", "trans_a trans_b")
-    for name, a, b in product(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
+    for name, a, b in pairs(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
 }
+# For the core's product(): of matrices, and of batches by the dimensions of A and B.
+_GEMMS = GEMM, *(_STRIDED["gemm", a, b] for a, b in pairs((2, 3), (2, 3)))
+_STRIDED_GEMMS = None, *(_STRIDED["gemm_strided_batched", a, b] for a, b in pairs((2, 3), (2, 3)))
 
 
 def arranged(
@@ -70,23 +73,8 @@ def gemm(
     On GPUs A and B may be of float16 or bfloat16, with a C of the same dtype or of float32, or of int8 with a C of
     int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
     """
-    if C.__class__ is DevicePtr and len(C._shape) == 3:
-        return _batch("gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    try:
-        entry, a, b, c = layout("222", GEMM, A, B, C)
-        call, _, enums = entry
-        enums.op[0][trans_a], enums.op[0][trans_b]
-    except WRONG:
-        if not _is_narrow(A) and all(len(getattr(operand, "_shape", ())) != 3 for operand in (A, B, C)):
-            GEMM.explain((A, B, C), trans_a, trans_b)
-            raise
-        return _batch("gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    found = arranged("gemm", enums, trans_a, trans_b, (A, a), (B, b), (C, c))
-    transposed, m, n, k, op_a, lda, op_b, ldb, ldc = found
-    if transposed:
-        call(op_b, op_a, n, m, k, alpha, B, ldb, A, lda, beta, C, ldc)
-    else:
-        call(op_a, op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
+    if not product(_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
+        _rare("gemm", alpha, A, B, beta, C, trans_a, trans_b)
 
 
 @level3
@@ -99,20 +87,16 @@ def gemm_strided_batched(
     (1, ...), or of two dimensions, serves for all. Each matrix of an operand has the same order; orders may be mixed,
     except that a complex operand with "C" needs the order of C. Dtypes are gemm's. It is one call of the library.
     """
-    _batch("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
+    if not product(_STRIDED_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
+        _rare("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
 
 
-def _batch(
+def _rare(
     name: str, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, trans_a: str, trans_b: str
 ) -> None:
-    try:
-        routine = _STRIDED[name, len(A._shape), len(B._shape)]
-        entry, a, b, c = layout(routine.dimensions, routine, A, B, C)
-        enums = entry.enums
-        enums.op[0][trans_a], enums.op[0][trans_b]
-    except WRONG:
-        entry, a, b, c = _read_rare(name, A, B, C, trans_a, trans_b)
-        enums = entry.enums
+    """Compute a product that the core's product() leaves, such as one of narrow dtypes; raise what is wrong with it."""
+    entry, a, b, c = _read(name, A, B, C, trans_a, trans_b)
+    enums = entry.enums
     found = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
     transposed, m, n, k, op_a, lda, op_b, ldb, ldc = found
     if len(c) == 4:  # one product
@@ -130,11 +114,13 @@ def _batch(
         entry.call(op_a, op_b, m, n, k, alpha, A, lda, next_a, B, ldb, next_b, beta, C, ldc, next_c, batch)
 
 
-def _read_rare(name: str, A: Pointer, B: Pointer, C: Pointer, trans_a: str, trans_b: str) -> tuple[Any, ...]:
-    """Do as Routine.read for operands of narrow dtypes; raise what is wrong with others."""
+def _read(name: str, A: Pointer, B: Pointer, C: Pointer, trans_a: str, trans_b: str) -> tuple[Any, ...]:
+    """Do as Routine.read for operands of any dtypes."""
     if _is_narrow(A):
         return _read_narrow(name, A, B, C, trans_a, trans_b)
-    of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
+    of_a, of_b, of_c = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B, C))
+    if name == "gemm" and (of_a, of_b, of_c) == (2, 2, 2):
+        return GEMM.read((A, B, C), trans_a, trans_b)
     return _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
 
 

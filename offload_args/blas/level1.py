@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from .._core import layout
+from .._portable import contiguous
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._refusals import contiguous, misfit
+from ._refusals import misfit
 from ._routine import WRONG, Routine, is_complex
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def rotm(x: Pointer, y: Pointer, param: Sequence[float] | Pointer) -> None:
     """
     call, n, incx, incy = _two(_ROTM, x, y)
     if isinstance(param, DevicePtr):
-        contiguous("rotm", "param", param, 5, "for a flag and H")
+        contiguous("blas.rotm", "param", param, 5, "for a flag and H")
     call(n, x, incx, y, incy, param)
 
 
@@ -181,5 +182,5 @@ def rotmg(d1: Pointer, d2: Pointer, x1: Pointer, y1: Pointer, param: Pointer) ->
     of shape (5,). An element of H that the flag implies may be left as it was: see the reference BLAS.
     """
     entry, *_ = _ROTMG.read((d1, d2, x1, y1, param))
-    contiguous("rotmg", "param", param, 5, "for a flag and H")
+    contiguous("blas.rotmg", "param", param, 5, "for a flag and H")
     entry.call(d1, d2, x1, y1, param)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._portable import contiguous
 from ..errors import ArgumentError
-from ._refusals import check_shape, contiguous, misfit
+from ._refusals import check_shape, misfit
 from ._routine import Routine
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _band_ld(name: str, ab: Pointer, ld: int) -> int:
 def _triangle(routine: Routine, A: Pointer, n: int, sizes: tuple[int, ...]) -> _Triangle:
     """Return the arguments of a triangle of an (n, n) matrix, a band `ab` or packed `ap`; sizes: its geometry."""
     if "ap" in routine.operands:
-        contiguous(routine.name, "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")
+        contiguous(f"blas.{routine.name}", "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")
         return (n,), (A,)
     rows, columns, ld, _ = sizes
     if columns != n or not rows:

@@ -26,12 +26,10 @@ class Command(Protocol):
     HELP: str  #: one line for the list of commands
     DESCRIPTION: str
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
 
-    @staticmethod
-    def run(options: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Run the command and return the exit status."""
 
 
@@ -65,8 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; without a command, say which there are."""
     made = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
-        import argcomplete
-
+        try:
+            import argcomplete
+        except ImportError:
+            return 1
         argcomplete.autocomplete(made)
     options = made.parse_args(arguments)
     if options.command is None:

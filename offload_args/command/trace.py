@@ -14,6 +14,7 @@ script keeps its own output and exit status."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", metavar="FILE", help="write a timeline for ui.perfetto.dev, such as trace.json")
     parser.add_argument("--json", metavar="FILE", help="write the summary as JSON, too")
+    parser.add_argument("--progress", action="store_true", help="show copies and waits that take above a second")
     parser.add_argument("-m", dest="module", action="store_true", help="script is a module's name")
     parser.add_argument("script", help="the script, or with -m a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
@@ -38,4 +39,4 @@ def run(options: argparse.Namespace) -> int:
             return runpy.run_module(options.script, run_name="__main__", alter_sys=True)
         return runpy.run_path(options.script, run_name="__main__")
 
-    return process.run(run_script, save=options.save, json=options.json)
+    return process.run(run_script, save=options.save, json=options.json, progress=options.progress)

@@ -5,12 +5,12 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-These names are also those of the package itself: Kernel, Module, Shared, launch, offload. The others are partitions,
-and `include`. docs/guide/kernels.md explains them.
+These names are also those of the package itself: Kernel, Module, Shared, launch, offload, offload_unsafe. The others
+are partitions, and `include`. docs/guide/kernels.md explains them.
 """
 
 from .compilers import include
-from .kernel import Kernel, Shared, launch, offload
+from .kernel import Kernel, Shared, launch, offload, offload_unsafe
 from .module import Module
 from .partitions import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
 
@@ -28,4 +28,5 @@ __all__ = [
     "include",
     "launch",
     "offload",
+    "offload_unsafe",
 ]

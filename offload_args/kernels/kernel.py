@@ -13,6 +13,7 @@ from .. import _core
 from .._core import call
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device
+from ..display import shown
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -32,7 +33,7 @@ from .signature import Formal, formals_of
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["Kernel", "KernelInfo", "Shared", "launch", "offload"]
+__all__ = ["Kernel", "KernelInfo", "Shared", "launch", "offload", "offload_unsafe"]
 
 Sizes = int | tuple[int, ...]
 _MOST: Final = 2**32 - 1
@@ -65,9 +66,11 @@ class Shared:
         try:
             self.size = operator.index(size)
         except TypeError:
-            raise ArgumentTypeError(f"Shared: size needs a whole number of elements, got {size!r}") from None
+            raise ArgumentTypeError(f"Shared: size needs a whole number of elements, got {shown(size)}") from None
         if self.size < 0 or self.dtype.itemsize == 0 or self.dtype.hasobject:
-            raise ArgumentError(f"Shared: needs 0 or more elements that devices can hold, got {size!r} of {self.dtype}")
+            raise ArgumentError(
+                f"Shared: needs 0 or more elements that devices can hold, got {shown(size)} of {self.dtype}"
+            )
         self.nbytes = self.size * self.dtype.itemsize
 
     def __class_getitem__(cls, dtype: DTypeLike) -> _SharedOf:
@@ -178,7 +181,14 @@ class Kernel(_core.Kernel):
         return self._launcher(key[0], key[1], shared_bytes, key[3] if len(key) > 3 else None, False, None)
 
     def _launcher(
-        self, grid: object, block: object, shared_bytes: object, stream: object, cooperative: bool, cluster: object
+        self,
+        grid: object,
+        block: object,
+        shared_bytes: object,
+        stream: object,
+        cooperative: bool,
+        cluster: object,
+        unsafe: bool = False,
     ) -> _core.Launcher:
         return _core.launcher(
             self,
@@ -188,6 +198,7 @@ class Kernel(_core.Kernel):
             None if stream is None else _stream_handle(stream),
             cooperative,
             (0, 0, 0) if cluster is None else self._sizes("cluster", cluster),
+            unsafe,
         )
 
     def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
@@ -195,23 +206,21 @@ class Kernel(_core.Kernel):
         try:
             sizes = [operator.index(item) for item in items]
         except TypeError:
-            raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {given!r}") from None
+            raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {shown(given)}") from None
         if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
-            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers of at least 1, got {given!r}")
+            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers of at least 1, got {shown(given)}")
         x, y, z = (*sizes, 1, 1)[:3]
         return x, y, z
 
     def _shared_bytes(self, given: object) -> int:
-        if isinstance(given, Shared):
-            return given.nbytes
         try:
-            nbytes = operator.index(given)  # type: ignore[arg-type]
+            nbytes = given.nbytes if isinstance(given, Shared) else operator.index(given)  # type: ignore[arg-type]
         except TypeError:
             raise ArgumentTypeError(
-                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {given!r}"
+                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(given)}"
             ) from None
         if not 0 <= nbytes <= _MOST:
-            raise ArgumentError(f"{self.name}: shared_bytes needs 0 or more bytes, got {given!r}")
+            raise ArgumentError(f"{self.name}: shared_bytes needs 0 or more bytes, got {shown(given)}")
         return nbytes
 
     def _value(self, i: int, given: object) -> bytes:
@@ -240,7 +249,7 @@ class Kernel(_core.Kernel):
         except OverflowError as error:
             raise SizeOverflowError(f"{what} needs values that fit {dtype}: {error}") from None
         except (TypeError, ValueError) as error:
-            raise DTypeError(f"{what} needs values of {dtype}, got {given!r}: {error}") from None
+            raise DTypeError(f"{what} needs values of {dtype}, got {shown(given)}: {error}") from None
 
     def _pointer(self, i: int, given: object) -> NoReturn:
         """Refuse an argument that is not a pointer to the right elements."""
@@ -297,7 +306,9 @@ def _kind(given: object) -> str:
         return f"a pointer to {given.dtype}"
     if isinstance(given, np.ndarray):
         return f"an array of {given.dtype}"
-    return f"{type(given).__name__} {given!r:.60}" if isinstance(given, (int, float, str)) else type(given).__name__
+    return (
+        f"{type(given).__name__} {shown(given):.60}" if isinstance(given, (int, float, str)) else type(given).__name__
+    )
 
 
 def _geometry(argument: Any) -> Geometry | None:
@@ -399,16 +410,60 @@ def offload(
 
     Raises the errors of a region and of Kernel.
     """
+    shape = shared_bytes, cooperative, cluster
+    _offload("offload", kernel, arguments, grid, block, shape, {"stream": stream, "on_error": on_error}, device)
+
+
+def offload_unsafe(
+    kernel: Kernel | Undeclared,
+    /,
+    *arguments: Any,
+    grid: Sizes | None = None,
+    block: Sizes | None = None,
+    shared_bytes: int | Shared = 0,
+    stream: object = None,
+    device: Device | str | None = None,
+    on_error: Literal["discard", "keep"] = "discard",
+    cooperative: bool = False,
+    cluster: Sizes | None = None,
+) -> None:
+    """Do as offload, and leave out the checks of the arguments against the kernel's signature and each other.
+
+    Pointers may be of other dtypes than the signature says, written arrays may overlap, and a grid may leave elements
+    of a partition without an owner, for kernels that mean this. The number of arguments, the types of values, whether
+    pointers are live, on the device and lent for what the kernel does, and the limits of the device are checked. No
+    array is read on the host.
+
+    Raises the other errors of offload.
+    """
+    shape = shared_bytes, cooperative, cluster
+    options = {"stream": stream, "on_error": on_error}
+    _offload("offload_unsafe", kernel, arguments, grid, block, shape, options, device, unsafe=True)
+
+
+def _offload(
+    function: str,
+    kernel: Kernel | Undeclared,
+    arguments: Sequence[Any],
+    grid: Sizes | None,
+    block: Sizes | None,
+    shape: tuple[int | Shared, bool, Sizes | None],
+    options: dict[str, Any],
+    device: Device | str | None,
+    *,
+    unsafe: bool = False,
+) -> None:
     arguments = _parts(arguments)
-    kernel = _declared("offload", kernel, arguments)
+    kernel = _declared(function, kernel, arguments)
     pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
     if device is None:
         on = pointer.device if pointer is not None else kernel._loaded.default_device()
     else:
         on = as_device(device)
     grid, block = _shape(kernel, arguments, on, grid, block)
-    launcher = kernel._launcher(grid, block, shared_bytes, None, cooperative, cluster)
-    call(launcher, *arguments, device=on, stream=stream, on_error=on_error)
+    shared_bytes, cooperative, cluster = shape
+    launcher = kernel._launcher(grid, block, shared_bytes, None, cooperative, cluster, unsafe)
+    call(launcher, *arguments, device=on, **options)
 
 
 class Undeclared(Protocol):

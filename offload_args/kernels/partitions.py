@@ -13,6 +13,7 @@ import operator
 from dataclasses import dataclass, fields
 from typing import ClassVar, Final, NamedTuple, Protocol
 
+from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError, CoverageError
 
 __all__ = [
@@ -76,9 +77,11 @@ class Partition:
             try:
                 value = operator.index(getattr(self, field.name))
             except TypeError:
-                raise ArgumentTypeError(f"{name} needs a whole number, got {getattr(self, field.name)!r}") from None
+                raise ArgumentTypeError(
+                    f"{name} needs a whole number, got {shown(getattr(self, field.name))}"
+                ) from None
             if not 1 <= value < 2**31:
-                raise ArgumentError(f"{name} needs 1 or more, got {value}")
+                raise ArgumentError(f"{name} needs 1 or more, got {shown(value)}")
 
     def along(self) -> tuple[Need, Need]:
         """Return what a grid needs along x and y."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from ..arguments import In, InOut, Out, Parameter
+from ..display import shown
 from ..dtypes import code_of
 from ..errors import SignatureError
 from .facts import KernelFacts, ParameterFacts
@@ -63,7 +64,7 @@ def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
     if not isinstance(declared, (type, np.dtype)):
         raise SignatureError(
             f"{what} needs In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value; got "
-            f"{declared!r}"
+            f"{shown(declared)}"
         )
     try:
         dtype = np.dtype(declared)
@@ -72,7 +73,7 @@ def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
     if dtype.names is not None:
         _check_struct(what, dtype)
     elif code_of(dtype) < 0:
-        raise SignatureError(f"{what} is declared as {declared!r}, which devices can't hold")
+        raise SignatureError(f"{what} is declared as {shown(declared)}, which devices can't hold")
     return dtype
 
 
@@ -109,10 +110,10 @@ def _partition(what: str, declared: object) -> Partition | None:
         return None
     if not isinstance(declared.partition, Partition):
         raise SignatureError(
-            f"{what}: by needs a partition of offload_args.kernels, such as Linear1D(), got {declared.partition!r}"
+            f"{what}: by needs a partition of offload_args.kernels, such as Linear1D(), got {shown(declared.partition)}"
         )
     if declared.direction is In:
-        raise SignatureError(f"{what} is declared as {declared!r}: In has no owners, any thread reads all of it")
+        raise SignatureError(f"{what} is declared as {shown(declared)}: In has no owners, any thread reads all of it")
     return declared.partition
 
 
@@ -120,7 +121,7 @@ def _formal(what: str, name: str, declared: object, end: int, facts: ParameterFa
     direction, dtype = (declared.direction, declared.dtype) if isinstance(declared, Parameter) else (declared, None)
     if isinstance(direction, type) and direction in _ACCESS:
         if dtype is not None and code_of(dtype) < 0:
-            raise SignatureError(f"{what} is declared as {declared!r}, whose elements devices can't hold")
+            raise SignatureError(f"{what} is declared as {shown(declared)}, whose elements devices can't hold")
         text = repr(declared) if dtype is not None else direction.__name__
         offset = _place(what, end, text, None, facts)
         formal = Formal(name, text, _ACCESS[direction], dtype, offset, _POINTER_BYTES, _partition(what, declared))

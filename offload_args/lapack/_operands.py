@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from .._core import invalidate, layout, query
-from ..display import shown
+from .._portable import contiguous, need_option, need_pointer
 from ..dtypes import DTYPE_NAMES
-from ..errors import ArgumentError, DirectionError, DTypeError, HostPointerError, OffloadError, WrongDeviceError
+from ..errors import ArgumentError, DirectionError, DTypeError, OffloadError, WrongDeviceError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -68,18 +68,9 @@ class Matrix(NamedTuple):
 Columns: TypeAlias = Matrix
 
 
-def _need_pointer(name: str, operand: str, pointer: object) -> None:
-    if not isinstance(pointer, DevicePtr):
-        got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-        raise HostPointerError(
-            f"lapack.{name}: {operand} needs a DevicePtr, got {got}; "
-            f"lend it first: with offload_args({operand}) as (d{operand},)"
-        )
-
-
 def letter_of(name: str, operand: str, pointer: Pointer, takes: str = "sdcz") -> str:
     """Return the letter of a pointer's dtype; raise HostPointerError or DTypeError if it has none of `takes`."""
-    _need_pointer(name, operand, pointer)
+    need_pointer(f"lapack.{name}", operand, pointer)
     letter = DTYPES.get(pointer._dtype_code, "")
     if not letter or letter not in takes:
         allowed = " or ".join(DTYPE_NAMES[code] for code, one in DTYPES.items() if one in takes)
@@ -89,7 +80,7 @@ def letter_of(name: str, operand: str, pointer: Pointer, takes: str = "sdcz") ->
 
 
 def _need_dtype(name: str, operand: str, pointer: Pointer, code: int, reason: str) -> None:
-    _need_pointer(name, operand, pointer)
+    need_pointer(f"lapack.{name}", operand, pointer)
     if pointer._dtype_code != code:
         raise DTypeError(f"lapack.{name}: {operand} needs {DTYPE_NAMES[code]} {reason}, got {pointer.dtype}")
 
@@ -104,7 +95,7 @@ def matrix(name: str, operand: str, pointer: Pointer, like: Pointer | None = Non
     """Return the geometry of a matrix in C or Fortran order; like: the operand A, whose dtype it needs."""
     if like is not None:
         _need_dtype(name, operand, pointer, like._dtype_code, "as A has")
-    _need_pointer(name, operand, pointer)
+    need_pointer(f"lapack.{name}", operand, pointer)
     _need_dimensions(name, operand, pointer, 2, "pass one matrix at a time")
     found = Matrix(*layout("2", _ANY, pointer)[1])
     if not (found.ld_f or found.ld_c):
@@ -154,13 +145,7 @@ def need_fortran(name: str, operand: str, pointer: Pointer, found: Matrix, reaso
 def vector(name: str, operand: str, pointer: Pointer, size: int, code: int, reason: str) -> None:
     """Check a vector of LAPACK's own: its dtype and size, and that its elements lie one behind the other."""
     _need_dtype(name, operand, pointer, code, reason)
-    if pointer._shape != (size,):
-        raise ArgumentError(f"lapack.{name}: {operand} has shape {pointer._shape}, needs ({size},) {reason}")
-    if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
-        raise ArgumentError(
-            f"lapack.{name}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
-            f"one behind the other; copy it on the host: numpy.ascontiguousarray({operand})"
-        )
+    contiguous(f"lapack.{name}", operand, pointer, size, reason)
 
 
 def need_pivots(name: str, ipiv: Pointer) -> None:
@@ -189,9 +174,7 @@ def need_solvable(name: str, A: Pointer, B: Pointer) -> None:
 
 
 def option(name: str, what: str, value: object, known: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in known:
-        allowed = " or ".join(f'"{one}"' for one in known)
-        raise ArgumentError(f"lapack.{name}: {what} must be {allowed}, got {shown(value)}")
+    need_option(f"lapack.{name}", what, value, known)
 
 
 def _undefine(written: dict[str, Pointer]) -> str:

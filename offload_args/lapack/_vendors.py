@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from .. import _core
+from .._portable import Adapter, adapter_of
 from ..arguments import Out, Scratch
 from ..errors import LibraryError
 from ..pointers import DevicePtr
@@ -28,11 +29,10 @@ _BLOCK: Final = 64  # columns that LAPACK works on at once, at most
 _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
 
 
-class _Vendor:
+class _Vendor(Adapter):
     """One library."""
 
     module: ClassVar[str]  # in offload_args
-    backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
     op: ClassVar[dict[str, str]]  # the names of the constants for "N", "T", "C"
     uplo: ClassVar[dict[str, str]]
     side: ClassVar[dict[str, str]]
@@ -167,7 +167,6 @@ class _CuSOLVER(_Vendor):
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuSOLVER, _LAPACKE)
-_made: dict[type[_Vendor], _Vendor] = {}
 
 
 def vendor_of(name: str, pointer: Pointer) -> _Vendor:
@@ -175,10 +174,9 @@ def vendor_of(name: str, pointer: Pointer) -> _Vendor:
 
     Raises LibraryError if there is none.
     """
+    found = adapter_of(_VENDORS, pointer._device)
+    if found is not None:
+        return found
     info = _core.device_info(pointer._device)
-    for vendor in _VENDORS:
-        if vendor.backend == info.backend or (vendor.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
-            known = _made.get(vendor)
-            return known if known is not None else _made.setdefault(vendor, vendor())
     later = "rocSOLVER comes later" if info.backend == "hip" else "no library of this build has it"
     raise LibraryError(f'lapack.{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')

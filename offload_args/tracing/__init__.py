@@ -6,6 +6,7 @@ The modules of this package are imported when a trace begins, and not before:
     summary.py    the sums of a trace, and its advice
     source.py     the names and loops in the source of the traced program
     timeline.py   a trace as JSON in the Trace Event Format
+    progress.py   a line on the terminal about what takes long
     picture.py    a trace's timeline as a picture
     listeners.py  events as log lines, and regions as NVTX ranges
     process.py    traces of a whole process: the environment's, and that of `python -m offload_args trace`
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "trace"]
 
 
-def trace(*, checksums: bool = True, limit: int = 1_000_000) -> Trace:
+def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> Trace:
     """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
 
     The result has `events`, `summary` (with `advice`), `timeline`, which a notebook shows as a picture, and
     `save("file.json")`, which Perfetto opens.
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
-    events to keep.
+    events to keep. progress: show copies and waits above a second, or above so many seconds, while they are under way:
+    a line on stderr, if that is a terminal.
     """
     from .recording import Trace
 
-    return Trace(checksums=checksums, limit=limit)
+    return Trace(checksums=checksums, limit=limit, progress=progress)
 
 
 def __getattr__(name: str) -> Any:

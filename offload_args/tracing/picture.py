@@ -72,8 +72,8 @@ class Timeline:
             together, hidden = 0, 0
             for name, colour, events in _rows(self._events):
                 lanes, rest = _lanes(_blocks(events, axis))
-                together += sum(block.count for lane in lanes for block in lane if block.count > 1)
-                hidden += sum(block.count for block in rest)
+                together += sum(block.events for lane in lanes for block in lane if block.events > 1)
+                hidden += sum(block.events for block in rest)
                 parts.append(_text(0, height + 12, name))
                 for y, lane in enumerate(lanes):
                     top = height + _HEAD + y * _LANE
@@ -105,7 +105,7 @@ class _Block(NamedTuple):
     label: str
     tip: str
     failed: bool
-    count: int
+    events: int
 
 
 class _Axis:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 
 from .collect import Listener, collector
@@ -32,8 +34,29 @@ def start_from_environment() -> None:
     for listener in listeners:
         collector.add(listener)
         atexit.register(collector.remove, listener)
+    if seconds := _progress_wanted():
+        from .progress import progress
+
+        progress.begin(seconds)
     if file:
         _trace_process(os.path.abspath(file.replace("%p", str(os.getpid()))))
+
+
+def _progress_wanted() -> float:
+    text = _wanted("OFFLOAD_ARGS_PROGRESS")
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        seconds = math.nan
+    if 0 <= seconds < math.inf:
+        return seconds
+    warnings.warn(
+        "OFFLOAD_ARGS_PROGRESS needs the seconds after which to show something, such as 1, got "
+        f"{text!r}: nothing is shown",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return 0.0
 
 
 def _trace_process(file: str) -> None:
@@ -56,7 +79,7 @@ _COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "command")
 _RUNNERS = (os.path.join(_COMMAND, "trace.py"), "<frozen runpy>")
 
 
-def run(run_script: Callable[[], object], *, save: str | None, json: str | None) -> int:
+def run(run_script: Callable[[], object], *, save: str | None, json: str | None, progress: bool) -> int:
     """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status.
 
     save: a file for the timeline. json: a file for the summary.
@@ -64,7 +87,7 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None)
     import traceback
 
     status, me = 0, threading.current_thread()
-    trace = Trace()
+    trace = Trace(progress=progress)
     trace.start()
     try:
         run_script()

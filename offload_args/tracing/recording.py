@@ -13,6 +13,7 @@ from ..display import plural
 from ..errors import ArgumentError, ForkedError
 from .collect import Site, collector
 from .listeners import failure, nvtx_ranges
+from .progress import progress, seconds_of
 from .summary import Event, Summary
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ class Trace:
     """Record the events of a block or of a process; `offload_args.trace()` makes one.
 
     checksums: also take checksums of the copied bytes, which reads them again; they show which copies up were
-    unchanged. limit: the most events to keep; the others are counted in left_out.
+    unchanged. limit: the most events to keep; the others are counted in left_out. progress: whether to show on the
+    terminal what takes above a second, or above so many seconds.
     """
 
-    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000) -> None:
+    def __init__(self, *, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> None:
+        self._progress = seconds_of(progress, "trace: progress")
         if limit < 0:
             raise ArgumentError(f"trace: limit needs 0 or more events, got {limit}")
         self.flags = _core.OA_TRACE_ON | (_core.OA_TRACE_CHECKSUMS if checksums else 0)
@@ -64,6 +67,8 @@ class Trace:
         self._watched_before = _watched()
         collector.add(self)
         collector.add(nvtx_ranges)
+        if self._progress:
+            progress.begin(self._progress)
         self._lost_before = collector.lost
 
     def stop(self) -> None:
@@ -74,6 +79,8 @@ class Trace:
         self.ended = time.monotonic_ns()
         collector.remove(self)
         collector.remove(nvtx_ranges)
+        if self._progress:
+            progress.end(self._progress)
         self.left_out += collector.lost - self._lost_before
 
     # _Listener

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_a_device_that_is_lost_meanwhile_is_an_error_without_a_traceback(
     assert capsys.readouterr().err == "python -m offload_args info: cuda:0: the device is lost\n"
 
 
-def test_the_shell_completes_commands_and_options() -> None:
+def test_the_shell_completes_commands_where_argcomplete_is_here() -> None:
     environment = os.environ | {
         "_ARGCOMPLETE": "3",  # as for `python -m offload_args`: the words that name the program
         "COMP_LINE": "python -m offload_args sel",
@@ -64,4 +65,4 @@ def test_the_shell_completes_commands_and_options() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "offload_args"], capture_output=True, text=True, env=environment, timeout=60
     )
-    assert ran.stdout.split() == ["selftest"], ran.stderr
+    assert ran.stdout.split() == (["selftest"] if find_spec("argcomplete") else []), ran.stderr

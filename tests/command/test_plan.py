@@ -50,8 +50,9 @@ def test_the_table_has_a_line_for_numpy_and_for_each_device_of_the_machine(capsy
     assert command.main(["plan", "8", "8", "8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["product", "A,", "B", "up", "C", "down", "all", "measured"]
-    assert lines[3].split()[0] == "NumPy" and lines[-5].split()[0] == "host"
-    assert lines[-5].endswith("8 x 8 x 8, copies of 512 bytes")
+    (host,) = (line for line in lines if line.split()[:1] == ["host"])
+    assert lines[3].split()[0] == "NumPy" and host.endswith("8 x 8 x 8, copies of 512 bytes")
+    assert not lines[-1].startswith("~")
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2**31 - 1, 1, 1), (4096, 4096, 1), (1, 2**31 - 1, 7), (2**31 - 1,) * 3])
@@ -72,7 +73,9 @@ def test_the_advice_says_when_a_device_pays() -> None:
         plan.advice(numpy, one("d", 0.1, 0.4)) == "d: a single product pays, 2 times as fast as NumPy with its copies"
     )
     assert plan.advice(numpy, one("d", 0.5, 2.0)).startswith("d: pays from 5 products on ")
-    assert plan.advice(numpy, one("d", 1.0, 0.1)) == "d: does not pay, as NumPy is as fast without copies"
+    for slow in (0.95, 1.0, 2.0):
+        words = "d: does not pay: NumPy takes as long or less, without copies"
+        assert plan.advice(numpy, one("d", slow, 0.1)) == plan.advice(numpy, one("d", slow)) == words
     assert plan.advice(numpy, one("d", 0.1, free=99)).startswith(
         "d: the arrays do not fit: they need 100 bytes, and 99"
     )

@@ -96,7 +96,20 @@ GEMM = """
         put(C, Ctype, at, get(alpha, scaleType, 0) * sum + (scale == 0 ? 0 : scale * get(C, Ctype, at)));
       }
 """
-# The same with arrays of pointers.
+# Of 8-bit integers with zero points.
+UINT8 = """
+  if (lda % 4 || ldb % 4 || ldc % 4) return NOT_SUPPORTED;
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < m; i++) {
+      int64_t sum = 0;
+      for (int64_t l = 0; l < k; l++)
+        sum += ((int64_t)A[transa ? l + i * lda : i + l * lda] - A_bias) *
+               ((int64_t)B[transb ? j + l * ldb : l + j * ldb] - B_bias);
+      const int64_t value = ((sum * C_mult + ((INT64_C(1) << C_shift) >> 1)) >> C_shift) + C_bias;
+      C[transc ? j + i * ldc : i + j * ldc] = (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
+"""
+# The same as GEMM with arrays of pointers.
 LISTED = re.sub(r"\(const char \*\)(\w) \+ b \* stride\w \* size_of\(\w+\)", r"\1array[b]", GEMM)
 LISTED = LISTED.replace("b * strideC + ", "").replace("C, Ctype", "Carray[b], Ctype")
 GROUPED = """
@@ -235,6 +248,7 @@ BODIES: dict[str, tuple[str, dict[str, str]]] = {
     "GemmBatchedEx": (LISTED, COMPUTED),
     "GemmGroupedBatchedEx": (GROUPED, COMPUTED),
     "HgemmBatched": (LISTED, HALF),
+    "Uint8gemmBias": (UINT8, {}),
     "Hgemm": (GEMM, ALONE | HALF),
     "HgemmStridedBatched": (GEMM, HALF),
 }

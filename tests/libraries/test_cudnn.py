@@ -341,3 +341,21 @@ def test_an_input_that_no_operation_uses_is_refused(gpu: str) -> None:
         first, _ = graph.input(px, "NHWC"), graph.input(px, "NHWC")
         with pytest.raises(ArgumentError, match="input 2 is used by no operation"):
             graph.output(graph.relu(first), py, "NHWC").plan()
+
+
+def test_a_layout_that_does_not_fit_a_matrix_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="layout 'BMK' has not the 2 axes of the pointer"):
+        cudnn.Graph().input(np.zeros((4, 4), np.float16), "BMK")
+
+
+def test_the_fastest_engine_computes_the_same(gpu: str) -> None:
+    x, w = drawn((2, 16, 8, 8), np.float16), drawn((32, 16, 3, 3), np.float16, 2)
+    hx, hw = in_layout(x, "NHWC"), np.ascontiguousarray(w.transpose(0, 2, 3, 1))
+    y = np.zeros((2, 8, 8, 32), np.float16)
+    with offload_args(In(hx), In(hw), Out(y), device=gpu) as (px, pw, py):
+        graph = cudnn.Graph(gpu)
+        result = graph.convolution(graph.input(px, "NHWC"), graph.input(pw, "KHWC"), padding=1)
+        plan = graph.output(result, py, "NHWC").plan(measured_on=(px, pw, py))
+        py.fill(0)
+        plan(px, pw, py)
+    close(y, in_layout(convolved(x, w, 1, 1, 1, 1), "NHWC"), np.float16)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload_args import cblas, cublas, libraries, offload_args
+from offload_args import blas, cblas, cublas, libraries, offload_args
 from offload_args.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -299,3 +299,18 @@ def test_no_handle_is_the_regions_own() -> None:
     with offload_args(np.ones(4), device="host") as (dx,):
         with pytest.raises((WrongDeviceError, LibraryError), match="cublas"):
             cublas.dscal(4, 2.0, dx, 1, handle=None)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(np.float32, 1e300), (np.float32, -(10**39)), (np.complex64, 1e39j), (np.complex64, 1e39)]
+)
+def test_a_scalar_that_would_be_rounded_to_infinity_is_refused(device: str, dtype: Any, value: complex) -> None:
+    x = np.ones(3, dtype)
+    with offload_args(x, device=device) as (dx,):
+        with pytest.raises(SizeOverflowError, match=r"alpha needs .* holds no number as large; pass numpy.inf"):
+            blas.scal(value, dx)
+        blas.scal(float(np.finfo(np.float32).max), dx)
+    np.testing.assert_array_equal(x, np.full(3, np.finfo(np.float32).max, dtype))
+    with offload_args(x, device=device) as (dx,):
+        blas.scal(np.inf, dx)
+    assert np.all(np.isinf(x.real))

@@ -10,13 +10,14 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from helpers.devices import library_or_skip, open_or_skip
 from helpers.pages import ROOT, Block, blocks, programs, promised, tables
-from offload_args import Device, errors
+from offload_args import Device, errors, get_include
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -28,13 +29,28 @@ PROGRAMS = {
     for page, text in PAGES.items()
     if page != "README.md"  # test_examples.py runs it
     for needs, code in programs(text).items()
+    if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs has those
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
 LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN: dict[str, str] = {}
 # Languages of the other blocks: commands, output and other languages' sources, and MyST's own.
-OTHERS = {"console", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "{include}", "{toctree}", "{image}"}
+OTHERS = {
+    "console",
+    "text",
+    "c",
+    "cpp",
+    "cmake",
+    "cython",
+    "fortran",
+    "julia",
+    "toml",
+    "{literalinclude}",
+    "{include}",
+    "{toctree}",
+    "{image}",
+}
 
 
 def skip_without(needs: tuple[str, ...]) -> None:
@@ -93,13 +109,45 @@ def test_no_block_of_code_escapes_the_tests() -> None:
     for page, text in PAGES.items():
         assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(blocks(text)), page
         for block in blocks(text):
-            named = block.language in {"python", *OTHERS} or (page == "README.md" and not block.language)
+            named = block.language in {"python", *OTHERS} or not (block.language or "import " in block.text)
             assert named, f"{page}: name the language of {block.text!r}"
             if block.language == "python":
                 known = (word == "not-run" or re.fullmatch(r"needs=[\w:,]+", word) for word in block.words)
                 assert all(known), f"{page}: {block.words}"
     left_out = {page for page, text in PAGES.items() for block in blocks(text) if "not-run" in block.words}
     assert left_out == NOT_RUN.keys()
+
+
+def test_the_entry_that_binds_a_function_is_that_of_the_recipe() -> None:
+    (entry,) = (block.text for block in blocks(PAGES["docs/guide/binding.md"]) if block.language == "toml")
+    assert entry.strip() == (ROOT / "tests" / "recipes" / "axpby.toml").read_text().strip()
+
+
+# Lines before and after a fragment that does not compile by itself.
+AROUND = {
+    ("docs/guide/embedding.md", "cpp"): (
+        "#include <offload_args.hpp>\n#include <offload_args_blas.h>\n#include <vector>\n"
+        "void multiply(int64_t n, std::vector<double> &A, std::vector<double> &x, std::vector<double> &y) {\n",
+        "}\n",
+    ),
+    ("docs/guide/kernels.md", "cpp"): ("#include <offload_args/kernel.h>\n", ""),
+}
+SOURCES = {
+    f"{page.removeprefix('docs/')}, block {i}": (page, block)
+    for page, text in PAGES.items()
+    for i, block in enumerate(blocks(text))
+    if block.language in ("c", "cpp")
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_c_and_cpp_of_a_page_compile(source: str) -> None:
+    page, block = SOURCES[source]
+    before, after = AROUND.get((page, block.language), ("", ""))
+    text = before + block.text.replace("  ...\n", "  return NULL;\n") + after
+    command = ["cc", "-xc", "-std=gnu11"] if block.language == "c" else ["c++", "-xc++", "-std=c++17"]
+    includes = [f"-I{get_include()}", f"-I{sysconfig.get_path('include')}"]
+    subprocess.run([*command, "-Wall", "-fsyntax-only", *includes, "-"], input=text, text=True, check=True)
 
 
 def test_the_blocks_fit_a_screen() -> None:

@@ -56,6 +56,10 @@ class TooManyError(Exception):
     """An extent of more elements than tests want to count."""
 
 
+class UnfitError(TooManyError):
+    """Sizes that a function does not take together."""
+
+
 @cache
 def libraries() -> dict[str, roles.Library]:
     """Return every library of the build."""
@@ -128,6 +132,10 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return int(value(left, names) == value(right, names))
+        case ast.Compare(left=left, ops=[ast.LtE()], comparators=[right]):
+            return int(value(left, names) <= value(right, names))
+        case ast.Compare(left=left, ops=[ast.GtE()], comparators=[right]):
+            return int(value(left, names) >= value(right, names))
         case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]):
             return int(value(left, names) in [value(one, names) for one in some])
     raise NotImplementedError(ast.unparse(expression))
@@ -375,6 +383,8 @@ def completed(
         | integers
         | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
     )
+    if not all(value(one, names) for one in function.requires):
+        raise UnfitError
     touched = {
         one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
         for one in function.arrays
@@ -466,6 +476,20 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
     known_roles(function)
     if function.lists:
         return draw_groups(library, function, random, least)
+    while True:
+        try:
+            call = completed(library, function, drawn(function, random, least), random, spare=3)
+            break
+        except UnfitError:
+            continue
+    optional = [one.name for one in function.arrays if may_be_absent(call, one)]
+    call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
+    call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
+    return call
+
+
+def drawn(function: roles.Function, random: np.random.Generator, least: int) -> dict[str, int]:
+    """Return random enums, sizes and increments."""
     integers: dict[str, int] = {}
     for one in function.parameters:
         if isinstance(one, EnumValue):
@@ -478,11 +502,7 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
         elif isinstance(one, Size) and one.label == "inc":
             still = [0] if may_stand_still(function, one.name) else []
             integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
-    call = completed(library, function, integers, random, spare=3)
-    optional = [one.name for one in function.arrays if may_be_absent(call, one)]
-    call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
-    call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
-    return call
+    return integers
 
 
 def with_large(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:

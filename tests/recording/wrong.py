@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -95,6 +96,16 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
         yield from (Wrong(value, REFUSED_SIZES) for value in (2**63 - 1, -(2**63), -(2**63) + 1, 2**31 + 1))
     if one.label == "stride":
         yield from (Wrong(value, REFUSED_SIZES) for value in (-1, -(2**63), 2**63 - 1))
+
+
+def unfit_sizes(call: Call) -> Iterator[tuple[Size, Wrong]]:
+    """Yield, for each comparison of sizes that a function needs, a size with which it does not hold."""
+    for one in call.function.requires:
+        for size in call.function.sizes:
+            if size.name not in legal.expressions.names_in(one):
+                continue
+            values = (value for value in (0, 100) if not legal.value(one, call.names | {size.name: value}))
+            yield from ((size, Wrong(value, (ArgumentError,), f"needs {ast.unparse(one)}, got ")) for value in values)
 
 
 def names_of(array: Array) -> set[str]:
@@ -263,5 +274,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                         check_refused(
                             bench, call, one, wrong, pointers, (wrong.name,) if wrong.name else (one.name, *sharing)
                         )
+                for one, wrong in unfit_sizes(call):
+                    check_refused(bench, call, one, wrong, pointers, (wrong.name,))
                 bench.by_python(call, pointers)
         assert bench.recorder.count == 1

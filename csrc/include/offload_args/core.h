@@ -381,7 +381,8 @@ int oa_object_destroy(oa_object *object);
 /* -- the trace ----------------------------------------------------------------------------------------------------- */
 enum oa_trace_flags {
   OA_TRACE_ON = 1,
-  OA_TRACE_CHECKSUMS = 2 /* checksums of the copied bytes; each byte is read a second time */
+  OA_TRACE_CHECKSUMS = 2, /* checksums of the copied bytes; each byte is read a second time */
+  OA_TRACE_UNDER_WAY = 4  /* oa_trace_under_way finds copies and waits; alone it records no events */
 };
 
 enum oa_trace_kind {
@@ -412,12 +413,24 @@ typedef struct oa_trace_event {
   char why[64];   /* of a copy or wait: "first read by cublas.sgemv"; of a launch: "grid 9x1x1 block 64x2x1 shared 0" */
 } oa_trace_event;
 
-/* Turns the trace on with a sum of oa_trace_flags, and off with 0. While it is on, oa_region_finish waits for the calls
- * before it copies down, so that a copy's time is its own. */
+/* A batch of copies, or a wait, that is not over yet. */
+typedef struct oa_under_way {
+  int64_t begun;        /* ns of CLOCK_MONOTONIC */
+  int64_t nbytes, done; /* of the copies, and how many of them were made so far; small and pinned arrays count late */
+  int32_t kind;         /* OA_TRACE_UP, OA_TRACE_DOWN, OA_TRACE_PEER or OA_TRACE_WAIT */
+  int32_t device;
+  char name[64]; /* "A", or "A and 2 more"; of a wait: why */
+} oa_under_way;
+
+/* Turns the trace on with a sum of oa_trace_flags, and off with 0. While events are recorded, oa_region_finish waits
+ * for the calls before it copies down, so that a copy's time is its own. */
 int oa_trace_set(int flags);
 /* Takes up to capacity events, oldest first; *lost (may be NULL) is how many the queue had no room for so far. The
  * queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
+/* Lists up to capacity copies and waits that are under way, in no order; those that began before OA_TRACE_UNDER_WAY was
+ * turned on are not among them. At most 64 are known at a time. */
+int oa_trace_under_way(oa_under_way *list, int capacity, int *count);
 /* [cffi end] */
 
 #ifndef __cplusplus

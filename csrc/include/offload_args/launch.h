@@ -53,6 +53,7 @@ typedef struct oa_launch {
   int64_t shared_bytes; /* of a block, beside those that the kernel itself declares */
   void *stream;         /* with has_stream: the caller's own, else the region's */
   int64_t has_stream;
+  int64_t is_unsafe; /* 1: pointers may be of other dtypes than the parameters, and may overlap */
 } oa_launch;
 
 /* Loads a module (PTX, cubin or fatbin on cuda; a shared object on host and sim) from nbytes of memory, which are not
@@ -67,7 +68,8 @@ int oa_module_unload(oa_module *module);
 int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel);
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info);
 /* Launches the kernel. arguments: for each parameter the pointer itself, such as an `oa_f32 *`, or the address of the
- * value. Every pointer counts as used whole: all elements that it has. */
+ * value. Every pointer counts as used whole: all elements that it has. With is_unsafe, pointers still have to be live,
+ * on the device, and lent for what the kernel does. */
 int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *const *arguments, int count);
 
 #pragma GCC visibility pop

@@ -115,7 +115,8 @@ typedef struct oa_library oa_library;
 enum oa_call_special {
   OA_WITHOUT_HANDLE = 1,
   OA_ON_DEFAULT_STREAM = 2, /* it knows no stream: the call's stream is waited for before it, and the device after it */
-  OA_ON_HOST_MEMORY = 4     /* it reads or writes memory of the host: it is waited for */
+  OA_ON_HOST_MEMORY = 4,    /* it reads or writes memory of the host: it is waited for */
+  OA_MAY_OVERLAP = 8        /* written operands may overlap others, as the caller wants it */
 };
 
 typedef struct oa_call {

@@ -1,0 +1,191 @@
+"""OFFLOAD_ARGS_PROGRESS and trace(progress=...): a line on the terminal about what takes long."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from offload_args import ArgumentError, trace
+from offload_args.tracing import process
+
+# It copies 8 MiB up to a device that takes its time for each operation, and waits for it.
+SLOW = """\
+import os, sys, time
+import numpy as np
+from offload_args import In, blas, offload_args, testing
+
+device = testing.sim_device(delay_us=60_000)
+Big = np.ones(1 << 20)
+with offload_args(In(Big), device=device) as (dBig,):
+    blas.asum(dBig)
+"""
+
+
+def on_terminal(folder: Path, text: str, *, signal_after: float = 0.0, **environment: str) -> tuple[str, int]:
+    """Run a script with a terminal as its stdout and stderr, and return what it showed, and its exit status."""
+    script = folder / "script.py"
+    script.write_text(text)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdin=terminal, stdout=terminal, stderr=terminal, env=clean | environment
+    ) as ran:
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                part = os.read(controller, 4096)
+            except OSError:  # the last program closed it
+                break
+            if not part:
+                break
+            shown += part
+            if signal_after and b"Big" in shown:
+                time.sleep(signal_after)
+                ran.send_signal(signal.SIGINT)
+                signal_after = 0.0
+        status = ran.wait(timeout=60)
+    os.close(controller)
+    return shown.decode(), status
+
+
+def screen(shown: str) -> list[str]:
+    """Return the lines of a terminal after what was shown on it."""
+    lines = [""]
+    column = 0
+    for letter in shown.replace("\r\n", "\n"):
+        if letter == "\n":
+            lines.append("")
+        if letter in "\r\n":
+            column = 0
+        else:
+            lines[-1] = lines[-1][:column] + letter + lines[-1][column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+def test_a_copy_that_takes_long_is_shown_and_the_line_is_gone_afterwards(tmp_path: Path) -> None:
+    shown, status = on_terminal(tmp_path, SLOW + "print('done')\n", OFFLOAD_ARGS_PROGRESS="0.1")
+    assert status == 0 and "offload_args: Big up to sim:0: " in shown, shown
+    assert screen(shown) == ["done", ""]
+
+
+def test_a_wait_that_takes_long_is_shown_with_its_reason(tmp_path: Path) -> None:
+    script = SLOW.replace("    blas.asum(dBig)", "    dBig.address\n    device.synchronize()")
+    shown, status = on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1")
+    assert status == 0 and "offload_args: waiting for sim:0 (" in shown, shown
+    assert screen(shown) == [""]
+
+
+@pytest.mark.slow
+def test_a_trace_with_progress_shows_its_own_block_only(tmp_path: Path) -> None:
+    body = "".join(f"    {line}\n" for line in SLOW.splitlines()[-2:])
+    script = SLOW.replace("import In,", "import In, trace,") + f"print('then')\nwith trace(progress=0.1):\n{body}"
+    shown, status = on_terminal(tmp_path, script)
+    before, _, after = shown.partition("then")
+    assert status == 0 and before == "" and "offload_args: Big up to sim:0" in after, shown
+
+
+@pytest.mark.parametrize("seconds", ["0", pytest.param("50", marks=pytest.mark.slow)])
+def test_nothing_is_shown_unless_wanted_or_if_nothing_takes_that_long(tmp_path: Path, seconds: str) -> None:
+    assert on_terminal(tmp_path, SLOW, OFFLOAD_ARGS_PROGRESS=seconds) == ("", 0)
+
+
+@pytest.mark.parametrize("stderr", ["open('/dev/null', 'w')", pytest.param("None", marks=pytest.mark.slow)])
+def test_nothing_is_shown_where_stderr_is_not_a_terminal(tmp_path: Path, stderr: str) -> None:
+    script = f"import sys\nsys.stderr = {stderr}\n{SLOW}"
+    assert on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1") == ("", 0)
+
+
+def test_the_traceback_of_ctrl_c_is_whole(tmp_path: Path) -> None:
+    shown, status = on_terminal(tmp_path, SLOW, OFFLOAD_ARGS_PROGRESS="0.1", signal_after=0.1)
+    lines = screen(shown)
+    assert status != 0 and lines[-2] == "KeyboardInterrupt", shown
+    assert any(line.startswith("Traceback (most recent call last):") for line in lines), shown
+
+
+@pytest.mark.slow
+def test_a_forked_child_shows_nothing_and_ends(tmp_path: Path) -> None:
+    script = SLOW.replace(
+        "    blas.asum(dBig)",
+        """\
+    import threading
+    threading.Thread(target=blas.asum, args=(dBig,)).start()
+    time.sleep(0.5)
+    child = os.fork()
+    if not child:
+        time.sleep(0.5)
+        print("child")
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+""",
+    )
+    shown, status = on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1")
+    assert status == 0 and "Big up to sim:0" in shown and "child" in shown
+
+
+@pytest.mark.slow
+def test_regions_of_several_threads_share_the_line(tmp_path: Path) -> None:
+    script = (
+        SLOW.partition("with ")[0]
+        + """
+import threading
+
+def work(part):
+    with offload_args(In(part), device=device) as (d,):
+        blas.asum(d)
+
+threads = [threading.Thread(target=work, args=(part,)) for part in np.split(Big, 4)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+"""
+    )
+    shown, status = on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1")
+    assert status == 0 and ("and 1 other" in shown or "and 2 others" in shown or "and 3 others" in shown), shown
+    assert screen(shown) == [""]
+
+
+def test_a_process_that_ends_within_a_copy_leaves_no_line(tmp_path: Path) -> None:
+    script = SLOW.replace("    blas.asum(dBig)", """\
+    import threading
+    threading.Thread(target=blas.asum, args=(dBig,), daemon=True).start()
+    time.sleep(0.6)
+    sys.exit(3)
+""")  # fmt: skip
+    shown, status = on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1")
+    assert status == 3 and "Big up to sim:0" in shown and screen(shown) == [""], shown
+
+
+@pytest.mark.parametrize("text", ["yes", "-1", "inf", "nan"])
+def test_a_value_that_is_no_time_is_a_warning(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("OFFLOAD_ARGS_PROGRESS", text)
+    with pytest.warns(RuntimeWarning, match=f"after which to show something, such as 1, got '{text}'"):
+        process.start_from_environment()
+
+
+@pytest.mark.parametrize("value", ["1", -1, float("nan"), None])
+def test_trace_refuses_a_progress_that_is_no_time(value: object) -> None:
+    with pytest.raises(ArgumentError, match="trace: progress needs True, False, or the seconds"):
+        trace(progress=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_bars_are_tqdms_where_it_is_installed(tmp_path: Path) -> None:
+    folder = tmp_path / "tqdm"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "class tqdm:\n"
+        "    @staticmethod\n"
+        "    def format_meter(n, total, elapsed, *, prefix, **rest):\n"
+        "        return f'{prefix}: tqdm {n // (1 << 20)} of {total // (1 << 20)} {sorted(rest)}'\n"
+    )
+    shown, status = on_terminal(tmp_path, SLOW, OFFLOAD_ARGS_PROGRESS="0.1", PYTHONPATH=str(tmp_path))
+    assert status == 0 and "offload_args: Big up to sim:0: tqdm " in shown and "['ascii', 'ncols', " in shown, shown
