@@ -96,7 +96,7 @@ void oa_objects_renew(const oa_object_use *uses, int count) {
 uint64_t oa_object_stamp(const oa_object_state *state) {
   for (int i = 0; i < OA_MOST_HELD; i++)
     if (state->held[i].object) return 0; /* which may change */
-  return state->escaped ? 0 : state->stamp;
+  return atomic_load(&state->escaped) ? 0 : state->stamp;
 }
 
 /* -- the handle of a call -- */
@@ -249,7 +249,7 @@ int oa_object_query(const oa_object *object, oa_object_info *info) {
   const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
   oa_object_state *state = slot ? slot->object : NULL;
   if (state) {
-    state->escaped = true;
+    atomic_store(&state->escaped, true);
     now = (oa_object_info){.library = state->library->name,
                            .name = state->kind->name,
                            .native = state->native,

@@ -22,7 +22,7 @@ typedef struct oa_object_held {
   struct oa_object_state *object;
 } oa_object_held;
 
-/* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders`, `ended`, `stamp` and `escaped`, which
+/* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders`, `ended` and `stamp`, which
  * the core's lock guards, and `memory`, which belongs to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
@@ -39,7 +39,7 @@ typedef struct oa_object_state {
   bool ended;  /* it is stale, and its last holder destroys it */
   /* A number that no object had before; it has a new one whenever a function may have changed it. */
   uint64_t stamp;
-  bool escaped; /* its native part was given away, so that code outside may change it */
+  atomic_bool escaped; /* its native part was given away, so that code outside may change it */
 } oa_object_state;
 
 /* One object among the values of a call. */
