@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 import numpy as np
@@ -33,7 +34,7 @@ class LibraryObject(_core.Object):
         raise TypeError(f"{_name(cls)}: objects of this class are made by functions of its library, such as create()")
 
     def __enter__(self) -> Self:
-        _core.object_query(self)  # raises if it is destroyed
+        _core.object_device(self)  # raises if it is destroyed
         return self
 
     def __exit__(
@@ -47,7 +48,7 @@ class LibraryObject(_core.Object):
 
         Raises StalePointerError once it is destroyed.
         """
-        return _core.object_query(self)[0]
+        return _core.object_address(self)
 
     @property
     def device(self) -> Device | None:
@@ -55,7 +56,7 @@ class LibraryObject(_core.Object):
 
         Raises StalePointerError once it is destroyed.
         """
-        number = _core.object_query(self)[1]
+        number = _core.object_device(self)
         return by_number(number) if number >= 0 else None
 
     def __reduce__(self) -> NoReturn:
@@ -78,7 +79,13 @@ def class_of(library: str, name: str) -> type[LibraryObject]:
     """Return the class of a library's objects of one kind, such as ("cublas", "Handle")."""
     module = f"{__package__}.{library}"
     doc = f"{'An' if name[0] in 'AEIOU' else 'A'} {name} of {library}. {LibraryObject.__doc__}"
-    return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})
+    tables = getattr(import_module(module), "_ATTRIBUTES", {})
+    if name not in tables:
+        return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})
+    from ._attributes import attributes_of
+
+    attributes = attributes_of(library, name, tables)
+    return type(name, (LibraryObject,), {"__slots__": ("_kept",), "__module__": module, "__doc__": doc, **attributes})
 
 
 @final
@@ -98,7 +105,7 @@ class Stream:
 
         Raises StalePointerError once the object is destroyed.
         """
-        _core.object_query(self._owner)
+        _core.object_device(self._owner)
         return 0, self.handle
 
     def __repr__(self) -> str:
