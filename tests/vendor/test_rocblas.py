@@ -14,7 +14,7 @@ import pytest
 
 from helpers.devices import HIP
 from helpers.vendor import SHARES, Many, Operand, Routine, Vendor, bound, run, vector
-from offload_args import _core, libraries, rocblas
+from offload_args import In, _core, libraries, offload_args, rocblas
 from offload_args.errors import LibraryVersionError
 from vendor import batched, level1, level2, level3
 
@@ -157,3 +157,24 @@ def test_a_routine_of_several_operands_agrees_with_higher_precision(device: str,
 
 def test_most_routines_have_a_case() -> None:
     assert len(ONE) > 190 and len(TWO) > 320
+
+
+@pytest.mark.parametrize("device", [HIP], indirect=True)
+@pytest.mark.parametrize("transa", "NT")
+@pytest.mark.parametrize("transb", "NT")
+def test_products_of_halves_are_those_of_numpy(device: str, transa: str, transb: str) -> None:
+    m, n, k, ops = 5, 3, 4, {"N": rocblas.operation_none, "T": rocblas.operation_transpose}
+    random = np.random.default_rng(7)
+    A, B = (random.integers(-4, 5, (2, *shape)).astype("f2") for shape in ((m, k), (k, n)))  # sums are exact
+    C = random.integers(-4, 5, (2, m, n)).astype("f2")
+    stored = [X if trans == "T" else X.swapaxes(1, 2) for X, trans in ((A, transa), (B, transb), (C, "N"))]
+    a, b, c = (np.ascontiguousarray(X) for X in stored)  # as stored by columns, two matrices behind each other
+    lda, ldb = a.shape[2], b.shape[2]
+    with offload_args(In(a), In(b), c, device=device) as (da, db, dc):
+        ta, tb = ops[transa], ops[transb]
+        rocblas.hgemm(ta, tb, m, n, k, 2.0, da[0], lda, db[0], ldb, 0.5, dc[0], m)
+        np.testing.assert_array_equal(dc[0].to_host().T, 2 * A[0] @ B[0] + C[0] / 2)
+        rocblas.hgemm_strided_batched(ta, tb, m, n, k, 1.0, da, lda, m * k, db, ldb, k * n, 0.0, dc, m, m * n, 2)
+        rocblas.hgemm_batched(ta, tb, m, n, k, 1.0, [da[1]], lda, [db[1]], ldb, 1.0, [dc[1]], m, 1)
+    np.testing.assert_array_equal(c[0].T, A[0] @ B[0])
+    np.testing.assert_array_equal(c[1].T, 2 * A[1] @ B[1])
