@@ -80,8 +80,16 @@ coverage: $(VENV)/installed $(VENV)/dev
 	scripts/coverage python $(ARGS)
 	scripts/coverage c
 
-wheel: $(BIN)/python
-	$(PIP) wheel --no-deps --wheel-dir dist .
+# The source archive, and from that the wheel, with the tag that its symbols allow: that of this system's glibc, or with
+# GLIBC=2.28 one for older systems, compiled by zig.
+wheel: $(VENV)/dev
+	rm -rf build/wheel
+	$(BIN)/python -m build --sdist --outdir build/wheel .
+	$(if $(GLIBC),$(PIP) install ziglang)
+	$(if $(GLIBC),CC=$(abspath scripts/zig-cc) GLIBC=$(GLIBC)) \
+	  $(PIP) wheel --no-deps --wheel-dir build/wheel build/wheel/*.tar.gz
+	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --wheel-dir dist build/wheel/*.whl
+	cp build/wheel/*.tar.gz dist
 
 # An editable install: edits of Python files count at once, edits of what is compiled at the next make.
 $(VENV)/installed: $(COMPILED) | $(BIN)/python

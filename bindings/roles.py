@@ -386,6 +386,7 @@ class Library:
     find: dict[str, Any]
     api: dict[str, Any]
     older: Older | None = None
+    names_here: dict[str, str] = field(default_factory=dict)  # those of constants, by the vendor's
     status: str = ""  # the type that its functions return; "" if they return none
     integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
@@ -447,7 +448,8 @@ class _Reader:
             self.words[word] = self.stripped(key)
             if key not in used:
                 self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
-        self.constants = {self.stripped(key): value for key, value in self.all_constants.items() if key in used}
+        self.names_here = {key: self.stripped(key) for key in self.all_constants if key in used}
+        self.constants = {name: self.all_constants[key] for key, name in self.names_here.items()}
 
     def read_object_kinds(self) -> dict[str, ObjectKind]:
         """Returns the [object] tables."""
@@ -1052,6 +1054,7 @@ class _Reader:
             handle=handle,
             row_major=(row_major["parameter"], self.all_constants[row_major["value"]]) if row_major else None,
             constants=dict(sorted(self.constants.items(), key=lambda item: item[0])),
+            names_here=self.names_here,
             functions=functions,
             find=find,
             api=self.api,

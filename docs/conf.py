@@ -17,6 +17,12 @@ highlight_language = "text"
 myst_heading_anchors = 3
 copybutton_exclude = ".linenos, .gp, .go"
 
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
 html_theme = "furo"
 html_title = f"offload_args {version}"
 html_static_path = ["_static"]

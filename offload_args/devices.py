@@ -58,7 +58,7 @@ class Device:
 
     __slots__ = ("_info", "name", "number")
 
-    name: str
+    name: str  #: such as "cuda:0"
     number: int  #: the core's number for it; valid in this process
     _info: _core.DeviceInfo  # as it was when the device was opened; only its memory changes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from dataclasses import dataclass
 
 from ..described import Factor, Room
 from ..parameters import (
@@ -170,33 +171,63 @@ def _parameters(library: Library, function: Function) -> list[str]:
     return lines
 
 
-def docstring(library: Library, function: Function) -> str:
-    """Returns the text of a function's docstring."""
-    lines = [function.summary, "", *_parameters(library, function), ""]
-    if function.requires:
-        lines.insert(-1, f"Needs {' and '.join(map(ast.unparse, function.requires))}.")
+@dataclass(frozen=True)
+class Description:
+    """Everything there is to say of a function, in its docstring and on its page of the reference; no line breaks."""
+
+    summary: str
+    deprecated: str  # "" if it is not
+    parameters: list[tuple[str, str]]  # one name or several, and what they are
+    needs: str  # of its arguments; "" if nothing
+    returns: list[str]
+    handle: str  # "" if it takes none
+    raises: str
+    source: str
+
+
+def describe(library: Library, function: Function) -> Description:
+    """Says what a function does, takes, returns and raises."""
+    returns, handle = [], ""
     either = library.has_device_form(function)
     if function.result:
         dtype = _dtype(function.result)
         there = f"; with result, a DevicePtr of one {dtype}, writes it there and returns None" if either else ""
         named = f"{function.result.name}, " if function.result.on_host else ""
-        lines.append(f"Returns {named}a number{there}.")
+        returns.append(f"{named}a number{there}.")
     elif function.of("update", "output"):
         changed = ", ".join(one.name for one in function.of("update", "output"))
         there = "; with DevicePtrs for all of them writes there and returns None" if either else ""
-        lines.append(f"Returns the new ({changed}){there}.")
+        returns.append(f"the new ({changed}){there}.")
     given = [one.in_words() for one in function.parameters if isinstance(one, Given)]
     if given:
-        lines.append(f"Returns {', '.join(given)}.")
+        returns.append(f"{', '.join(given)}.")
     if takes_handle(function):
         kind = next((one.name for one in library.object_kinds if one.is_handle), "")
         needed = (
             f"a {kind}, which is needed" if "create" not in (library.handle or {}) else "a library handle of your own"
         )
-        lines.append(f"handle: {needed}, whose stream is used.")
-    lines += [SERVICE_RAISES if function.is_service else RAISES, f"Source: {library.source}, {function.symbol}."]
-    if library.api["functions"][function.symbol].get("deprecated"):
-        lines.insert(1, f"Deprecated: {library.title} {library.version} has it still, and a later one may not.")
+        handle = f"{needed}, whose stream is used."
+    deprecated = library.api["functions"][function.symbol].get("deprecated")
+    return Description(
+        function.summary,
+        f"{library.title} {library.version} has it still, and a later one may not." if deprecated else "",
+        [(names, text) for names, _, text in (line.partition(": ") for line in _parameters(library, function))],
+        f"{' and '.join(map(ast.unparse, function.requires))}." if function.requires else "",
+        returns,
+        handle,
+        SERVICE_RAISES if function.is_service else RAISES,
+        f"{library.source}, {function.symbol}.",
+    )
+
+
+def docstring(library: Library, function: Function) -> str:
+    """Returns the text of a function's docstring."""
+    said = describe(library, function)
+    lines = [said.summary, *([f"Deprecated: {said.deprecated}"] if said.deprecated else []), ""]
+    lines += [*(f"{names}: {text}" for names, text in said.parameters)]
+    lines += [*([f"Needs {said.needs}"] if said.needs else []), ""]
+    lines += [f"Returns {one}" for one in said.returns] + ([f"handle: {said.handle}"] if said.handle else [])
+    lines += [said.raises, f"Source: {said.source}"]
     wrapped_lines: list[str] = []
     for line in lines:
         wrapped_lines += textwrap.wrap(line, 104, subsequent_indent="    ", break_long_words=False) or [""]

@@ -1,6 +1,8 @@
 /* The trace: turns it on and off, and reads its events. */
 #include "module.h"
 
+#include <string.h>
+
 atomic_int tracing;
 
 /* (listening, flags, entering, left): turns the trace on or off; while it is on, the two functions are called when a

@@ -27,11 +27,11 @@ class Module:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, name: str = "") -> Module:
-        """Read a module: PTX, a cubin or a fatbin for NVIDIA GPUs, an HSACO or a bundle of them for AMD GPUs, a shared
-        object for host and sim.
+        """Read a module of kernels.
 
-        source: a path, or the bytes themselves. The format is found from the contents; no GPU is needed. name: for
-        messages; the file's by default.
+        source: a path, or the bytes themselves: PTX, a cubin or a fatbin for NVIDIA GPUs, an HSACO or a bundle of them
+        for AMD GPUs, a shared object for host and sim. The format is found from the contents; no GPU is needed.
+        name: for messages; the file's by default.
 
         Raises ModuleError if it is none of these or damaged, OSError if the file can't be read.
         """

@@ -27,6 +27,7 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | fl
 
     The result has `events`, `summary` (with `advice`), `timeline`, which a notebook shows as a picture, and
     `save("file.json")`, which Perfetto opens.
+
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
     events to keep. progress: show copies and waits above a second, or above so many seconds, while they are under way:
     a line on stderr, if that is a terminal.

@@ -86,6 +86,7 @@ class Trace:
     # _Listener
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
+        """Keep an event that the collector fetched."""
         # On the traced program's time: whatever can wait is left to _decode().
         kind, region = event.kind, event.region
         if event.begun < self.begun:
@@ -104,10 +105,10 @@ class Trace:
         self._raw.append((event, site))
 
     def entering(self, tag: int, site: Site) -> None:
-        pass
+        """Do nothing before a region is entered: its events say all."""
 
     def left(self, tag: int) -> None:
-        pass
+        """Do nothing after a region was left: its events say all."""
 
     def _decode(self) -> None:
         for raw, site in self._raw[self._decoded :]:

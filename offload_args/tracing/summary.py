@@ -135,6 +135,7 @@ class Summary:
     seconds_waiting: float
     pages_written: int
     seconds_watching: float  #: the estimated time that writes to watched pages cost the program
+    advice: list[Advice]  #: changes of the program that would save time, the greatest first
 
     def __init__(
         self, events: Sequence[Event], seconds: float, left_out: int, pages_written: int = 0, watching: float = 0.0

@@ -1,0 +1,268 @@
+"""The directives of the reference: they make nodes of what _records.py and _headers.py have.
+
+They make no text to be parsed, as there are some thousands of names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from _headers import INCLUDE, Unit, header, is_cpp
+from _records import ROLES, Group, constants, groups, joined, letters, libraries, sections, slug, vendor_names
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+from bindings import roles
+from bindings.emit.docs import signature
+from bindings.emit.wrappers import forms, prototype
+from bindings.roles import Function, Library
+from offload_args import command
+
+
+def _literals(names: Iterable[str]) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
+    for name in names:
+        found += [nodes.Text(", ")] if found else []
+        found.append(nodes.literal(name, name))
+    return found
+
+
+def _field(name: str, *content: nodes.Node) -> nodes.field:
+    return nodes.field("", nodes.field_name(name, name), nodes.field_body("", *content))
+
+
+class Routines(SphinxDirective):
+    """The entries of a section of a library's routines: `{routines} cublas` with the section's title."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        library = libraries()[self.arguments[0]]
+        self._depends_on(library)
+        functions = sections(library)["\n".join(self.content)]
+        return [self._entry(library, group) for group in groups(library, functions)]
+
+    def _depends_on(self, library: Library) -> None:
+        for path in [*ROLES.glob("*.toml"), roles.HERE / "api" / f"{library.name}.json"]:
+            self.env.note_dependency(str(path))
+
+    def _entry(self, library: Library, group: Group) -> nodes.Node:
+        function, said = group[0]
+        content = addnodes.desc_content("", nodes.paragraph(said.summary, said.summary))
+        if said.deprecated:
+            text = f"Deprecated: {said.deprecated}"
+            content += nodes.paragraph(text, text, classes=["deprecated"])
+        content += nodes.field_list("", *self._fields(library, group))
+        entry = addnodes.desc("", self._head(library, group), content, domain="py", objtype="function", desctype="")
+        entry["classes"] += ["py", "function"]
+        return entry
+
+    def _head(self, library: Library, group: Group) -> addnodes.desc_signature:
+        """Returns the names of the routines with their parameters, as the target of links to each."""
+        names = [function.name for function, _ in group]
+        shown = ", ".join(names) if len(names) < 3 else f"{names[0]}, … {names[-1]}"
+        head = addnodes.desc_signature("", "", _toc_name=shown, _toc_parts=(library.name, names[0]))
+        head["classes"] += ["sig", "sig-object", "py"]
+        head += addnodes.desc_addname("", f"{library.name}.")
+        for name in names:
+            head += [addnodes.desc_sig_punctuation("", ", ")] if name != names[0] else []
+            head += addnodes.desc_name(name, name)
+            anchor = f"offload_args.{library.name}.{name}"
+            head["ids"].append(anchor)
+            self.env.domains.python_domain.note_object(anchor, "function", anchor, location=head)
+        function = group[0][0]
+        head += addnodes.desc_sig_punctuation("", "(")
+        head += nodes.inline("", signature(library, function), classes=["sig-param"])
+        head += addnodes.desc_sig_punctuation("", ")")
+        for function, _ in group:
+            self._note_vendors(library, function, f"offload_args.{library.name}.{function.name}", head)
+        return head
+
+    def _note_vendors(self, library: Library, function: Function, anchor: str, head: nodes.Element) -> None:
+        # A symbol may stand behind several routines: the first has it.
+        domain = self.env.domains.standard_domain
+        for symbol, _ in vendor_names(library, function):
+            if symbol and ("vendor", symbol) not in domain.objects:
+                domain.note_object("vendor", symbol, anchor, location=head)
+
+    def _fields(self, library: Library, group: Group) -> Iterator[nodes.field]:
+        said = group[0][1]
+        dtypes = letters(group)
+        rows = [(letter, [f"{', '.join(column)}: in the order of the names"]) for column, letter in dtypes.items()]
+        for at, (names, _) in enumerate(said.parameters):
+            rows.append((names, [other.parameters[at][1] for _, other in group]))
+        rows += [("handle", [said.handle])] if said.handle else []
+        if rows:
+            items = nodes.bullet_list("")
+            for names, texts in rows:
+                text = joined(tuple(texts), dtypes)
+                line = [*_literals(names.split(", ")), nodes.Text(f": {text.removesuffix('.')}")]
+                items += nodes.list_item("", nodes.paragraph("", "", *line))
+            yield _field("Parameters", items)
+        if said.needs:
+            yield _field("Needs", nodes.paragraph(said.needs, said.needs))
+        for at, _ in enumerate(said.returns):
+            text = joined(tuple(one.returns[at] for _, one in group), dtypes)
+            yield _field("Returns", nodes.paragraph(text, text))
+        called: dict[str, list[str]] = {}
+        for function, _ in group:
+            for symbol, remark in vendor_names(library, function):
+                called.setdefault(remark, []).append(symbol)
+        for remark, symbols in called.items():
+            yield _field(f"Calls {remark}".strip(), nodes.paragraph("", "", *_literals(dict.fromkeys(symbols))))
+        in_c = [nodes.Text(", and their like that end in "), nodes.literal("_device", "_device")]
+        in_c = in_c if library.has_device_form(group[0][0]) else []
+        names = [f"oa_{library.name}_{function.name}" for function, _ in group]
+        yield _field("In C", nodes.paragraph("", "", *_literals(names), *in_c))
+
+
+class Constants(Routines):
+    """The constants of a library's module, by the vendor's type: `{vendor-constants} cublas`."""
+
+    has_content = False
+
+    def run(self) -> list[nodes.Node]:
+        library = libraries()[self.arguments[0]]
+        self._depends_on(library)
+        found = nodes.definition_list("")
+        for kind, values in constants(library).items():
+            anchor = f"{library.name}-{nodes.make_id(kind)}"
+            term = nodes.term("", "", nodes.literal(kind, kind), ids=[anchor])
+            words: list[nodes.Node] = []
+            for vendor, (name, value) in values.items():
+                self._note(library, vendor, name, anchor, term)
+                words += [nodes.Text(", " if words else ""), nodes.literal(name, name), nodes.Text(f" {value}")]
+            text = nodes.paragraph("", "", *words)
+            found += nodes.definition_list_item("", term, nodes.definition("", text))
+        return [found]
+
+    def _note(self, library: Library, vendor: str, name: str, anchor: str, term: nodes.Element) -> None:
+        full = f"offload_args.{library.name}.{name}"
+        python, standard = self.env.domains.python_domain, self.env.domains.standard_domain
+        if full not in python.objects:
+            python.note_object(full, "data", anchor, location=term)
+        if ("vendor", vendor) not in standard.objects:
+            standard.note_object("vendor", vendor, anchor, location=term)
+
+
+class Prototypes(Routines):
+    """The functions of a library's header in C: `{prototypes} cublas`."""
+
+    has_content = False
+
+    def run(self) -> list[nodes.Node]:
+        library = libraries()[self.arguments[0]]
+        self._depends_on(library)
+        found: list[nodes.Node] = []
+        for title, functions in sections(library).items():
+            lines = [f"{prototype(library, one, device)};" for one in functions for device in forms(library, one)]
+            text = "\n".join(lines)
+            block = nodes.literal_block(text, text, language="text", classes=["prototypes"])
+            section = nodes.section("", nodes.title(title, title), block, ids=[f"{library.name}-{slug(title)}"])
+            found.append(section)
+        return found
+
+
+class LibraryVariables(SphinxDirective):
+    """The environment variables that name the file of each library: `{library-variables}`."""
+
+    def run(self) -> list[nodes.Node]:
+        found = nodes.bullet_list("")
+        for name, library in libraries().items():
+            variable = f"OFFLOAD_ARGS_{name.upper()}"
+            item = nodes.list_item("", ids=[f"envvar-{variable}"])
+            item += nodes.paragraph("", "", nodes.literal(variable, variable), nodes.Text(f": {library.title}"))
+            self.env.domains.standard_domain.note_object("envvar", variable, f"envvar-{variable}", location=item)
+            found += item
+        return [found]
+
+
+def _paragraphs(text: str) -> Iterator[nodes.Node]:
+    """Yields a comment as paragraphs, and its programs as blocks."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        is_program = line.startswith("  ")
+        goes_on = parts[-1] and parts[-1][0].startswith("  ") == is_program
+        is_item = re.match(r"\d\. ", line) or (is_program and parts[-1] and re.match(r"\d\. ", parts[-1][0]))
+        if not line or (is_item and not is_program) or not (goes_on or is_item):
+            parts.append([])
+        parts[-1] += [line] if line else []
+    for part in filter(None, parts):
+        if part[0].startswith("  "):
+            code = textwrap.dedent("\n".join(part))
+            yield nodes.literal_block(code, code, language="text")
+            continue
+        found = nodes.paragraph()
+        for at, piece in enumerate(re.split(r"`([^`]+)`", " ".join(one.strip() for one in part))):
+            found += nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
+        yield found
+
+
+class CHeader(SphinxDirective):
+    """The declarations of a public header: `{c-header} offload_args/core.h`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        if (INCLUDE / name).exists():
+            self.env.note_dependency(str(INCLUDE / name))
+        found: list[nodes.Node] = []
+        section = ""
+        for unit in header(name):
+            if unit.section != section:
+                section = unit.section
+                found.append(nodes.section("", nodes.title(section, section), ids=[nodes.make_id(section)]))
+            into = found[-1] if section else found
+            into += self._unit(name, unit)
+        return found
+
+    def _unit(self, name: str, unit: Unit) -> list[nodes.Node]:
+        made: list[nodes.Node] = []
+        if unit.code:
+            code = "\n".join(unit.code)
+            language = "cpp" if is_cpp(name) else "c"
+            block = nodes.literal_block(code, code, language=language, force=True)
+            anchors = nodes.container("", block, ids=[])
+            for one in unit.names:
+                self._note(name, one, anchors)
+            made.append(anchors)
+        return [*(_paragraphs(unit.comment) if unit.comment else []), *made]
+
+    def _note(self, file: str, name: str, node: nodes.Element) -> None:
+        domain = self.env.domains.standard_domain
+        if ("c-name", name) not in domain.objects and (name.lower().startswith("oa_") or is_cpp(file)):
+            node["ids"].append(f"c-{name}")
+            domain.note_object("c-name", name, f"c-{name}", location=node)
+
+
+class CommandLine(SphinxDirective):
+    """The commands of `python -m offload_args` with their options: `{command-line}`."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(command.__file__ or "")
+        whole = command.parser()
+        (commands,) = (one.choices for one in whole._actions if isinstance(one, argparse._SubParsersAction))
+        return [self._section(name, parser) for name, parser in commands.items()]
+
+    def _section(self, name: str, parser: argparse.ArgumentParser) -> nodes.Node:
+        text = " ".join((parser.description or "").split())
+        section = nodes.section("", nodes.title(name, name), nodes.paragraph(text, text), ids=[f"command-{name}"])
+        parser.formatter_class = partial(argparse.HelpFormatter, width=72)
+        usage = textwrap.dedent(parser.format_usage().removeprefix("usage: "))
+        section += nodes.literal_block(usage, usage, language="text")
+        options = nodes.definition_list("")
+        for one in parser._actions:
+            named = one.option_strings or [one.metavar or one.dest]
+            value = f" {one.metavar or one.dest.upper()}" if one.option_strings and one.nargs != 0 else ""
+            term = nodes.term("", "", *_literals(f"{text}{value}" for text in map(str, named)))
+            said = parser._get_formatter()._expand_help(one) if one.help else ""
+            options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(said, said)))
+        section += options
+        return section

@@ -1,0 +1,133 @@
+"""Docstrings of this project as autodoc is to read them: they are plain text with `code`, indented programs and the
+parameters as lines `name: text`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import offload_args
+from offload_args import errors
+
+RAISED = re.compile(rf"(?<![`\w.])({'|'.join(errors.__all__)})\b")
+NAME = re.compile(r"(?:^|(?<=[.:] ))((?:\w+, )*\w+): ", re.MULTILINE)
+
+
+def _names(thing: Any) -> set[str]:
+    """Returns the names of a function's parameters, or a class's."""
+    try:
+        return set(inspect.signature(thing).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
+def _linked(text: str) -> str:
+    """Returns a text with its code as reStructuredText has it, and with links to the package's exceptions."""
+    pieces = re.split(r"(`+[^`]+`+)", text)
+    for at, piece in enumerate(pieces):
+        if piece.startswith("`"):
+            pieces[at] = f"``{piece.strip('`')}``"
+        else:
+            piece = re.sub(r"([*|\\_])", r"\\\1", piece)
+            pieces[at] = RAISED.sub(r":py:exc:`~offload_args.errors.\1`", piece)
+    return "".join(pieces)
+
+
+def _parameters(paragraph: str, names: set[str]) -> list[str]:
+    """Returns a paragraph that says what parameters are as a list, one item each; [] if it says none."""
+    starts = [one for one in NAME.finditer(paragraph) if set(one[1].split(", ")) <= names]
+    if not starts or starts[0].start():
+        return []
+    ends = [one.start() for one in starts[1:]] + [len(paragraph)]
+    lines = []
+    for start, end in zip(starts, ends, strict=True):
+        code = ", ".join(f"``{one}``" for one in start[1].split(", "))
+        text = " ".join(paragraph[start.end() : end].split())
+        lines.append(f"* {code}: {_linked(text)}")
+    return lines
+
+
+def rewritten(lines: list[str], names: set[str]) -> list[str]:
+    """Returns a docstring's lines as reStructuredText; names: of the parameters."""
+    found: list[str] = []
+    text = re.sub(r"(?<=\S)\n(?=1\. )", "\n\n", "\n".join(lines).strip("\n"))  # a list
+    for paragraph in re.split(r"\n\s*\n", text):
+        if paragraph.startswith(" "):  # a program
+            found += ["::", "", *paragraph.splitlines(), ""]
+        else:
+            found += [*(_parameters(paragraph, names) or _linked(paragraph).splitlines()), ""]
+    return found
+
+
+# Programs get objects of these classes from others, and make none themselves.
+_GIVEN = {
+    "Kernel",
+    "LibraryObject",
+    "Module",
+    "Moved",
+    "Raw",
+    "Stream",
+    "Summary",
+    "SupportsStream",
+    "Timeline",
+    "Trace",
+    "Update",
+}
+
+
+def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Rewrites what autodoc reads of an object of the package."""
+    if lines and lines[0].startswith("Alias for field number"):  # a named tuple's field without a comment
+        lines[:] = []
+    if name.startswith("offload_args"):
+        lines[:] = rewritten(lines, _names(thing))
+
+
+@cache
+def _stub() -> dict[str, ast.AST]:
+    """Returns what _core.pyi declares, by name: functions, classes and methods of classes."""
+    tree = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
+    found: dict[str, ast.AST] = {}
+    for one in tree.body:
+        if isinstance(one, (ast.FunctionDef, ast.ClassDef)):
+            found[one.name] = one
+            for inner in one.body:
+                if isinstance(inner, ast.FunctionDef):
+                    found[f"{one.name}.{inner.name}"] = inner
+    return found
+
+
+def sign(
+    app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str | None] | None:
+    """Returns the signature with types of what is written in C, from the stub of the extension."""
+    if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
+        return "", None
+    if getattr(thing, "__module__", None) != "offload_args._core" and not (
+        kind == "class" and any(one.__module__ == "offload_args._core" for one in thing.__mro__)
+    ):
+        return None
+    names = [f"{one.__name__}.__init__" for one in thing.__mro__] if kind == "class" else [thing.__qualname__]
+    declared = next((_stub()[one] for one in names if one in _stub()), None)
+    if not isinstance(declared, ast.FunctionDef):
+        return None
+    arguments = declared.args
+    if arguments.args and arguments.args[0].arg == "self":
+        arguments = ast.arguments(
+            arguments.posonlyargs,
+            arguments.args[1:],
+            arguments.vararg,
+            arguments.kwonlyargs,
+            arguments.kw_defaults,
+            arguments.kwarg,
+            arguments.defaults,
+        )
+    gives = ast.unparse(declared.returns) if declared.returns and kind != "class" else None
+    return f"({ast.unparse(arguments)})", gives

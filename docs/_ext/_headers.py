@@ -1,0 +1,167 @@
+"""The reference of the C API: what the headers of csrc/include declare, each with the comment above it.
+
+A header is read as this project writes them: a comment stands above what it explains, a blank line or the next comment
+ends that, and a comment such as `-- devices ---` begins a section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _records import libraries
+
+from bindings.declarations import entries
+from bindings.emit.portable import portable_header
+
+INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
+# Those that a program includes; graph.h and routine.h serve the package's own extension.
+HEADERS = {
+    "offload_args/core.h": "Regions, pointers, devices and libraries, for every program in C.",
+    "offload_args_blas.h": "The portable BLAS: one name on each device.",
+    "offload_args.hpp": "The same for C++17: regions that end by themselves, failures as exceptions.",
+    "offload_args/launch.h": "Kernels of the program's own: modules and launches.",
+    "offload_args/kernel.h": "Kernels in C and C++ for the host, and one source for GPUs and the CPU.",
+    "offload_args/shim.h": "Calls of a library that offload_args does not know.",
+    "offload_args/testing.h": "Simulated devices and failing calls, for tests.",
+    "offload_args/python.h": "Extensions of Python in C, C++ and Cython.",
+    "offload_args/pybind11.hpp": "Pointers as arguments of functions that pybind11 wraps.",
+    "offload_args/nanobind.hpp": "The same for nanobind.",
+}
+_BOILERPLATE = re.compile(
+    r'#(ifndef|define) OFFLOAD_ARGS\w*(_H|_HPP)$|#include|#pragma|#ifdef __cplusplus|#endif|#else|extern "C" \{|\}$'
+)
+_DECLARED = re.compile(
+    r"^#define (\w+)|^\} (\w+);|^(?:typedef )?(?:struct|enum|union|class) (\w+)(?: : [\w: ]+)? \{"
+    r"|^typedef struct \w+ (\w+);|^typedef [^{;]*?\(?\*?\b(oa_\w+)\)?\(|^(?!typedef|#)\w[\w<> *:]*?\b(\w+)\("
+    r"|^using (\w+) =|^extern [^;(]*?\b(oa_\w+)[\[;]",
+    re.MULTILINE,
+)
+# Sections of kernel.h whose declarations serve the other ones.
+_HIDDEN = {"Compilers", "Elements in memory", "Kernels as they are launched", "Blocks on the CPU"}
+
+
+@dataclass
+class Unit:
+    """Some declarations and the comment above them; section: the heading above both, or ""."""
+
+    comment: str = ""
+    code: list[str] = field(default_factory=list)
+    section: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Returns the names that it declares."""
+        found = (next(filter(None, one.groups())) for one in _DECLARED.finditer("\n".join(self.code)))
+        return [one for one in dict.fromkeys(found) if one not in ("if", "for", "while", "return", "switch")]
+
+
+def _text(comment: list[str]) -> str:
+    """Returns a comment's text without its marks."""
+    lines = [re.sub(r"^/\*|^ \*(?!/)", "", line) for line in comment]
+    lines[-1] = re.sub(r" ?\*/$", "", lines[-1])
+    return "\n".join(line.removeprefix(" ").rstrip() for line in lines).strip("\n")
+
+
+def is_cpp(name: str) -> bool:
+    return name.endswith((".hpp", "kernel.h"))
+
+
+def _without_bodies(code: list[str]) -> list[str]:
+    """Returns declarations of C++ without what functions do, and what classes have for themselves."""
+    kept: list[str] = []
+    hidden = ""
+    for line in code:
+        indent = line[: len(line) - len(line.lstrip())]
+        if hidden:
+            if line.startswith(hidden):
+                hidden = ""
+            continue
+        if re.fullmatch(r" *private:", line):
+            hidden = indent[:-1] + "}"
+        elif line.endswith(") {") or re.search(r"\) (const|noexcept|const noexcept)? ?\{$", line):
+            line, hidden = line.removesuffix(" {") + ";", indent + "}"
+        kept += [] if "private:" in line else [line]
+        if hidden and "private:" in line:
+            kept.append(indent[:-1] + "};")
+    return kept
+
+
+def units(text: str, cpp: bool = False) -> Iterator[Unit]:
+    """Yields what a header has: first its own comment, then its declarations."""
+    unit, section = Unit(), ""
+    comment: list[str] | None = None
+    for line in [*text.splitlines(), ""]:
+        if comment is not None:
+            comment.append(line)
+        elif line.startswith("/*"):
+            comment = [line]
+            yield unit
+            unit = Unit(section=section)
+        if comment is not None:
+            if line.rstrip().endswith("*/"):
+                text = _text(comment)
+                title = re.fullmatch(r"-- (.*?) -+", text)
+                section = title[1][0].upper() + title[1][1:] if title else section
+                unit = Unit("" if title else text, section=section)
+                comment = None
+        elif line.strip():
+            unit.code += [] if _BOILERPLATE.match(line) and not unit.code else [line]
+        elif not (cpp and unit.code and unit.code[-1].startswith(" ")):  # within a class of C++
+            yield unit
+            unit = Unit(section=section)
+
+
+def _expanded(text: str) -> str:
+    """Returns a header with the lines that it makes from a .def file."""
+    listed = r'^#define (OA_\w+)\((.*)\) (.*)\n#include "offload_args/(\w+)\.def"\n#undef \1\n'
+
+    def lines(found: re.Match[str]) -> str:
+        made = []
+        for entry in entries(found[4]):
+            line = found[3]
+            for name, value in zip(found[2].split(", "), entry, strict=False):
+                line = re.sub(rf"(##)?\b{name}\b(##)?", value, line)
+            made.append(line)
+        return "\n".join(f"  {one}" if one.endswith(",") else one for one in made) + "\n"
+
+    return re.sub(listed, lines, text, flags=re.MULTILINE)
+
+
+def header(name: str) -> list[Unit]:
+    """Returns what a public header has, by its name in an #include."""
+    text = portable_header(list(libraries().values())) if name == "offload_args_blas.h" else None
+    found = list(units(_expanded(text or (INCLUDE / name).read_text()), is_cpp(name)))
+    for one in found:
+        while one.code and _BOILERPLATE.match(one.code[-1]) and one.code[-1] != "}":
+            one.code.pop()
+        one.code = _without_bodies(one.code)
+        one.comment = "" if re.match(r"\[?cffi ", one.comment) else one.comment
+    return [one for one in found if one.section not in _HIDDEN and (one.comment or one.code and not is_cpp(name))]
+
+
+INDEX = """# The C API
+
+One page a header. {{doc}}`/guide/embedding` shows how a program includes and links them.
+
+{listed}
+
+```{{toctree}}
+:hidden:
+
+{pages}
+```
+"""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yields the name and the text of each page."""
+    names = {name: re.sub(r"\W", "-", Path(name).name) for name in HEADERS}
+    listed = [f"- [{name}]({names[name]}.md): {text}" for name, text in HEADERS.items()]
+    for name, library in libraries().items():
+        listed.append(f"- [offload_args_{name}.h](../{name}/c.md): the functions of {library.title}.")
+    yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(names.values()))
+    for name, file in names.items():
+        yield f"c/{file}.md", f"# {name}\n\n```{{c-header}} {name}\n```\n"

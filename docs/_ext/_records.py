@@ -1,0 +1,231 @@
+"""The reference of the vendors' routines as data: its pages, and the entries of each, from the generator's records.
+
+A page has the families of one section of a roles file: those below a line `# -- level 2 ---`. Routines that differ in
+dtypes only share an entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from bindings import roles
+from bindings.emit.docs import RAISES, SERVICE_RAISES, Description, describe, signature
+from bindings.parameters import NUMPY
+from bindings.roles import Function, Library
+from offload_args import errors
+
+ROLES = roles.HERE / "roles"
+DTYPES = re.compile(rf"\b(?:{'|'.join(sorted(set(NUMPY.values()), key=len, reverse=True))})\b")
+Group = list[tuple[Function, Description]]
+
+
+@cache
+def libraries() -> dict[str, Library]:
+    """Returns every library that is bound, by name."""
+    return {one.name: one for one in roles.load()}
+
+
+_read = cache(roles.read_roles)
+
+
+@cache
+def _headings(file: str) -> dict[str, str]:
+    """Returns the heading above each family of a roles file."""
+    found: dict[str, str] = {}
+    heading = ""
+    for line in (ROLES / f"{file}.toml").read_text().splitlines():
+        if title := re.match(r"# -- (.*?)(?::.*)? -+$", line):
+            heading = title[1][0].upper() + title[1][1:]
+        elif heading and (family := re.match(r"\[family\.(\w+)", line)):
+            found.setdefault(family[1], heading)
+    return found
+
+
+def sections(library: Library) -> dict[str, list[Function]]:
+    """Returns the functions below each heading of a library's roles file, and of those that it extends."""
+    files = [library.name, *_read(library.name).get("extends", [])]
+    headings = {family: title for file in reversed(files) for family, title in _headings(file).items()}
+    found: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
+    for function in library.functions:
+        found.setdefault(headings.get(function.family, "Functions"), []).append(function)
+    return {title: functions for title, functions in found.items() if functions}
+
+
+def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
+    """Returns the constants of a library's module, by the vendor's type and name: the name here, and the value."""
+    types = {kind: dict(values) for kind, values in library.api["enums"].items()}
+    for one in _read(library.name).get("enums", {}).values():
+        types.setdefault(one["type"], {}).update(one.get("values", {}))
+    known = library.names_here
+    found = {
+        kind: {vendor: (known[vendor], value) for vendor, value in values.items() if vendor in known}
+        for kind, values in types.items()
+    }
+    return {kind: values for kind, values in found.items() if values}
+
+
+def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, str]]:
+    """Yields the vendor's functions behind a routine, with a remark to each."""
+    older = library.older
+    is_old = older is not None and function.symbol in older.only
+    yield function.symbol, f"in versions before {older.before} only" if older and is_old else ""
+    if function.wide_symbol:
+        yield function.wide_symbol, "for sizes of 64 bits"
+    if older and function.symbol in older.instead:
+        yield older.instead[function.symbol], f"in versions before {older.before}"
+    if function.query:
+        yield function.query, "for the size of the workspace"
+
+
+def slug(title: str) -> str:
+    """Returns a title as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")
+
+
+def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
+    """Returns the functions, those that differ in dtypes only together."""
+    found: dict[tuple[object, ...], Group] = {}
+    for function in functions:
+        said = describe(library, function)
+        texts = (*(f"{names}: {text}" for names, text in said.parameters), *said.returns)
+        key = (function.family, function.form, signature(library, function), said.summary, said.deprecated, said.needs)
+        key += (said.handle, said.raises, *(DTYPES.sub("dtype", text) for text in texts))
+        found.setdefault(key, []).append((function, said))
+    order = {letter: place for place, letter in enumerate("sdcz")}
+    for group in found.values():
+        group.sort(key=lambda one: (order.get(one[0].name.lstrip("i")[0], 9), one[0].name))
+    return list(found.values())
+
+
+def letters(group: Group) -> dict[tuple[str, ...], str]:
+    """Returns a letter for the dtypes, one a function, that stand at one place in a group's texts: T, R, U, V."""
+    if len(group) == 1:
+        return {}
+    said = [one for _, one in group]
+    rows = zip(*([text for _, text in one.parameters] + one.returns for one in said), strict=True)
+    columns = dict.fromkeys(column for texts in rows for column in zip(*map(DTYPES.findall, texts), strict=True))
+    return {column: letter for column, letter in zip(columns, "TRUV", strict=False) if len(set(column)) > 1}
+
+
+def joined(texts: tuple[str, ...], letters: dict[tuple[str, ...], str]) -> str:
+    """Returns texts that differ in dtypes only as one, with letters in their places."""
+    columns = zip(*map(DTYPES.findall, texts), strict=True)
+    words = iter([letters.get(column, " / ".join(dict.fromkeys(column))) for column in columns])
+    return DTYPES.sub(lambda _: next(words), texts[0])
+
+
+def _linked(text: str) -> str:
+    """Returns a text with links to the exceptions that it names."""
+    return re.sub(rf"\b({'|'.join(errors.__all__)})\b", r"{py:exc}`~offload_args.\1`", text)
+
+
+LIBRARIES = """# The vendors' libraries
+
+One function each, with the arguments of the vendor's manual less its handle. The search finds a function by the
+vendor's name, too, such as `cublasSgemm_v2`. Functions that differ in dtypes only share an entry: there T stands for
+the dtype of each, and R for another one.
+
+An extent, such as *m by n, columns lda apart*, is what a call touches. It is checked before the call. *read* brings the
+array up; *overwritten* does not.
+
+```{{toctree}}
+:maxdepth: 2
+
+{pages}
+```
+"""
+LIBRARY = """# {name}: {title}
+
+`offload_args.{name}` has {count} functions of {title}{wide}, as the header of version {version} declares them.
+{guide}
+
+```{{toctree}}
+:maxdepth: 1
+
+{pages}
+```
+
+```{{eval-rst}}
+.. py:module:: offload_args.{name}
+
+{names}
+
+.. py:data:: raw
+
+   The functions with the vendor's exact signatures, through cffi: a :py:class:`~offload_args._raw.Raw`.
+```
+"""
+SECTION = """# {name}: {section}
+
+{raises}
+
+```{{routines}} {name}
+{section}
+```
+"""
+CONSTANTS = """# {name}: constants
+
+By their types in the header of {title}.
+
+```{{vendor-constants}} {name}
+```
+"""
+HEADER = """# offload_args_{name}.h
+
+Each function returns an `oa_status`. Sizes are `int64_t`; numbers are passed by value, and results come through the
+last parameter. The forms that end in `_device` take numbers and results as device pointers.
+
+```{{prototypes}} {name}
+```
+"""
+
+
+def _classes(library: Library) -> Iterator[str]:
+    """Yields the entries of what a library's module has beside functions and constants."""
+    for kind in library.object_kinds:
+        made = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
+        yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {made}\n"
+    for name in (name for given in library.adds.values() for name in given):
+        kind, members = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
+        yield f".. auto{kind}:: offload_args.{library.name}.{name}{members}\n"
+
+
+def _library_page(library: Library, has_guide: bool) -> str:
+    """Returns the page of a library: its sections, its constants and classes, and the functions that are not bound."""
+    wide = sum(1 for one in library.functions if one.wide_symbol)
+    listed = [*map(slug, sections(library)), *(["constants"] if library.constants else []), "c"]
+    text = LIBRARY.format(
+        name=library.name,
+        title=library.title,
+        version=library.version,
+        count=len(library.functions),
+        wide=f", {wide} of them with the form for 64-bit sizes behind the same name" if wide else "",
+        guide=f"The guide has [a page on it](/guide/{library.name}.md)." if has_guide else "",
+        pages="\n".join(listed),
+        names="\n".join(_classes(library)),
+    )
+    left = [f"- {why}: {', '.join(f'`{one}`' for one in names)}" for why, names in library.not_bound.items()]
+    return text + ("\n".join(["\n## Not bound\n", *left, ""]) if left else "")
+
+
+def _section_page(library: Library, title: str, functions: list[Function]) -> str:
+    raises = [_linked(one) for one in dict.fromkeys(SERVICE_RAISES if one.is_service else RAISES for one in functions)]
+    if len(raises) > 1:
+        raises = [f"Those that take arrays: {_linked(RAISES)}", f"The others: {_linked(SERVICE_RAISES)}"]
+    return SECTION.format(name=library.name, section=title, raises="\n\n".join(raises))
+
+
+def pages(guide: Path) -> Iterator[tuple[str, str]]:
+    """Yields the name and the text of each page; guide: the folder that may have a page on a library."""
+    yield "libraries.md", LIBRARIES.format(pages="\n".join(f"{name}/index" for name in libraries()))
+    for library in libraries().values():
+        words = {"name": library.name, "title": library.title}
+        yield f"{library.name}/index.md", _library_page(library, (guide / f"{library.name}.md").exists())
+        yield f"{library.name}/c.md", HEADER.format(**words)
+        if library.constants:
+            yield f"{library.name}/constants.md", CONSTANTS.format(**words)
+        for title, functions in sections(library).items():
+            yield f"{library.name}/{slug(title)}.md", _section_page(library, title, functions)

@@ -1,0 +1,177 @@
+"""The reference of the site (docs/reference, docs/_ext) has every public name, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import offload_args
+from offload_args import libraries
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (offload_args[\w.]*)((?:\n   .*)*)", re.MULTILINE)
+MODULES = ["blas", "embedding", "errors", "kernels", "lapack", "libraries", "selftest", "testing", "tracing"]
+
+
+@pytest.fixture(scope="module")
+def extension() -> Iterator[None]:
+    """Puts docs/_ext where Sphinx has it."""
+    sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT)]
+    yield
+    del sys.path[:2]
+
+
+def found(name: str) -> Any:
+    """Returns the object of a full name."""
+    module, rest = offload_args, name.split(".")[1:]
+    thing: Any = module
+    for part in rest:
+        thing = getattr(thing, part, None) or importlib.import_module(f"{thing.__name__}.{part}")
+    return thing
+
+
+def public() -> dict[str, Any]:
+    """Returns every public name of the package but those of the vendors' modules."""
+    names: dict[str, Any] = {}
+    for module in [offload_args, *(importlib.import_module(f"offload_args.{one}") for one in MODULES)]:
+        assert isinstance(module, ModuleType)
+        for name in module.__all__:
+            if not isinstance(getattr(module, name), ModuleType):
+                names[f"{module.__name__}.{name}"] = getattr(module, name)
+    return names
+
+
+def written() -> list[Any]:
+    """Returns the objects that the pages on Python describe; fails for a name that does not exist."""
+    described = []
+    for page in sorted((REFERENCE / "python").glob("*.md")):
+        for kind, name, options in DIRECTIVE.findall(page.read_text()):
+            thing = found(name)
+            members = re.search(r":members:(.*(?:\n {6}.*)*)", options)
+            if kind == "module":
+                described += [getattr(thing, one) for one in thing.__all__] if members else []
+                continue
+            described.append(thing)
+            for member in members[1].replace(",", " ").split() if members else []:
+                annotated = any(member in vars(one).get("__annotations__", ()) for one in thing.__mro__)
+                assert hasattr(thing, member) or annotated, f"{page.name}: {name} has no {member}"
+    return described
+
+
+def test_every_public_name_is_in_the_reference_and_each_once() -> None:
+    described = written()
+    missing = [name for name, thing in public().items() if not any(one is thing for one in described)]
+    assert missing == []
+    twice = [thing for at, thing in enumerate(described) if any(one is thing for one in described[:at])]
+    assert twice == []
+
+
+def test_every_page_of_the_reference_is_in_its_index() -> None:
+    index = (REFERENCE / "index.md").read_text()
+    pages = [path.relative_to(REFERENCE).with_suffix("").as_posix() for path in REFERENCE.glob("[!_]*/*.md")]
+    assert [one for one in sorted(pages) if f"\n{one}\n" not in index] == []
+
+
+def docstrings() -> Iterator[tuple[str, Any]]:
+    """Yields the public objects, and the public methods and properties of classes among them."""
+    for name, thing in public().items():
+        if callable(thing):
+            yield name, thing
+        if isinstance(thing, type) and thing.__module__.startswith("offload_args"):
+            for member in vars(thing):
+                kind = inspect.getattr_static(thing, member)
+                if not member.startswith("_") and (callable(kind) or isinstance(kind, (property, classmethod))):
+                    yield f"{name}.{member}", getattr(thing, member)
+
+
+def test_every_docstring_opens_with_one_sentence() -> None:
+    wrong = []
+    for name, thing in docstrings():
+        opening = (inspect.getdoc(thing) or "").partition("\n")[0]
+        if not re.fullmatch(r"[A-Z`].*[^.]\.", opening):
+            wrong.append(f"{name}: {opening!r}")
+    assert wrong == []
+
+
+@pytest.mark.usefixtures("extension")
+@pytest.mark.parametrize("name", libraries.NAMES)
+def test_every_name_of_a_vendors_module_has_an_entry_and_no_other(name: str) -> None:
+    records = importlib.import_module("_records")
+    library = records.libraries()[name]
+    pages = dict(records.pages(ROOT / "docs" / "guide"))
+    entries = [one.name for functions in records.sections(library).values() for one in functions]
+    for title, functions in records.sections(library).items():
+        assert f"```{{routines}} {name}\n{title}\n```" in pages[f"{name}/{records.slug(title)}.md"]
+        assert sorted(one.name for group in records.groups(library, functions) for one, _ in group) == sorted(
+            one.name for one in functions
+        )
+    entries += {here for values in records.constants(library).values() for here, _ in values.values()}
+    entries += re.findall(
+        rf"^\.\. (?:py:class|py:data|auto\w+):: (?:offload_args\.{name}\.)?(\w+)$", pages[f"{name}/index.md"], re.M
+    )
+    assert sorted(entries) == sorted(importlib.import_module(f"offload_args.{name}").__all__)
+
+
+@pytest.mark.usefixtures("extension")
+def test_an_entry_has_each_vendors_name_and_says_what_differs_between_its_functions() -> None:
+    records = importlib.import_module("_records")
+    library = records.libraries()["cublas"]
+    (group,) = (
+        one
+        for functions in records.sections(library).values()
+        for one in records.groups(library, functions)
+        if one[0][0].name == "scasum" or one[0][0].name == "sgemm"
+        if len(one) == 4
+    )
+    assert [function.name for function, _ in group] == ["sgemm", "dgemm", "cgemm", "zgemm"]
+    assert list(records.vendor_names(library, group[0][0])) == [
+        ("cublasSgemm_v2", ""),
+        ("cublasSgemm_v2_64", "for sizes of 64 bits"),
+    ]
+    letters = records.letters(group)
+    assert letters == {("float32", "float64", "complex64", "complex128"): "T"}
+    alpha = tuple(dict(said.parameters)["alpha"] for _, said in group)
+    assert records.joined(alpha, letters) == "a number or a DevicePtr of 1 T."
+
+
+@pytest.mark.usefixtures("extension")
+def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
+    headers = importlib.import_module("_headers")
+    declared = {name for header in headers.HEADERS for unit in headers.header(header) for name in unit.names}
+    exported = re.findall(r"^oa_\w+", (ROOT / "csrc" / "exports.txt").read_text(), re.MULTILINE)
+    internal = {
+        name
+        for path in ("graph.h", "routine.h")
+        for unit in headers.units((headers.INCLUDE / "offload_args" / path).read_text())
+        for name in unit.names
+    }
+    assert [one for one in exported if one not in declared | internal] == []
+
+
+def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
+    page = (REFERENCE / "environment.md").read_text()
+    assert "```{library-variables}" in page
+    of_libraries = {f"OFFLOAD_ARGS_{one.upper()}" for one in libraries.NAMES}
+    read = {"OFFLOAD_ARGS_TRACE", "OFFLOAD_ARGS_INFO", "OFFLOAD_ARGS_NVTX", "OFFLOAD_ARGS_NVRTC", "OFFLOAD_ARGS_HIPRTC"}
+    made = set()  # the files that put names together: those above, and of the libraries
+    paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *ROOT.glob("offload_args/**/*.py")]
+    for path in (one for one in paths if one.parent.name != "tests"):
+        text = path.read_text()
+        read |= set(re.findall(r"[\"'](OFFLOAD_ARGS_[A-Z0-9_]+)[\"']", text))
+        made |= {path.relative_to(ROOT).as_posix()} if re.search("[\"']OFFLOAD_ARGS_[%{]", text) else set()
+    assert made == {
+        "csrc/library/find.c",
+        *(f"offload_args/{one}.py" for one in ("__init__", "kernels/rtc", "libraries")),
+    }
+    assert len(read) > 8
+    assert [one for one in sorted(read - of_libraries) if f"{{envvar}} {one}\n" not in page] == []
+    assert [one for one in re.findall(r"\{envvar\} (\w+)", page) if one not in read] == []
