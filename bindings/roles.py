@@ -145,6 +145,8 @@ takes settings, each call needs one:
     type = "xTensorDescriptor_t"
     class = "TensorDescriptor"                                   its name in Python
     destroy = "xDestroyTensorDescriptor"
+    attributes = "tensor_attribute of tensor"                    attributes of its class: those of an enum with dtypes,
+                                                                 by the functions tensor_get_attribute and _set_
 
 How Python finds the library, and what to install if it is missing:
 
@@ -465,7 +467,12 @@ class _Reader:
             for called in filter(None, (asked[0], asked[2])):
                 if called not in self.api["functions"]:
                     self.faults.append(f"{where} describes: the header has no {called}")
-            found[key] = ObjectKind(key, table["type"], table["class"], destroy, table["type"] == handle, asked)
+            label, _, stem = table.get("attributes", "").partition(" of ")
+            if label and (label not in self.enums or not stem):
+                self.faults.append(f"{where} attributes: {label!r} is none of [enums], or no function is named")
+            is_handle = table["type"] == handle
+            kind = ObjectKind(key, table["type"], table["class"], destroy, is_handle, asked, (label, stem))
+            found[key] = kind
         return found
 
     def stripped(self, key: str) -> str:

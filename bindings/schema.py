@@ -76,7 +76,8 @@ ENUM = Table(
 )
 DESCRIBES = Table(dict.fromkeys(("call", "gives", "bytes"), TEXT), ("call", "gives"))
 OBJECT = Table(
-    {**dict.fromkeys(("type", "class", "destroy"), TEXT), "describes": DESCRIBES}, ("type", "class", "destroy")
+    {**dict.fromkeys(("type", "class", "destroy", "attributes"), TEXT), "describes": DESCRIBES},
+    ("type", "class", "destroy"),
 )
 FAMILY = Table(
     {

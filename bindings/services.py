@@ -40,6 +40,7 @@ class ObjectKind:
     destroy: str  # the function that destroys one
     is_handle: bool  # it is the library's handle, of one device and with a stream
     describes: tuple[str, str, str] = ("", "", "")  # memory: the functions that say how, and how many bytes; "": none
+    attributes: tuple[str, str] = ("", "")  # the enum of dtypes, and the beginning of the functions' names in Python
 
 
 @dataclass(frozen=True, kw_only=True)

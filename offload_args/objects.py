@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 import numpy as np
@@ -78,7 +79,13 @@ def class_of(library: str, name: str) -> type[LibraryObject]:
     """Return the class of a library's objects of one kind, such as ("cublas", "Handle")."""
     module = f"{__package__}.{library}"
     doc = f"{'An' if name[0] in 'AEIOU' else 'A'} {name} of {library}. {LibraryObject.__doc__}"
-    return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})
+    tables = getattr(import_module(module), "_ATTRIBUTES", {})
+    if name not in tables:
+        return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})
+    from ._attributes import attributes_of
+
+    attributes = attributes_of(library, name, tables)
+    return type(name, (LibraryObject,), {"__slots__": ("_kept",), "__module__": module, "__doc__": doc, **attributes})
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -20,7 +21,25 @@ def python_module(library: Library) -> str:
         lines += ["_DEPRECATED = frozenset(", f"    {' '.join(deprecated)!r}.split()", ")", ""]
     if library.adds:
         lines += [f"_ADDS = { ({name: module for module, names in library.adds.items() for name in names})!r}", ""]
+    tables = attribute_tables(library)
+    if tables:
+        lines += [f"_ATTRIBUTES = {tables!r}", ""]
     return "\n".join([*lines, "__getattr__, __dir__, __all__ = _serve(__name__, globals())", ""])
+
+
+def attribute_tables(library: Library) -> dict[str, tuple[str, dict[str, tuple[int, str]]]]:
+    """Returns the attributes of each class of objects: the beginning of its functions' names, and code and dtype."""
+    enums = {one.label: one for one in library.dtype_enums}
+    found = {}
+    for kind in library.object_kinds:
+        label, stem = kind.attributes
+        if label:
+            dtypes = [one for one in enums[label].dtypes if one[2]]
+            prefix = re.match(r"(?:[A-Z]+_)+?(?:DESC|LAYOUT|PREF)_", dtypes[0][0])
+            short = prefix[0] if prefix else ""
+            names = {name.replace(short, "", 1).lower(): (code, dtype) for name, code, dtype in dtypes}
+            found[kind.name] = (stem, names)
+    return found
 
 
 def python_table(libraries: Iterable[Library]) -> str:

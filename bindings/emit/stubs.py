@@ -6,6 +6,7 @@ from ..roles import Function, Library
 from ..services import Given
 from .c_text import made_from
 from .docs import takes_handle
+from .python_modules import attribute_tables
 
 
 def _service(function: Function) -> str:
@@ -26,8 +27,16 @@ def python_stub(library: Library) -> str:
     for module, names in library.adds.items():
         lines += [f"from .{module} import {name} as {name}" for name in names]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]
+    attributes = attribute_tables(library)
+    if attributes:
+        lines.append("_ATTRIBUTES: Final[dict[str, tuple[str, dict[str, tuple[int, str]]]]]")
     for kind in library.object_kinds:
-        lines += ["@final", f"class {kind.name}(LibraryObject): ..."]
+        facts = attributes.get(kind.name, ("", {}))[1]
+        listed = [
+            f"    {name}: {'float' if dtype == 'f32' else 'Any' if dtype == 'u64' else 'int'}"
+            for name, (_, dtype) in facts.items()
+        ]
+        lines += ["@final", f"class {kind.name}(LibraryObject):{'' if listed else ' ...'}", *listed]
     for function in library.functions:
         if function.is_service:
             lines.append(_service(function))

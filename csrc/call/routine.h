@@ -39,7 +39,10 @@ typedef struct oa_token {
 
 /* Reads the token that starts at text; returns where the next one starts, NULL after the last. */
 const char *oa_token_read(const char *text, oa_token *read);
-int oa_token_is(const oa_token *read, const char *kind);
+static inline int oa_token_is(const oa_token *read, const char *kind) {
+  const size_t length = strlen(kind);
+  return (int)length == read->kind_length && memcmp(read->kind, kind, length) == 0;
+}
 
 /* Checks a host array: its dtype is that of the device array `pointer`, it is writeable if the call writes it, and it
  * has all elements of the extent. */

@@ -32,7 +32,7 @@ PROGRAMS = {
     if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs has those
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
-LIBRARIES = {"cublas_lt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
+LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN: dict[str, str] = {}
 # Languages of the other blocks: commands, output and other languages' sources, and MyST's own.

@@ -1,0 +1,172 @@
+"""cuBLASLt's descriptors, on the library itself but without a GPU: OFFLOAD_ARGS_CUBLASLT names one elsewhere."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.devices import library_or_skip
+from offload_args import _core, cublaslt
+from offload_args.dtypes import C_NAMES, dtype_of
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    LibraryError,
+    SizeOverflowError,
+    StalePointerError,
+)
+
+MATRIX = np.zeros((5, 7), np.float16)
+KINDS = sorted(set(_core.object_kinds("cublaslt")) - {"Handle"})
+
+
+@pytest.fixture(autouse=True)
+def loaded() -> None:
+    library_or_skip("cublaslt", "descriptors")
+
+
+def made(kind: str) -> Any:
+    arguments = {
+        "MatrixLayout": (cublaslt.CUDA_R_32F, 5, 7, 5),
+        "MatmulDesc": (cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F),
+        "MatrixTransformDesc": (cublaslt.CUDA_R_32F,),
+    }
+    stem, _ = cublaslt._ATTRIBUTES[kind]
+    return getattr(cublaslt, f"{stem}_create")(*arguments.get(kind, ()))
+
+
+def has(descriptor: Any, name: str) -> bool:
+    """Return whether the loaded version has an attribute: one older than the api file may lack some."""
+    try:
+        getattr(descriptor, name)
+    except LibraryError:
+        assert cublaslt.get_version() < 131000, name
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("array", "order", "shape", "ld", "batch"),
+    [
+        (MATRIX, cublaslt.ORDER_ROW, (5, 7), 7, (1, 0)),
+        (MATRIX.T, cublaslt.ORDER_COL, (7, 5), 7, (1, 0)),
+        (MATRIX[::2, :3], cublaslt.ORDER_ROW, (3, 3), 14, (1, 0)),
+        (np.zeros((4, 5, 7), np.float64), cublaslt.ORDER_ROW, (5, 7), 7, (4, 35)),
+        (np.zeros((4, 5, 7), np.int8).swapaxes(1, 2), cublaslt.ORDER_COL, (7, 5), 7, (4, 35)),
+    ],
+)
+def test_a_layout_has_the_order_shape_and_batch_of_its_array(
+    array: Any, order: int, shape: Any, ld: int, batch: Any
+) -> None:
+    layout = cublaslt.layout(array)
+    assert (layout.order, (layout.rows, layout.cols), layout.ld) == (order, shape, ld)
+    assert (layout.batch_count, layout.strided_batch_offset) == batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_attribute_has_the_size_of_its_dtype(kind: str) -> None:
+    """The table in the roles file is compared with the library."""
+    stem, facts = cublaslt._ATTRIBUTES[kind]
+    get = getattr(cublaslt, f"{stem}_get_attribute")
+    descriptor = made(kind)
+    for name, (code, dtype) in facts.items():
+        if has(descriptor, name):
+            assert get(descriptor, code, None, 0) == dtype_of(C_NAMES.index(dtype)).itemsize, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attributes_that_are_set_come_back(kind: str) -> None:
+    descriptor = made(kind)
+    for name, (_, dtype) in cublaslt._ATTRIBUTES[kind][1].items():
+        if not has(descriptor, name):
+            continue
+        before = getattr(descriptor, name)
+        assert isinstance(before, float if dtype == "f32" else int), name
+        setattr(descriptor, name, before)
+        assert getattr(descriptor, name) == before, name
+
+
+def test_an_object_among_the_attributes_lives_as_long() -> None:
+    desc = made("MatmulDesc")
+    desc.emulation_descriptor = made("EmulationDesc")
+    gc.collect()
+    assert desc.emulation_descriptor.strategy == 0
+    assert cublaslt.MatmulDesc.epilogue.__doc__ == "The attribute epilogue, uint32."
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: cublaslt.layout(MATRIX[:, ::2]), ArgumentError, "needs rows or columns without gaps"),
+        (lambda: cublaslt.layout(MATRIX[::-1]), ArgumentError, "needs strides of whole elements"),
+        (lambda: cublaslt.layout(MATRIX[0]), ArgumentError, "needs 2 axes, or 3 of a batch, has 1"),
+        (lambda: cublaslt.layout(np.zeros((2, 2), bool)), ArgumentError, "like is of bool, and cuBLASLt has"),
+        (lambda: cublaslt.layout(3), ArgumentTypeError, "needs a DevicePtr or a NumPy array, got 3"),
+        (
+            lambda: setattr(made("MatmulDesc"), "epilogue", 1.5),
+            ArgumentTypeError,
+            r"MatmulDesc\.epilogue: needs an int",
+        ),
+        (lambda: setattr(made("MatmulDesc"), "epilogue", -1), SizeOverflowError, "fits uint32, got -1"),
+        (lambda: setattr(made("MatrixLayout"), "ld", "5"), ArgumentTypeError, r"MatrixLayout\.ld: needs an integer"),
+        (lambda: setattr(made("MatmulDesc"), "epilog", 1), AttributeError, "epilog"),
+        (
+            lambda: attribute(np.zeros(1, np.int64), 4),
+            DTypeError,
+            r"buf needs an array of uint32, as attr \(MATMUL_DESC",
+        ),
+        (lambda: attribute(np.zeros(2, np.uint32), 8), ArgumentError, r"attr \(MATMUL_DESC_EPILOGUE\) is uint32, of 4"),
+        (lambda: attribute(np.zeros(1, np.uint32), 2), ArgumentError, "of 4 bytes, got 2"),
+        (lambda: attribute(None, 4), ArgumentError, "buf"),
+        (lambda: cublaslt.matmul_desc_create(3, 0), ArgumentError, "computeType needs one of"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(call: Callable[[], Any], error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def attribute(values: Any, nbytes: int) -> None:
+    cublaslt.matmul_desc_set_attribute(made("MatmulDesc"), cublaslt.MATMUL_DESC_EPILOGUE, values, nbytes)
+
+
+def test_every_kind_of_object_has_its_creator_and_its_destroyer() -> None:
+    for kind in KINDS:
+        descriptor = made(kind)
+        getattr(cublaslt, f"{cublaslt._ATTRIBUTES[kind][0]}_destroy")(descriptor)
+        with pytest.raises(StalePointerError):
+            _ = descriptor.address
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(10_000, id="short"), pytest.param(100_000, id="long", marks=pytest.mark.slow)]
+)
+def test_descriptors_that_are_made_and_dropped_leave_no_memory(count: int) -> None:
+    def used() -> int:
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def make() -> None:
+        for kind in KINDS:
+            made(kind)
+
+    for _ in range(1000):
+        make()
+    before = used()
+    for _ in range(count // len(KINDS)):
+        make()
+    assert used() - before < 1 << 20
+
+
+def test_the_library_says_its_version_and_the_names_of_its_statuses() -> None:
+    major, minor, patch = (cublaslt.get_property(part) for part in range(3))
+    assert cublaslt.get_version() == major * 10000 + minor * 100 + patch
+    assert cublaslt.get_status_name(cublaslt.STATUS_NOT_SUPPORTED) == "CUBLAS_STATUS_NOT_SUPPORTED"
+    assert "not supported" in cublaslt.get_status_string(cublaslt.STATUS_NOT_SUPPORTED)
+    assert cublaslt.raw.cublasLtGetVersion() == cublaslt.get_version()
