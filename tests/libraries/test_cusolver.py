@@ -103,7 +103,6 @@ def test_gesvd_takes_none_for_vectors_that_it_does_not_make(gpu: str) -> None:
     np.testing.assert_allclose(U @ U.T, np.eye(4), atol=1e-12)
 
 
-@pytest.mark.promise("T31")
 @pytest.mark.parametrize(("letter", "dtype"), [("s", np.float32), ("z", np.complex128)])
 def test_gesvda_finds_the_largest_singular_values_of_a_batch(gpu: str, letter: str, dtype: Any) -> None:
     count, m, n, rank = 3, 20, 4, 3
@@ -126,6 +125,7 @@ def test_gesvda_finds_the_largest_singular_values_of_a_batch(gpu: str, letter: s
     assert not info.any()
 
 
+@pytest.mark.promise("T31")
 def test_an_array_one_element_short_is_refused_before_the_library_is_called(gpu: str) -> None:
     A, tau, info = np.zeros((4, 3), order="F"), np.empty(3), np.empty(1, np.int32)
     before = Device(gpu).counters.calls
