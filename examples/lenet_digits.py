@@ -1,8 +1,9 @@
 """A convolution net
 =================
 
-It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. The digits come with the
-package: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
+It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. Both read 91 % of them right
+(cuDNN on an H200). The picture has those misread first, in red. The digits come with the package: E. Alpaydin and
+C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
 
 import argparse

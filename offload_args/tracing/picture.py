@@ -187,7 +187,8 @@ def _single(event: Event) -> _Block:
         label, tip = event.name, f"{event.kind} {event.name}: {size_text(event.nbytes)}"
         took += rate_text(event.nbytes, event.seconds)
     else:
-        label, tip = event.name or event.kind, f"{event.kind} {event.name}".rstrip()
+        label = event.name or event.kind
+        tip = label if label == event.kind else f"{event.kind} {label}"
     unchanged = "unchanged" if event.unchanged else ""
     failed = f"FAILED: {event.failed}" if event.failed else ""
     place = str(event.place or "")

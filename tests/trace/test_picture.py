@@ -44,6 +44,7 @@ def test_the_picture_has_a_row_for_regions_copies_and_calls_with_the_names_of_th
     assert any(one.startswith("up A: 9.38 KiB, ") and ", unchanged, " in one for one in found)
     assert any(one.startswith("region of A, ") and "scripts.py:" in one for one in found)
     assert any(one.startswith("call ") and "gemv" in one for one in found)
+    assert any(one.startswith("allocate, ") for one in found)
     assert f"{len(made.events)} events in " in found[-1]
     assert blocks(made.timeline) == sum(one.kind not in ("enter", "leave") for one in made.events)
 
