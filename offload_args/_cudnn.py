@@ -15,7 +15,7 @@ from . import _core, cudnn
 from .devices import as_device, by_number, default_number
 from .display import shown
 from .dtypes import DTYPE_NAMES, code_of
-from .errors import ArgumentError, ArgumentTypeError, LibraryError
+from .errors import ArgumentError, ArgumentTypeError, LibraryError, LibraryVersionError
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ _CODES: Final = {
     "float8_e4m3fn": cudnn.DATA_FP8_E4M3,
     "float8_e5m2": cudnn.DATA_FP8_E5M2,
 }
+# Of the arguments of graphs: versions before 9.25 do not know the data type of bool, and end the process for it.
+_OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
+_BOOL_SINCE: Final = 92500
+_ATTENTION_SINCE: Final = 91300
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -65,6 +69,9 @@ class _Facts:
     @property
     def code(self) -> int:
         return _CODES[self.dtype]
+
+    def in_order(self, axes: Sequence[int]) -> _Facts:
+        return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
 
     @property
     def elements(self) -> int:
@@ -128,6 +135,8 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
     The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
     """
     facts = _facts("cudnn.tensor", like, layout)
+    if facts.dtype == "bool" and _service("get_version")() < _BOOL_SINCE:
+        raise ArgumentError("cudnn.tensor: cuDNN has no data type for bool before version 9.25")
     made: TensorDescriptor = _service("create_tensor_descriptor")()
     _service("set_tensor_nd_descriptor")(made, facts.code, len(facts.shape), facts.shape, facts.strides)
     return made
@@ -288,7 +297,10 @@ class Graph:
     _outputs: dict[int, Tensor] = field(default_factory=dict)
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
-        """Add an argument; like and layout are those of cudnn.tensor. "BMK" and its like are of matrices."""
+        """Add an argument; like and layout are those of cudnn.tensor.
+
+        "BMK" and its like are of matrices; "BHSD" and its like of attention: batches, heads, positions, dimensions.
+        """
         return self._argument("cudnn.Graph.input", like, layout)
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
@@ -372,6 +384,43 @@ class Graph:
         """Multiply by b, whose axes of size 1 repeat, or by a number."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+        """Compute scaled dot-product attention, softmax(scale q k^T) v.
+
+        q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
+        dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+        """
+        where = "cudnn.Graph.attention"
+        for name, one in (("q", q), ("k", k), ("v", v)):
+            if one.is_virtual or len(one.facts.shape) != 4:
+                raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
+            if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
+                raise ArgumentError(
+                    f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
+                )
+        shapes = q.facts.shape, k.facts.shape, v.facts.shape
+        (*some, _, depth), (*others, _, also) = shapes[:2]
+        if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
+            raise ArgumentError(
+                f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit"
+            )
+        if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
+            raise LibraryVersionError(
+                f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
+            )
+        y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
+        factor = self._number(depth**-0.5 if scale is None else scale, q)
+        operands = (
+            (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
+            (cudnn.ATTR_OPERATION_SDPA_FWD_KDESC, k),
+            (cudnn.ATTR_OPERATION_SDPA_FWD_VDESC, v),
+            (cudnn.ATTR_OPERATION_SDPA_FWD_ODESC, y),
+            (cudnn.ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor),
+        )
+        kind = cudnn.BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR
+        self._add(kind, [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands])
+        return y
+
     def relu(self, x: Tensor) -> Tensor:
         """Set what is below 0 to 0."""
         return self._pointwise(cudnn.POINTWISE_RELU_FWD, x)
@@ -407,8 +456,12 @@ class Graph:
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
         if set(layout) <= set("BMKN"):
             facts = _matrix_facts(function, like, layout)
+        elif len(layout) == 4 and set(layout) == set("BHSD"):
+            facts = _matrix_facts(function, like, layout).in_order([layout.index(one) for one in "BHSD"])
         else:
             facts = _facts(function, like, layout)
+        if facts.dtype not in _OF_GRAPHS:
+            raise ArgumentError(f"{function}: needs {' or '.join(_OF_GRAPHS)}, got {facts.dtype}")
         made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
         self._tensors.append(made)
         return made
@@ -454,10 +507,10 @@ class Graph:
         )
         return y
 
-    def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any]) -> None:
+    def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any] | None = None) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
         signature = (kind, *uids, part)
-        self._operations.append(_Operation(str(kind), tuple(attributes), (part,), signature))
+        self._operations.append(_Operation(str(kind), tuple(attributes), (part,) if part else (), signature))
 
     def _signature(self) -> tuple[object, ...]:
         tensors = tuple((one.uid, one.facts, one.number) for one in self._tensors)

@@ -34,7 +34,7 @@ class LibraryObject(_core.Object):
         raise TypeError(f"{_name(cls)}: objects of this class are made by functions of its library, such as create()")
 
     def __enter__(self) -> Self:
-        _core.object_query(self)  # raises if it is destroyed
+        _core.object_device(self)  # raises if it is destroyed
         return self
 
     def __exit__(
@@ -48,7 +48,7 @@ class LibraryObject(_core.Object):
 
         Raises StalePointerError once it is destroyed.
         """
-        return _core.object_query(self)[0]
+        return _core.object_address(self)
 
     @property
     def device(self) -> Device | None:
@@ -56,7 +56,7 @@ class LibraryObject(_core.Object):
 
         Raises StalePointerError once it is destroyed.
         """
-        number = _core.object_query(self)[1]
+        number = _core.object_device(self)
         return by_number(number) if number >= 0 else None
 
     def __reduce__(self) -> NoReturn:
@@ -105,7 +105,7 @@ class Stream:
 
         Raises StalePointerError once the object is destroyed.
         """
-        _core.object_query(self._owner)
+        _core.object_device(self._owner)
         return 0, self.handle
 
     def __repr__(self) -> str:

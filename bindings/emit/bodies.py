@@ -36,7 +36,7 @@ from ..parameters import (
     WorkspaceSize,
 )
 from ..roles import Function, Library
-from ..services import HostArray, Integer, Object, ServiceParameter
+from ..services import Given, HostArray, Integer, Object, ServiceParameter
 from .c_text import to_c, to_name, wrapped
 
 # How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
@@ -127,10 +127,11 @@ class Body:
         kinds = [one.key for one in self.library.object_kinds]
         objects = [one for one in self.function.parameters if isinstance(one, Object)]
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        changes = int(any(isinstance(one, Given) for one in self.function.parameters))
         self.add("  static const oa_object_place places[] = {")
         for one in objects:
             kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
-            self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}}},')
+            self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}, {changes}}},')
         self.add("  };")
         self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
         self.lines.append("}")

@@ -314,8 +314,31 @@ class DescribedBody(Body):
             raise ValueError(f"{query.text}: too many arguments")
         if "&other" in values:
             self.add("    size_t other;")
-        self.add(f"    void *asked = oa_asked(routine, {KNOWN}{query.symbol});")
-        self.add(f"    const int answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
+        stamps, rest = self.key(query)
+        words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uintptr_t)call.device", *rest]
+        self.add(f"    const uint64_t key[] = {{{', '.join(words)}}};")
+        self.add("    int answer = routine->library->success;")
+        facts = f"key, {len(stamps)}, {len(words)}"
+        self.add(f"    if (!oa_answer_find({facts}, &needed)) {{")
+        self.add(f"      void *asked = oa_asked(routine, {KNOWN}{query.symbol});")
+        self.add(f"      answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
+        self.add(f"      if (answer == routine->library->success) oa_answer_keep({facts}, needed);")
+        self.add("    }")
+
+    def key(self, query: Query) -> tuple[list[str], list[str]]:
+        """Returns the words that a query's answer depends on: stamps of objects, and the rest; "0": it may change."""
+        stamps, rest = [], []
+        for argument in query.arguments:
+            name = ast.unparse(argument)
+            one = next((one for one in self.function.parameters if one.name == name), None)
+            if isinstance(one, Object):
+                stamps.append(f"oa_stamp_of(&values[{self.at[name]}])")
+            elif isinstance(one, Integers):
+                stamps.append("0")
+            else:
+                rest.append(f"(uint64_t){self.asked(name)[1]}")
+        outputs = [name for name, _ in self.library.api["functions"][query.symbol]["parameters"]]
+        return stamps, [*rest, str(outputs.index(query.output))] if query.output else rest
 
     def asked(self, name: str) -> tuple[str, str]:
         """Returns the C type and value of an argument of a query."""

@@ -22,10 +22,18 @@ typedef struct array {
   oa_layout layout;
 } array;
 
+static int note_elsewhere(oa_present *element, void *data) {
+  const oa_mapping *other = (const oa_mapping *)element, *mapping = data;
+  return other->device != mapping->device;
+}
+
 /* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */
 static bool on_host(const oa_slot *slot) {
-  const oa_mapping *mapping = slot->mapping;
-  if (!mapping || mapping->kind != OA_MAPS_HOST || mapping->elsewhere || slot->out) return false;
+  oa_mapping *mapping = slot->mapping;
+  if (!mapping || mapping->kind != OA_MAPS_HOST || slot->out) return false;
+  mapping->elsewhere =
+      mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
+  if (mapping->elsewhere) return false; /* a call checks which device has the newer bytes */
   const oa_group *group = &mapping->groups[mapping->views[slot->view].group];
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }

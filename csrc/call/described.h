@@ -74,6 +74,17 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *given, const
                       const char *size_name, size_t needed, int answer, const char *asked);
 /* Ends the call with the vendor's status, and frees the workspace in stream order. */
 int oa_workspace_end(oa_call *call, oa_workspace *workspace, int status);
+/* Finds what the library said before to the same question: its function, the handle and device of the call, and
+ * arguments. key: stamps of objects, so many, then the rest. Returns 0 if it is not known. */
+int oa_answer_find(const uint64_t *key, int stamps, int count, size_t *needed);
+/* Remembers that. */
+void oa_answer_keep(const uint64_t *key, int stamps, int count, size_t needed);
+/* Returns the stamp of an object among the values. */
+static inline uint64_t oa_stamp_of(const oa_value *value) {
+  uint64_t stamp;
+  memcpy(&stamp, value->bytes + sizeof stamp, sizeof stamp);
+  return stamp;
+}
 /* Checks that the caller's memory has what the library says. Cancels the call if it fails. */
 int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
                   const char *asked);

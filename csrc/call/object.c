@@ -85,6 +85,20 @@ void oa_objects_return(const oa_object_use *uses, int count) {
   oa_unlock();
 }
 
+static uint64_t last_stamp = 1; /* under the lock; 1 stands for no object */
+
+void oa_objects_renew(const oa_object_use *uses, int count) {
+  oa_lock();
+  for (int i = 0; i < count; i++) uses[i].state->stamp = ++last_stamp;
+  oa_unlock();
+}
+
+uint64_t oa_object_stamp(const oa_object_state *state) {
+  for (int i = 0; i < OA_MOST_HELD; i++)
+    if (state->held[i].object) return 0; /* which may change */
+  return atomic_load(&state->escaped) ? 0 : state->stamp;
+}
+
 /* -- the handle of a call -- */
 
 int oa_object_take_handle(oa_call *call, void **handle) {
@@ -150,6 +164,7 @@ int oa_object_make(const char *function, const oa_object_state *made, oa_object 
     oa_lock();
     oa_slot *slot = oa_slot_take(NULL, OA_SLOT_OBJECT);
     if (slot) {
+      state->stamp = ++last_stamp;
       slot->object = state;
       *object = state->handle = oa_slot_handle(slot);
     }
@@ -189,6 +204,12 @@ int oa_object_end(const char *function, const void *object, oa_object_state **st
   return oa_fail(status, "%s: object needs what a library made, got the address %p", function, object);
 }
 
+static int fail_query(const char *function, const oa_object *object, int status) {
+  return status == OA_ERROR_STALE
+             ? oa_fail(status, "%s: object was destroyed; make another one", function)
+             : oa_fail(status, "%s: object needs what a library made, got the address %p", function, (void *)object);
+}
+
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other) {
   oa_object_held *place = NULL;
   for (int i = 0; i < OA_MOST_HELD; i++) {
@@ -205,6 +226,20 @@ oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *ot
   return old && !--old->holders && old->ended ? old : NULL;
 }
 
+int oa_object_names(const oa_object *object, const char **library, const char **name, int *device) {
+  const char *const function = "oa_object_names";
+  int status = oa_core_start();
+  if (status) return status;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
+  const oa_object_state *state = slot ? slot->object : NULL;
+  if (state && library) *library = state->library->name;
+  if (state && name) *name = state->kind->name;
+  if (state && device) *device = state->device ? state->device->number : -1;
+  oa_unlock();
+  return state ? OA_OK : fail_query(function, object, status);
+}
+
 int oa_object_query(const oa_object *object, oa_object_info *info) {
   const char *const function = "oa_object_query";
   oa_object_info now = {0};
@@ -212,16 +247,15 @@ int oa_object_query(const oa_object *object, oa_object_info *info) {
   if (status || (status = oa_core_start())) return status;
   oa_lock();
   const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
-  const oa_object_state *state = slot ? slot->object : NULL;
-  if (state)
+  oa_object_state *state = slot ? slot->object : NULL;
+  if (state) {
+    atomic_store(&state->escaped, true);
     now = (oa_object_info){.library = state->library->name,
                            .name = state->kind->name,
                            .native = state->native,
                            .device = state->device ? state->device->number : -1};
+  }
   oa_unlock();
   if (state) oa_sized_write(info, &now);
-  if (state) return OA_OK;
-  return status == OA_ERROR_STALE
-             ? oa_fail(status, "%s: object was destroyed; make another one", function)
-             : oa_fail(status, "%s: object needs what a library made, got the address %p", function, (void *)object);
+  return state ? OA_OK : fail_query(function, object, status);
 }

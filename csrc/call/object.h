@@ -22,8 +22,8 @@ typedef struct oa_object_held {
   struct oa_object_state *object;
 } oa_object_held;
 
-/* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders` and `ended`, which the core's lock
- * guards, and `memory`, which belongs to the call that has the object. */
+/* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders`, `ended` and `stamp`, which
+ * the core's lock guards, and `memory`, which belongs to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
   const oa_library *library;
@@ -37,6 +37,9 @@ typedef struct oa_object_state {
   oa_object_held held[OA_MOST_HELD];
   int holders; /* objects that hold it */
   bool ended;  /* it is stale, and its last holder destroys it */
+  /* A number that no object had before; it has a new one whenever a function may have changed it. */
+  uint64_t stamp;
+  atomic_bool escaped; /* its native part was given away, so that code outside may change it */
 } oa_object_state;
 
 /* One object among the values of a call. */
@@ -52,6 +55,10 @@ typedef struct oa_object_use {
  * of the library and of the right kind, and objects of different devices. */
 int oa_objects_take(const char *function, const oa_library *library, oa_object_use *uses, int count);
 void oa_objects_return(const oa_object_use *uses, int count);
+/* Gives objects new stamps. */
+void oa_objects_renew(const oa_object_use *uses, int count);
+/* Returns an object's stamp; 0 if it may change unnoticed. The call has the object. */
+uint64_t oa_object_stamp(const oa_object_state *state);
 /* Takes the object that is the handle of a call; *handle becomes the vendor's own. A vendor's own stays as it is. */
 int oa_object_take_handle(oa_call *call, void **handle);
 /* Sets *stream to that of the call's handle: its library says it, or the object has it. */

@@ -99,6 +99,13 @@ static void unwrap(const oa_service *service, oa_value *values) {
     if (is_object(&read, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
+/* Puts the vendor's own part of an object, and its stamp, in a value. */
+static void put_object(oa_value *value, const oa_object_state *state) {
+  const uint64_t stamp = state ? oa_object_stamp(state) : 1;
+  value->pointer = state ? state->native : NULL;
+  memcpy(value->bytes + sizeof(uint64_t), &stamp, sizeof stamp);
+}
+
 int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int)) {
   oa_object_use uses[OA_MOST_OBJECTS];
@@ -113,8 +120,12 @@ int oa_with_objects(const oa_routine *routine, oa_value *values, int device, con
   if (status) return status;
   const oa_object_use *use = uses;
   for (const oa_object_place *one = places; one < places + count; one++)
-    if (values[one->at].pointer || !one->optional) values[one->at].pointer = (use++)->state->native;
+    if (values[one->at].pointer || !one->optional)
+      put_object(&values[one->at], (use++)->state);
+    else
+      put_object(&values[one->at], NULL);
   status = body(routine, values, device);
+  if (count && places->changes) oa_objects_renew(uses, used);
   oa_objects_return(uses, used);
   return status;
 }
@@ -302,6 +313,7 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   oa_object_memory *unused = change_memory(service, !status);
   status = leave(service->device, service->saved, status);
   if (status) return_stream(service->stream);
+  oa_objects_renew(service->uses, service->use_count);
   oa_objects_return(service->uses, service->use_count);
   free_memory(unused);
   for (int i = 0; i < ended_count; i++) {

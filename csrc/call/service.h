@@ -38,6 +38,7 @@ typedef struct oa_object_place {
   const char *name;
   unsigned char name_length, at, kind; /* kind: its place among the library's */
   unsigned char optional;              /* there may be none */
+  unsigned char changes;               /* the function may change it */
 } oa_object_place;
 
 /* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's: so many. */

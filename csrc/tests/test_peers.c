@@ -53,7 +53,12 @@ static float *numbers(void) {
   return x;
 }
 
-static void forget(float *x) { munmap(x, N * sizeof *x); }
+/* Ends a test: nothing is lent, nor resident once that array is released. */
+static void end_of(float *x, const oa_array *resident) {
+  if (resident) CHECK_OK(oa_release(resident, -1));
+  check_empty();
+  munmap(x, N * sizeof *x);
+}
 
 static oa_counters counters(int device) {
   oa_counters c = OA_SIZED(oa_counters);
@@ -87,7 +92,7 @@ static void an_array_goes_from_device_to_device(void) {
   float *x = numbers();
   const oa_array lent = vector(x, &n, OA_BY_USE);
   check_copies(lent, lent, N, N, 1, 1, 0);
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
@@ -101,7 +106,7 @@ static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
   CHECK(found == 0);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void parts_lines_and_packed_arrays_go_too(void) {
@@ -135,8 +140,7 @@ static void parts_lines_and_packed_arrays_go_too(void) {
   CHECK(counters(other).copies_peer == before.copies_peer);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
-  check_empty();
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void a_copy_waits_for_its_source_to_arrive(void) {
@@ -155,8 +159,7 @@ static void a_copy_waits_for_its_source_to_arrive(void) {
   CHECK_OK(oa_end(&call, 0));
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
-  check_empty();
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void updated_results_go_from_device_to_device(void) {
@@ -174,8 +177,7 @@ static void updated_results_go_from_device_to_device(void) {
   CHECK(counters(other).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
-  check_empty();
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void bytes_that_the_host_may_write_come_from_the_host(void) {
@@ -202,8 +204,7 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
   CHECK(counters(other).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
-  check_empty();
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void what_a_failed_call_left_undefined_goes_nowhere(void) {
@@ -222,8 +223,7 @@ static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   CHECK(found == 0);
   leave(b, OA_COMMIT);
   leave(a, OA_DISCARD);
-  check_empty();
-  forget(x);
+  end_of(x, NULL);
 }
 
 struct reader {
@@ -257,7 +257,7 @@ static void a_region_that_is_left_waits_for_a_copy_from_it(void) {
     leave(b, OA_COMMIT);
     check_empty();
   }
-  forget(x);
+  end_of(x, NULL);
 }
 
 static void every_failing_backend_call_leaves_exact_bytes(int device) {
@@ -286,7 +286,7 @@ static void every_failing_backend_call_leaves_exact_bytes(int device) {
     check_empty();
   }
   CHECK(succeeded > 0);
-  forget(x);
+  end_of(x, NULL);
 }
 
 /* Takes devices of its own, which are then lost. */
@@ -306,7 +306,7 @@ static void the_death_of_the_source_leaves_the_hosts_bytes(void) {
     leave(b, OA_COMMIT);
     oa_region_finish(a, OA_COMMIT, NULL);
     oa_region_wait(a);
-    forget(x);
+    munmap(x, N * sizeof *x);
   }
 }
 
@@ -339,9 +339,7 @@ static void idle_resident_memory_is_copied_until_the_host_writes(void) {
     CHECK(counters(other).copies_up - before.copies_up == !peers);
     leave(b, OA_COMMIT);
   }
-  CHECK_OK(oa_release(&first, -1));
-  check_empty();
-  forget(x);
+  end_of(x, &first);
 }
 
 static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
@@ -368,9 +366,7 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
     leave(region, OA_COMMIT);
   }
   CHECK(counters(one).bytes_up + counters(other).bytes_up - ups < N * (int64_t)sizeof(float));
-  CHECK_OK(oa_release(&(oa_array){.data = x, .shape = &n, .strides = &item, .ndim = 1, .dtype = OA_F32}, -1));
-  check_empty();
-  forget(x);
+  end_of(x, &(oa_array){.data = x, .shape = &n, .strides = &item, .ndim = 1, .dtype = OA_F32});
 }
 
 static void memory_that_is_being_copied_is_in_no_new_region(void) {
@@ -400,9 +396,7 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
   CHECK(sum == r.sum);
   leave(a, OA_COMMIT);
   leave(b, OA_COMMIT);
-  CHECK_OK(oa_release(&first, -1));
-  check_empty();
-  forget(x);
+  end_of(x, &first);
 }
 
 /* Promise T50. */
@@ -423,9 +417,7 @@ static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void
   CHECK_OK(peek(first.handle, &found));
   CHECK(found == 6);
   leave(region, OA_COMMIT);
-  CHECK_OK(oa_release(&first, -1));
-  check_empty();
-  forget(x);
+  end_of(x, &first);
 }
 
 static void *release_it(void *data) {
@@ -462,7 +454,7 @@ static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
     CHECK_OK(oa_release(&first, -1));
     check_empty();
   }
-  forget(x);
+  end_of(x, NULL);
 }
 
 int main(void) {

@@ -71,13 +71,22 @@ static Object *as_object(PyObject *object) {
   return self;
 }
 
-/* (object) -> (the vendor's own address, the number of its device or -1) */
-static PyObject *object_query(PyObject *Py_UNUSED(module), PyObject *argument) {
+/* (object) -> the vendor's own address */
+static PyObject *object_address(PyObject *Py_UNUSED(module), PyObject *argument) {
   const Object *self = as_object(argument);
   oa_object_info info = OA_SIZED(oa_object_info);
   if (self == NULL) return NULL;
   const int status = oa_object_query(self->handle, &info);
-  return status == OA_OK ? Py_BuildValue("Ni", PyLong_FromVoidPtr(info.native), info.device) : fail(status);
+  return status == OA_OK ? PyLong_FromVoidPtr(info.native) : fail(status);
+}
+
+/* (object) -> the number of its device, or -1 */
+static PyObject *object_device(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const Object *self = as_object(argument);
+  int device = -1;
+  if (self == NULL) return NULL;
+  const int status = oa_object_names(self->handle, NULL, NULL, &device);
+  return status == OA_OK ? PyLong_FromLong(device) : fail(status);
 }
 
 /* (object) -> the core's handle of it */
@@ -116,9 +125,13 @@ static PyObject *object_kinds(PyObject *Py_UNUSED(module), PyObject *argument) {
 }
 
 static PyMethodDef object_functions[] = {
-    {"object_kinds", object_kinds, METH_O, NULL},   {"object_query", object_query, METH_O, NULL},
-    {"object_handle", object_handle, METH_O, NULL}, {"object_destroy", object_destroy, METH_O, NULL},
-    {"object_stream", object_stream, METH_O, NULL}, {NULL, NULL, 0, NULL},
+    {"object_kinds", object_kinds, METH_O, NULL},
+    {"object_address", object_address, METH_O, NULL},
+    {"object_device", object_device, METH_O, NULL},
+    {"object_handle", object_handle, METH_O, NULL},
+    {"object_destroy", object_destroy, METH_O, NULL},
+    {"object_stream", object_stream, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 int add_object(PyObject *module) {

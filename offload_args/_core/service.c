@@ -265,12 +265,8 @@ static void note(const Function *function, const Arguments *arguments, const oa_
   for (int i = 0; i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
     if (parameter->kind == NEW) {
-      oa_object_info info = OA_SIZED(oa_object_info);
       made->handle = (oa_object *)values[i].pointer;
-      if (oa_object_query(made->handle, &info) == OA_OK) {
-        made->library = info.library;
-        made->kind = info.name;
-      }
+      oa_object_names(made->handle, &made->library, &made->kind, NULL);
     } else if (parameter->kind == SET_STREAM) {
       Object *object = object_from(arguments->positional[0]);
       PyObject *old = object == NULL ? NULL : object->stream;

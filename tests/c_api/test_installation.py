@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from offload_args import __version__, get_cmake_dir, get_include, get_library
+from offload_args import __version__, get_cmake_dir, get_include, get_library, libraries
 from offload_args.embedding import cflags, get_pkg_config_dir, libs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 EIGENVALUE = "4.615471737948\n"
+CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-def run(*command: object, folder: Path | None = None, status: int = 0, **environment: str) -> str:
+def run(*command: object, folder: Path | None = None, status: int = 0, timeout: float = 120, **environment: str) -> str:
     """Run a command with little of this environment, and return what it printed: the errors if it fails as it must."""
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     ran = subprocess.run(
@@ -28,7 +29,7 @@ def run(*command: object, folder: Path | None = None, status: int = 0, **environ
         env=plain | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
     assert ran.returncode == status, ran.stdout + ran.stderr
     return ran.stderr if status else ran.stdout
@@ -113,19 +114,38 @@ def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:
 def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None:
     moved = shutil.copytree(Path(get_library()).parent, tmp_path / "elsewhere/offload_args")
     source = EXAMPLES / "c_cmake"
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name, option in {
         "dir": f"-Doffload_args_DIR={get_cmake_dir()}",
         "prefix": f"-DCMAKE_PREFIX_PATH={moved.parent}",
     }.items():
-        run(cmake, "-S", source, "-B", tmp_path / name, option)
-    run(cmake, "--build", tmp_path / "prefix")
+        run(CMAKE, "-S", source, "-B", tmp_path / name, option)
+    run(CMAKE, "--build", tmp_path / "prefix")
     assert str(moved) in run("ldd", tmp_path / "prefix/power")
     too_new = tmp_path / "too_new"
     shutil.copytree(source, too_new)
     lists = too_new / "CMakeLists.txt"
     lists.write_text(lists.read_text().replace("offload_args 0.2 ", "offload_args 0.3 "))
-    assert "0.3" in run(cmake, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
+    assert "0.3" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
+
+
+@pytest.mark.slow
+def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path: Path) -> None:
+    build, prefix = tmp_path / "build", tmp_path / "prefix"
+    fast = "-DCMAKE_C_FLAGS_RELEASE=-O0"  # to compile
+    run(CMAKE, "-S", ROOT, "-B", build, "-DOA_PYTHON=OFF", f"-DPython_EXECUTABLE={sys.executable}", fast)
+    run(CMAKE, "--build", build, "--parallel", "2", timeout=600)
+    run(CMAKE, "--install", build, "--prefix", prefix)
+    assert not [path for path in prefix.rglob("*") if path.suffix in (".py", ".pyi", ".pxd")]
+    (library,) = prefix.rglob("liboffload_args.so.*")
+    tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
+    run(CMAKE, "-S", tree / "c_cmake", "-B", tree / "c_cmake", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run(CMAKE, "--build", tree / "c_cmake")
+    run("make", folder=tree / "c_pkgconfig", PKG_CONFIG_PATH=str(library.parent / "pkgconfig"))
+    blas = libraries.load("cblas").path
+    for program in (tree / "c_cmake/power", tree / "c_pkgconfig/power"):
+        assert str(prefix) in run("ldd", program)
+        for device in ("host", "sim:0"):
+            assert run(program, device, 20, 20, PATH="", OFFLOAD_ARGS_CBLAS=blas) == EIGENVALUE
 
 
 def test_the_folders_and_options_are_those_that_the_command_prints() -> None:

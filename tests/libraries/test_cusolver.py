@@ -10,7 +10,14 @@ import pytest
 from helpers.devices import library_or_skip
 from helpers.processes import python
 from offload_args import Device, In, Out, cusolver, offload_args
-from offload_args.errors import ArgumentTypeError, DTypeError, ExtentError, HostPointerError, StalePointerError
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ExtentError,
+    HostPointerError,
+    StalePointerError,
+)
 
 LOWER, UPPER = cusolver.CUBLAS_FILL_MODE_LOWER, cusolver.CUBLAS_FILL_MODE_UPPER
 
@@ -97,6 +104,28 @@ def test_gesvd_takes_none_for_vectors_that_it_does_not_make(gpu: str) -> None:
 
 
 @pytest.mark.promise("T31")
+@pytest.mark.parametrize(("letter", "dtype"), [("s", np.float32), ("z", np.complex128)])
+def test_gesvda_finds_the_largest_singular_values_of_a_batch(gpu: str, letter: str, dtype: Any) -> None:
+    count, m, n, rank = 3, 20, 4, 3
+    random = np.random.default_rng(2)
+    given = random.standard_normal((count, n, m)).astype(dtype)  # by columns
+    if dtype is np.complex128:
+        given = given + 1j * random.standard_normal(given.shape)
+    s, info = np.zeros((count, rank), given.real.dtype), np.zeros(count, np.int32)
+    U, V = np.zeros((count, rank, m), given.dtype), np.zeros((count, rank, n), given.dtype)
+    vectors, function = cusolver.EIG_MODE_VECTOR, getattr(cusolver, f"{letter}gesvda_strided_batched")
+    with offload_args(In(given), Out(s), Out(U), Out(V), Out(info), device=gpu) as (dA, ds, dU, dV, dinfo):
+        shape = m, m * n, ds, rank, dU, m, m * rank, dV, n, n * rank, dinfo, count
+        with pytest.raises(ArgumentError, match="needs m >= n, got m = 2 and n = 4"):
+            function(vectors, rank, 2, n, dA, *shape)
+        function(vectors, rank, m, n, dA, *shape)
+    expected = np.linalg.svd(given, compute_uv=False)
+    np.testing.assert_allclose(s, expected[:, :rank], rtol=2e-3)
+    product = np.einsum("bki,bk,bkj->bij", U, s, V.conj())  # rank 3 of 4
+    assert np.linalg.norm(product.transpose(0, 2, 1) - given) <= 1.05 * np.linalg.norm(expected[:, rank:])
+    assert not info.any()
+
+
 def test_an_array_one_element_short_is_refused_before_the_library_is_called(gpu: str) -> None:
     A, tau, info = np.zeros((4, 3), order="F"), np.empty(3), np.empty(1, np.int32)
     before = Device(gpu).counters.calls

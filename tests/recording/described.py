@@ -5,6 +5,7 @@ All descriptors of the double describe as many elements of float32, and its quer
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,38 @@ def refused(bench: DoubleBench, function: roles.Function, changed: str, array: A
     destroy(bench, function, values, in_c=False)
 
 
+def check_answers(bench: DoubleBench, function: roles.Function) -> None:
+    """Fail unless the library is asked for a workspace once, until a descriptor is set or its address is given away."""
+    room = next((one for one in function.arrays if isinstance(one, Room) and one.query and one.is_workspace), None)
+    objects = [one for one in function.parameters if isinstance(one, Object)]
+    if room is None or any(isinstance(one, Integers) for one in function.parameters):
+        return
+    asked = {one.id for one in room.query.arguments if isinstance(one, ast.Name)}
+    values, arrays = legal_values(bench, function, full=True)
+    del arrays[room.name]
+    values[room.name] = None
+
+    def asks() -> bool:
+        bench.recorder.reset({})
+        called(bench, function, values, pointers)
+        return room.query.symbol in [one.symbol for one in bench.recorder.records(own=True)]
+
+    with bench.lent(arrays) as pointers:
+        asks()
+        assert not asks(), f"{function.symbol}: asks twice"
+        if function.name == "convolution_forward":
+            bench.module.set_convolution_group_count(values["convDesc"], 2)
+            assert asks()
+            assert not asks()
+        for one in objects:
+            if one.name in asked:
+                assert values[one.name].address
+                assert asks(), f"{function.symbol}: {one.name} may have changed"
+                assert asks(), f"{function.symbol}: {one.name} may have changed again"
+                break
+    destroy(bench, function, values, in_c=False)
+
+
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     """Check a function with all that it may take, and with no more than it needs; then with what does not fit."""
     for turn in range(turns):
@@ -153,4 +186,5 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
             if one.query:
                 words = f"{one.name} needs {NEEDED} bytes, as {one.query.symbol}"
                 refused(bench, function, size.id, NEEDED - 1, ExtentError, words)  # type: ignore[attr-defined]
+    check_answers(bench, function)
     assert not any(isinstance(one, GivenPlace) for one in function.arrays)

@@ -996,6 +996,14 @@ def overwrites_an_out_within_an_array_that_is_lent(p: Program, one: str, other: 
     p.do(p.fill(p.operand(2, 0)))
 
 
+def reads_on_the_host_what_another_device_has_left(p: Program, one: str, other: str) -> None:
+    p.do(p.enter(other, ("In", "A", "[::2]")))
+    p.do(p.enter(one, ("In", "A", "[:, :3]"), ("In", "A", "[:, 3:]")))
+    p.do(p.leave(1, "well"))
+    p.do(p.to_host(p.operand(2, 1)))
+    p.do(p.write_lent("A", "[1::2, ::2]"))  # no device has any of it
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -1016,6 +1024,7 @@ def overwrites_an_out_within_an_array_that_is_lent(p: Program, one: str, other: 
         takes_the_address_of_an_out_that_a_call_left_undefined,
         overwrites_one_of_two_outs_that_overlap,
         overwrites_an_out_within_an_array_that_is_lent,
+        reads_on_the_host_what_another_device_has_left,
     ],
 )
 def test_a_program_agrees_with_the_documents_that(

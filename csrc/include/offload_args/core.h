@@ -375,6 +375,8 @@ typedef struct oa_object_info {
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
+/* The same without the vendor's own part, which code outside may change once it has it. NULL: not asked for. */
+int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
 /* Waits for the calls that use the object, and destroys it; NULL is fine, and so is one that is destroyed already. */
 int oa_object_destroy(oa_object *object);
 
