@@ -40,7 +40,7 @@ def look(browser: Any, folder: Path, pictures: Path | None) -> list[str]:
         for scheme in SCHEMES:
             page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
             every = scheme == SCHEMES[0]
-            for path in sorted(folder.rglob("*.html")) if every else [folder / one for one in PICTURED]:
+            for path in sorted(folder.rglob("*.html")) if every else map(folder.joinpath, PICTURED):
                 faults += faults_of(page, path, width)
                 place = str(path.relative_to(folder))
                 if pictures and place in PICTURED:

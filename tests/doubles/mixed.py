@@ -105,7 +105,7 @@ UINT8 = """
       for (int64_t l = 0; l < k; l++)
         sum += ((int64_t)A[transa ? l + i * lda : i + l * lda] - A_bias) *
                ((int64_t)B[transb ? j + l * ldb : l + j * ldb] - B_bias);
-      const int64_t value = ((sum * C_mult + ((INT64_C(1) << C_shift) >> 1)) >> C_shift) + C_bias;
+      const int64_t value = ((sum + C_bias) * C_mult + ((INT64_C(1) << C_shift) >> 1)) >> C_shift;
       C[transc ? j + i * ldc : i + j * ldc] = (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
 """

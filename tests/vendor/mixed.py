@@ -151,7 +151,7 @@ def gemm_ex(r: Routine) -> None:
 
 @CASES.of("uint8gemm_bias", letters="s")
 def uint8gemm_bias(r: Routine) -> None:
-    zeros = [(0, 0, 0, 1, 0), (1, 0, 0, 1, 0), (0, -2, 0, 1, 0), (0, 0, 5, 1, 0), (0, 0, 0, 3, 1), (0, 0, 0, 1, 2)]
+    zeros = [(0, 0, 0, 1, 0), (1, 0, 0, 1, 0), (0, -2, 0, 1, 0), (0, 0, 5, 1, 0), (2, 1, 7, 3, 3), (0, 0, -9, 1, 2)]
     for ops, (m, n, k), (a, b, c, by, shift) in r.each(
         ["NNN", "TNN", "NTN", "TTT"], [(8, 12, 16), (64, 32, 16)], zeros
     ):
@@ -159,8 +159,8 @@ def uint8gemm_bias(r: Routine) -> None:
         shapes = [one if op == "N" else one[::-1] for op, one in zip(ops, ((m, k), (k, n), (m, n)), strict=True)]
         A, B, C = (matrix(r.random.integers(0, 4, shape).astype(np.uint8), "F", 2) for shape in shapes)
         r(*(r.vendor.op[op] for op in ops), m, n, k, A, a, ld(A), B, b, ld(B), C, c, ld(C), by, shift)
-        sums = (ref.op(A.values, ops[0]).astype(int) - a) @ (ref.op(B.values, ops[1]).astype(int) - b) * by
-        expected = np.clip(((sums + (1 << shift >> 1)) >> shift) + c, 0, 255)
+        sums = (ref.op(A.values, ops[0]).astype(int) - a) @ (ref.op(B.values, ops[1]).astype(int) - b) + c
+        expected = np.clip((sums * by + (1 << shift >> 1)) >> shift, 0, 255)
         np.testing.assert_array_equal(ref.op(C.now(), ops[2]), expected, what)
         C.check(what, True)
         A.check(what)
