@@ -312,6 +312,7 @@ class Matmul:
         self.algo = algo
         self._lock = threading.Lock()
         self._last: tuple[Any, ...] = (None,) * 4
+        self._bytes = algo.algo.tobytes()  # which are faster to pass
         self._arrays: dict[str, Any] = {}  # that the descriptor refers to
         self._needed = [name for name, bits in _USES.items() if epilogue & bits]
         self._matmul = _service("matmul")
@@ -337,7 +338,8 @@ class Matmul:
             by_rows = not one.is_by_columns
             setattr(self.desc, transposes, cublaslt.OP_T if by_rows else cublaslt.OP_N)
             layouts.append(_layout(_batched(one.transposed if by_rows else one, d), by_rows=False))
-        self._layouts = (*layouts, _layout(_batched(c, d), by_rows=False), _layout(d, by_rows=False))
+        of_d = _layout(d, by_rows=False)
+        self._layouts = (*layouts, of_d if c == d else _layout(_batched(c, d), by_rows=False), of_d)
 
     def _make_epilogue(self, d: _Facts, bias_dtype: Any) -> None:
         """Set the attributes of the epilogue, with addresses that say no more than that there are some."""
@@ -390,15 +392,14 @@ class Matmul:
         a, b, c, d = self._layouts
         if self._swapped:
             A, B = B, A
-        algo = self.algo
-        size = algo.workspace if workspace is None else workspace.nbytes
+        size = self.algo.workspace if workspace is None else workspace.nbytes
         try:
             if not arrays and not self._arrays and not self._needed:
-                self._matmul(self.desc, alpha, A, a, B, b, beta, C, c, D, d, algo.algo, workspace, size)
+                self._matmul(self.desc, alpha, A, a, B, b, beta, C, c, D, d, self._bytes, workspace, size)
                 return
             with self._lock:
                 self._set_all(arrays)
-                self._matmul(self.desc, alpha, A, a, B, b, beta, C, c, D, d, algo.algo, workspace, size)
+                self._matmul(self.desc, alpha, A, a, B, b, beta, C, c, D, d, self._bytes, workspace, size)
         except OffloadError as error:
             if not self._swapped:
                 raise

@@ -390,11 +390,13 @@ static int read_product(product *p, const oa_value *values) {
   if (!status) status = read_layout(p, &p->a, "Adesc", "A", values[A_DESC].pointer);
   if (!status) status = read_layout(p, &p->b, "Bdesc", "B", values[B_DESC].pointer);
   if (!status) status = read_layout(p, &p->d, "Ddesc", "D", values[D_DESC].pointer);
-  if (!status && own_c) status = read_layout(p, &p->c, "Cdesc", "C", values[C_DESC].pointer);
+  const bool same = !own_c || values[C_DESC].pointer == values[D_DESC].pointer;
+  if (!status && !same) status = read_layout(p, &p->c, "Cdesc", "C", values[C_DESC].pointer);
   if (status) return status;
-  if (!own_c) {
+  if (same) {
     p->c = p->d;
     p->c.matrix = "C";
+    if (own_c) p->c.name = "Cdesc";
   }
   p->epilogue = (uint32_t)product_value(p, EPILOGUE, 4);
   return check_product(p);

@@ -40,6 +40,7 @@ typedef struct {
   oa_number_list lists[MOST_VALUES];
   void *memory[MOST_VALUES];  /* of lists */
   int64_t sizes[MOST_VALUES]; /* of those that are given, by place */
+  int64_t bytes[MOST_VALUES]; /* of bytes objects, beside their items */
   int count, allocated;
 } Room;
 
@@ -111,6 +112,22 @@ static int read_host(PyObject *object, oa_value *value, Room *room) {
   return 0;
 }
 
+/* Reads a bytes object, which is cheaper to read than an array. */
+static int read_bytes(PyObject *object, oa_value *value, Room *room) {
+  static const int64_t step = 1;
+  oa_array *array = &room->arrays[room->count];
+  char *data;
+  Py_ssize_t size;
+  if (PyBytes_AsStringAndSize(object, &data, &size) < 0) return -1;
+  room->bytes[room->count] = size;
+  *array = (oa_array){.data = data, .shape = &room->bytes[room->count], .strides = &step, .ndim = 1, .dtype = OA_U8};
+  room->items[room->count++] = (Item){.source = Py_NewRef(object)};
+  array->flags = OA_READ_ONLY;
+  value->host.address = data;
+  value->host.array = array;
+  return 0;
+}
+
 /* Reads a struct into bytes of the room. */
 static int read_struct(const Function *function, const Parameter *parameter, PyObject *object, oa_value *value,
                        Room *room) {
@@ -150,6 +167,7 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
         value->host.array = NULL;
         return 0;
       }
+      if (parameter->more[0] && PyBytes_CheckExact(object)) return read_bytes(object, value, room);
       return read_host(object, value, room);
     case SCALAR:
       return parameter->elements > 1 ? -1 : function_read_number(object, parameter->dtype, value->bytes);

@@ -214,6 +214,7 @@ def test_gradients_pass_through_relu_and_gelu_with_those_of_the_bias(gpu: str, k
     v, dy = placed(drawn((128, 64), dtype, 4), order), placed(drawn((64, 64), dtype, 5), order)  # y = f(x w + bias) v
     if order == "F":
         bias = drawn((64,), dtype, 3)
+    bias += dtype.type(1 / 32)  # so that no input of ReLU is 0, where it has no slope
     h, dh = (placed(np.zeros((64, 128), dtype), order) for _ in range(2))
     dbias = np.zeros_like(bias)
     vt = v.T
