@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.util.inspect import stringify_signature
 
 import offload_args
 from offload_args import errors
@@ -67,19 +68,9 @@ def rewritten(lines: list[str], names: set[str]) -> list[str]:
 
 
 # Programs get objects of these classes from others, and make none themselves.
-_GIVEN = {
-    "Kernel",
-    "LibraryObject",
-    "Module",
-    "Moved",
-    "Raw",
-    "Stream",
-    "Summary",
-    "SupportsStream",
-    "Timeline",
-    "Trace",
-    "Update",
-}
+_GIVEN = set(
+    "Kernel LibraryObject Module Moved Plan Raw Stream Summary SupportsStream Tensor Timeline Trace Update".split()
+)
 
 
 def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -110,6 +101,11 @@ def sign(
     """Returns the signature with types of what is written in C, from the stub of the extension."""
     if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
         return "", None
+    if kind == "class" and any(one.startswith("_") for one in _names(thing)):  # fields that are a dataclass's own
+        found = inspect.signature(thing)
+        public = [one for one in found.parameters.values() if not one.name.startswith("_")]
+        found = found.replace(parameters=public, return_annotation=inspect.Signature.empty)
+        return stringify_signature(found, unqualified_typehints=True), None
     if getattr(thing, "__module__", None) != "offload_args._core" and not (
         kind == "class" and any(one.__module__ == "offload_args._core" for one in thing.__mro__)
     ):

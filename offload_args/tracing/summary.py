@@ -24,8 +24,8 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 class Event(NamedTuple):
     """Describe an event that is over. Times are nanoseconds, as time.monotonic_ns() counts them."""
 
-    kind: str  #: "region", "enter", "leave", "up", "down", "peer", "call", "launch", "wait", "allocate", "release"
-    #: or "access"
+    #: "region", "enter", "leave", "up", "down", "peer", "call", "launch", "wait", "allocate", "release" or "access"
+    kind: str
     begun: int
     ended: int
     name: str  #: of the array, as the source of its region has it, or of the function

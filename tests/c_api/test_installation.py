@@ -124,8 +124,8 @@ def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None
     too_new = tmp_path / "too_new"
     shutil.copytree(source, too_new)
     lists = too_new / "CMakeLists.txt"
-    lists.write_text(lists.read_text().replace("offload_args 0.1 ", "offload_args 0.2 "))
-    assert "0.2" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
+    lists.write_text(lists.read_text().replace("offload_args 0.2 ", "offload_args 0.3 "))
+    assert "0.3" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
 
 
 @pytest.mark.slow

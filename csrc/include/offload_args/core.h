@@ -59,7 +59,7 @@ extern "C" {
 /* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
  * file, as bindings/declarations.py expands them. */
 /* [cffi begin] */
-#define OA_VERSION 100 /* 0.1.0 */
+#define OA_VERSION 200 /* 0.2.0 */
 
 /* One opaque type for each dtype; oa_any where the dtype is known only at run time. None has a definition anywhere. */
 #define OA_DTYPE(name, type, nbytes, kind, text) typedef struct oa_##type oa_##type;
