@@ -50,7 +50,7 @@ class Attribute:
         if self._dtype == np.uint64 and isinstance(value, DevicePtr):
             return _core.handle(value)
         if self._dtype == np.uint64 and isinstance(value, _core.Object):
-            return _core.object_query(value)[0]
+            return int(value.address)  # type: ignore[attr-defined]
         try:
             number = float(value) if self._dtype.kind == "f" else operator.index(value)
         except (TypeError, ValueError):
