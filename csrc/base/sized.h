@@ -35,12 +35,13 @@ OA_ENDS_WITH(oa_pointer_info, reserved);
 OA_ENDS_WITH(oa_region_options, reserved);
 OA_ENDS_WITH(oa_residency, demoted);
 
-/* Refuses NULL, and a size that no version of the struct had: beyond the known one, or less than the first. */
+/* Refuses NULL, and a size that no version of the struct had: beyond the known one, less than the first, or none that a
+ * struct with a size_t has. */
 static inline int oa_sized_check(const char *function, const char *name, const void *given, size_t first,
                                  size_t known) {
   if (!given) return oa_fail(OA_ERROR_ARGUMENT, "%s: %s is NULL", function, name);
   const size_t size = *(const size_t *)given;
-  if (__builtin_expect(size >= first && size <= known, 1)) return OA_OK;
+  if (__builtin_expect(size >= first && size <= known && size % sizeof size == 0, 1)) return OA_OK;
   return oa_fail(OA_ERROR_ARGUMENT,
                  "%s: %s->size needs to be the size of its struct (at most %zu here), got %zu; make it with OA_SIZED%s",
                  function, name, known, size,
