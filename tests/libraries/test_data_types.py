@@ -109,15 +109,24 @@ def test_zero_of_any_dtype_overwrites_without_a_copy_up(cuda: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "half"), [(2049, 2048), (2051, 2052), (65519, 65504), (1 + 2**-11 + 2**-40, 1 + 2**-10), (1e6, np.inf)]
+    ("value", "half"), [(2049, 2048), (2051, 2052), (65519, 65504), (1 + 2**-11 + 2**-40, 1 + 2**-10), (np.inf, np.inf)]
 )
 def test_a_half_is_rounded_once_from_the_callers_number(cuda: str, value: float, half: float) -> None:
-    with np.errstate(over="ignore"):
-        assert np.float16(value) == half  # as NumPy has it
+    assert np.float16(value) == half  # as NumPy has it
     A, B, C = (np.ones((1, 1), np.float16) for _ in range(3))
     with offload_args(A, B, C, device=cuda) as (dA, dB, dC):
         cublas.hgemm(N, N, 1, 1, 1, value, dA, 1, dB, 1, 0.0, dC, 1)
     assert C[0, 0] == half
+
+
+def test_a_number_that_no_half_holds_is_refused(cuda: str) -> None:
+    A, B, C = (np.ones((1, 1), np.float16) for _ in range(3))
+    with (
+        offload_args(A, B, C, device=cuda) as (dA, dB, dC),
+        pytest.raises(SizeOverflowError, match="cublas.hgemm: alpha .* got the float 1000000.0; float16 holds no number"),
+    ):
+        cublas.hgemm(N, N, 1, 1, 1, 1e6, dA, 1, dB, 1, 0.0, dC, 1)
+    assert C[0, 0] == 1
 
 
 def test_a_half_on_the_host_goes_with_one_on_the_device(cuda: str) -> None:

@@ -163,11 +163,13 @@ def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     of_libraries = {f"OFFLOAD_ARGS_{one.upper()}" for one in libraries.NAMES}
     read = {"OFFLOAD_ARGS_TRACE", "OFFLOAD_ARGS_INFO", "OFFLOAD_ARGS_NVTX", "OFFLOAD_ARGS_NVRTC", "OFFLOAD_ARGS_HIPRTC"}
     made = set()  # the files that put names together: those above, and of the libraries
-    paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *ROOT.glob("offload_args/**/*.py")]
+    package = Path(offload_args.__file__).parent
+    paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *package.glob("**/*.py")]
     for path in (one for one in paths if one.parent.name != "tests"):
         text = path.read_text()
         read |= set(re.findall(r"[\"'](OFFLOAD_ARGS_[A-Z0-9_]+)[\"']", text))
-        made |= {path.relative_to(ROOT).as_posix()} if re.search("[\"']OFFLOAD_ARGS_[%{]", text) else set()
+        if re.search("[\"']OFFLOAD_ARGS_[%{]", text):
+            made.add(path.relative_to(package.parent if path.is_relative_to(package) else ROOT).as_posix())
     assert made == {
         "csrc/library/find.c",
         *(f"offload_args/{one}.py" for one in ("__init__", "kernels/rtc", "libraries")),
