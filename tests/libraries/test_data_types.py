@@ -123,7 +123,7 @@ def test_a_number_that_no_half_holds_is_refused(cuda: str) -> None:
     A, B, C = (np.ones((1, 1), np.float16) for _ in range(3))
     with (
         offload_args(A, B, C, device=cuda) as (dA, dB, dC),
-        pytest.raises(SizeOverflowError, match="cublas.hgemm: alpha .* got the float 1000000.0; float16 holds no number"),
+        pytest.raises(SizeOverflowError, match="hgemm: alpha .* got the float 1000000.0; float16 holds no number"),
     ):
         cublas.hgemm(N, N, 1, 1, 1, 1e6, dA, 1, dB, 1, 0.0, dC, 1)
     assert C[0, 0] == 1
