@@ -560,6 +560,10 @@ static void objects(void) {
   REFUSES(OA_ERROR_STALE, oa_object_query((const oa_object *)stale, &info));
   info.size = 3;
   REFUSES(OA_ERROR_ARGUMENT, oa_object_query((const oa_object *)live, &info));
+  function = "oa_object_names";
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_names((const oa_object *)host, NULL, NULL, NULL));
+  REFUSES(OA_ERROR_NOT_HANDLE, oa_object_names((const oa_object *)live, NULL, NULL, &count));
+  REFUSES(OA_ERROR_STALE, oa_object_names((const oa_object *)stale, NULL, NULL, &count));
   CHECK_OK(oa_object_destroy(NULL));
   CHECK_OK(oa_object_destroy((oa_object *)stale));
   function = "oa_library_object_kinds";
@@ -683,6 +687,12 @@ static void trace(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_trace_read(&event, -1, &count, NULL));
   CHECK_OK(oa_trace_read(NULL, 0, &count, NULL));
   CHECK(count == 0);
+  oa_under_way under_way;
+  function = "oa_trace_under_way";
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_under_way(&under_way, 1, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_under_way(NULL, 1, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_trace_under_way(&under_way, -1, &count));
+  CHECK_OK(oa_trace_under_way(NULL, 0, &count));
   do CHECK_OK(oa_trace_read(&event, 1, &count, NULL));
   while (count);
 }
@@ -1017,9 +1027,11 @@ static const struct {
     {"oa_graph_run", graphs},
     {"oa_use_handle", libraries},
     {"oa_object_query", objects},
+    {"oa_object_names", objects},
     {"oa_object_destroy", objects},
     {"oa_trace_set", trace},
     {"oa_trace_read", trace},
+    {"oa_trace_under_way", trace},
     {"oa_begin", begin},
     {"oa_begin_lists", begin_lists},
     {"oa_end", end},

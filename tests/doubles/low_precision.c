@@ -79,6 +79,14 @@ void cblas_sbgemm_batch_strided(int order, int transa, int transb, int m, int n,
     cblas_sbgemm(order, transa, transb, m, n, k, alpha, A + i * stridea, lda, B + i * strideb, ldb, beta,
                  C + i * stridec, ldc);
 }
+void cblas_sbgemm_batch(int order, const int *transa, const int *transb, const int *m, const int *n, const int *k,
+                        const float *alpha, const bf16 **A, const int *lda, const bf16 **B, const int *ldb,
+                        const float *beta, float **C, const int *ldc, int group_count, const int *group_size) {
+  for (long g = 0, at = 0; g < group_count; g++)
+    for (const long end = at + group_size[g]; at < end; at++)
+      cblas_sbgemm(order, transa[g], transb[g], m[g], n[g], k[g], alpha[g], A[at], lda[g], B[at], ldb[g], beta[g],
+                   C[at], ldc[g]);
+}
 
 #define TIMES_VECTOR(from_number, from_y, to_y)                                                     \
   const long rows = trans == NO_TRANS ? m : n, columns = trans == NO_TRANS ? n : m;                 \

@@ -18,6 +18,8 @@ from __future__ import annotations
 import ctypes
 import inspect
 import math
+import re
+import tomllib
 import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +37,7 @@ from numpy.typing import NDArray
 from helpers import reference as ref
 from offload_args import _core, cblas, cublas, libraries, offload_args, rocblas
 
+ROOT = Path(__file__).parents[2]
 Array = NDArray[Any]
 
 DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -453,9 +456,21 @@ def own_function(name: str) -> Any:
     return getattr(loaded, f"{prefix}cblas_{name}{suffix}", None)
 
 
+@cache
+def working_since() -> dict[str, list[int]]:
+    """The versions of OpenBLAS from which on functions of cblas are right, by the ends of their names."""
+    roles = tomllib.loads((ROOT / "bindings" / "roles" / "cblas.toml").read_text())
+    versions = {name: one["since"]["version"] for name, one in roles["family"].items() if "since" in one}
+    return {name: [int(part) for part in version.split(".")] for name, version in versions.items()}
+
+
 def is_there(name: str) -> bool:
-    """Whether the library that cblas loads has a function that cblas binds, or has it in parts."""
-    return (own_function(f"{name}_sub") or own_function(name)) is not None
+    """Whether the library that cblas loads has a function that cblas binds, or has it in parts, and right."""
+    if (own_function(f"{name}_sub") or own_function(name)) is None:
+        return False
+    version = re.search(r"OpenBLAS (\d+(?:\.\d+)*)", libraries.load("cblas").version)
+    since = next((since for end, since in working_since().items() if name.endswith(end)), [0])
+    return version is None or [int(part) for part in version[1].split(".")] >= since
 
 
 def bound(module: types.ModuleType) -> list[str]:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from helpers import reference as ref
-from helpers.vendor import Array, Cases, Operand, Routine, batch, ld, matrix, vector
+from helpers.vendor import Array, Cases, Operand, Routine, Several, batch, ld, many, matrix, vector
 from vendor.level1 import PAIRS, SINGLES
 from vendor.level3 import SHAPES
 
@@ -70,6 +70,27 @@ def gemm_batch_strided(r: Routine) -> None:
             expected = np.array([ref.gemm(alpha, x, y, beta, z, a, b) for x, y, z in each])
             size = np.array([ref.gemm(abs(alpha), abs(x), abs(y), abs(beta), abs(z), a, b) for x, y, z in each])
             close(C, expected, k, size, f"{order} {a} {b} {m=} {n=} {k=} {alpha=} {beta=}")
+
+
+@CASES.of("sbgemm_batch", letters="s")
+def gemm_batch(r: Routine) -> None:
+    for order, first in r.vendor.orders:
+        groups = [(2, *SHAPES[1], "N", "T", *NUMBERS[0]), (3, *SHAPES[2], "T", "N", *NUMBERS[1])]
+        A, B, C = [], [], []
+        for count, m, n, k, a, b, _, beta in groups:
+            A.append(many(low(r, BF16, count, *((m, k) if a == "N" else (k, m))), "arrays", 1, order))
+            B.append(many(low(r, BF16, count, *((k, n) if b == "N" else (n, k))), "slices", 0, order))
+            C.append(many(output(r, np.dtype(np.float32), beta, count, m, n), "arrays", 2, order))
+        _, m, n, k, a, b, alphas, betas = ([*one] for one in zip(*groups, strict=True))
+        products = Several(A), [ld(one) for one in A], Several(B), [ld(one) for one in B]
+        options = [r.vendor.op[one] for one in a], [r.vendor.op[one] for one in b]
+        rest = betas, Several(C), [ld(one) for one in C], len(groups), [one[0] for one in groups]
+        r(*first, *options, m, n, k, alphas, *products, *rest)
+        for g, (_, _, _, depth, trans_a, trans_b, alpha, beta) in enumerate(groups):
+            for x, y, z in zip(A[g].operands, B[g].operands, C[g].operands, strict=True):
+                wides = x.wide, y.wide, beta, z.wide
+                magnitude = ref.gemm(abs(alpha), *(abs(one) for one in wides), trans_a, trans_b)
+                close(z, ref.gemm(alpha, *wides, trans_a, trans_b), depth, magnitude, f"{order} group {g}")
 
 
 @CASES.of("sbgemmt", "sbgemmtr", letters="s")
