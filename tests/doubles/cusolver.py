@@ -121,6 +121,9 @@ SIZE_{t}({or}mqr, (handle h, int side, int trans, int m, int n, int k, const {T}
 SIZE_{t}({or}gqr, (handle h, int m, int n, int k, const {T} *A, int lda, const {T} *tau, int *lwork), n)
 SIZE_{t}({sy}evd, (handle h, int jobz, int uplo, int n, const {T} *A, int lda, const {R} *W, int *lwork), 5 * n)
 SIZE_{t}(gesvd, (handle h, int m, int n, int *lwork), m + 4 * n)
+SIZE_{t}(gesvdaStridedBatched, (handle h, int jobz, int rank, int m, int n, const {T} *A, int lda, long long strideA,
+         const {R} *S, long long strideS, const {T} *U, int ldu, long long strideU, const {T} *V, int ldv,
+         long long strideV, int *lwork, int batch), m + n)
 
 int cusolverDn{U}potrf(handle h, int uplo, int n, {T} *A, int lda, {T} *work, int lwork, int *info) {
   CHECKED_{t}(A, info, 3 * n)
@@ -191,6 +194,27 @@ int cusolverDn{U}{sy}evj(handle h, int jobz, int uplo, int n, {T} *A, int lda, {
   CHECKED_{t}(A, info, 7 * n)
   if (!is_array(W) || p->magic != MAGIC) return INVALID_VALUE;
   *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
+  return SUCCESS;
+}
+int cusolverDn{U}gesvdaStridedBatched(handle h, int jobz, int rank, int m, int n, const {T} *A, int lda,
+                                      long long strideA, {R} *S, long long strideS, {T} *U, int ldu, long long strideU,
+                                      {T} *V, int ldv, long long strideV, {T} *work, int lwork, int *info,
+                                      double *residuals, int batch) {
+  CHECKED_{t}(A, info, m + n)
+  if (m < n || rank > n || !is_array(S) || !is_array(U) || !is_array(V) || residuals) return INVALID_VALUE;
+  for (long b = 0; b < batch; b++) {
+    const size_t size = (size_t)(m + n + 1) * (size_t)(n + 1);
+    {T} *a = malloc(size * sizeof *a), *u = malloc(size * sizeof *u), *vt = malloc(size * sizeof *vt);
+    {R} *s = malloc(size * sizeof *s), *superb = malloc(size * sizeof *superb);
+    for (long i = 0; i < (long)m * n; i++) a[i] = A[b * strideA + i % m + i / m * lda];
+    info[b] = scipy_LAPACKE_{t}gesvd(COLUMNS, 'S', 'S', m, n, a, m, s, u, m, vt, n, superb);
+    for (long r = 0; r < rank; r++) {
+      S[b * strideS + r] = s[r];
+      for (long i = 0; jobz && i < m; i++) U[b * strideU + i + r * ldu] = u[i + r * m];
+      for (long j = 0; jobz && j < n; j++) V[b * strideV + j + r * ldv] = ({T})conj(vt[r + j * n]);
+    }
+    free(a), free(u), free(vt), free(s), free(superb);
+  }
   return SUCCESS;
 }
 int cusolverDn{U}gesvd(handle h, signed char jobu, signed char jobvt, int m, int n, {T} *A, int lda, {R} *S, {T} *U,

@@ -98,7 +98,6 @@ GEMM = """
 """
 # Of 8-bit integers with zero points.
 UINT8 = """
-  if (lda % 4 || ldb % 4 || ldc % 4) return NOT_SUPPORTED;
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++) {
       int64_t sum = 0;
