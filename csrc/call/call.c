@@ -806,6 +806,14 @@ void oa_call_cancel(oa_call *call) {
   if (call->lists) forget_lists(call);
 }
 
+int oa_call_fail(oa_call *call, int status) {
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_call_cancel(call);
+  oa_error_restore(&saved);
+  return status;
+}
+
 /* Notes the stream's last operation as a use of the mapping. */
 static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) {
   oa_use *use = &mapping->uses.first;

@@ -27,6 +27,8 @@ typedef struct oa_lists {
 
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
+/* Cancels a call that failed; keeps the text of the failure. Returns the status. */
+int oa_call_fail(oa_call *call, int status);
 /* Returns whether an oa_access writes. */
 static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
 

@@ -187,25 +187,16 @@ void oa_answer_keep(const uint64_t *key, int stamps, int count, size_t needed) {
 
 /* -- memory whose size the library says -- */
 
-/* Cancels the call; keeps the text of the failure. */
-static int cancel(oa_call *call, int status) {
-  oa_saved_error saved;
-  oa_error_save(&saved);
-  oa_call_cancel(call);
-  oa_error_restore(&saved);
-  return status;
-}
-
 int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
                   const char *asked) {
   char text[128];
   if (answer != call->library->success) {
     oa_library_status_text(call->library, answer, text, sizeof text);
-    return cancel(call, oa_fail(OA_ERROR_LIBRARY, "%s: %s returned %s", call->function, asked, text));
+    return oa_call_fail(call, oa_fail(OA_ERROR_LIBRARY, "%s: %s returned %s", call->function, asked, text));
   }
   if (size >= 0 && (size_t)size >= needed) return OA_OK;
-  return cancel(call, oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld bytes, as %s says; %s is %lld", call->function, name,
-                              (long long)needed, asked, size_name, (long long)size));
+  return oa_call_fail(call, oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld bytes, as %s says; %s is %lld", call->function,
+                                    name, (long long)needed, asked, size_name, (long long)size));
 }
 
 int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *given, const char *name, int64_t size,
@@ -216,13 +207,15 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *given, const
   *workspace = (oa_workspace){.nbytes = needed};
   if (!needed) return OA_OK;
   if (call->open == OA_CALL_UNNOTED)
-    return cancel(call, oa_fail(OA_ERROR_CAPTURE,
+    return oa_call_fail(call,
+                        oa_fail(OA_ERROR_CAPTURE,
                                 "%s: the stream is capturing a graph, and %s of %lld bytes would have to be allocated; "
                                 "pass it",
                                 call->function, name, (long long)needed));
   uint64_t address;
   status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);
-  if (status) return cancel(call, oa_fail_in(status, "%s: %s of %lld bytes", call->function, name, (long long)needed));
+  if (status)
+    return oa_call_fail(call, oa_fail_in(status, "%s: %s of %lld bytes", call->function, name, (long long)needed));
   workspace->address = (void *)(uintptr_t)address;
   workspace->own = true;
   return OA_OK;

@@ -254,10 +254,5 @@ int oa_begin_lists(oa_call *call) {
     const oa_device *device = call->device;
     status = device->backend->stream_synchronize(call->device, ((const oa_stream *)call->stream)->native);
   }
-  if (!status) return OA_OK;
-  oa_saved_error saved;
-  oa_error_save(&saved);
-  oa_call_cancel(call);
-  oa_error_restore(&saved);
-  return status;
+  return status ? oa_call_fail(call, status) : OA_OK;
 }

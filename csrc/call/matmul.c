@@ -426,15 +426,6 @@ static int begin(product *p, oa_call *call) {
   return status ? fail_operands(p, status) : OA_OK;
 }
 
-/* Cancels the call; keeps the text of the failure. */
-static int cancel(oa_call *call, int status) {
-  oa_saved_error saved;
-  oa_error_save(&saved);
-  oa_call_cancel(call);
-  oa_error_restore(&saved);
-  return status;
-}
-
 /* Checks that the matrices lie where an algorithm can take them. */
 static int check_alignment(const product *p, oa_call *call, const void *algo, void *symbol, const void *c) {
   get_attribute *capability = (get_attribute *)symbol;
@@ -447,7 +438,7 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
     uint32_t needed = 1;
     if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
     if ((uintptr_t)addresses[i] % needed == 0) continue;
-    return cancel(
+    return oa_call_fail(
         call,
         oa_fail(OA_ERROR_ARGUMENT,
                 "%s: %c starts at %llu bytes behind a multiple of %u, which algo needs; find one for less, by the "
@@ -480,7 +471,7 @@ static int take_workspace(const product *p, oa_call *call, oa_workspace *workspa
   if (algo) {
     void *capability = oa_asked(p->routine, asks[4]), *check = oa_asked(p->routine, asks[3]);
     const void *c = address_of_c(p, values);
-    int status = capability && check ? OA_OK : cancel(call, OA_ERROR_LIBRARY);
+    int status = capability && check ? OA_OK : oa_call_fail(call, OA_ERROR_LIBRARY);
     if (!status) status = check_alignment(p, call, algo, capability, c);
     if (status) return status;
     if (given || !size) answer = ask_workspace(p, call, algo, check, &needed);

@@ -24,12 +24,8 @@ int oa_workspaces_take(oa_workspaces *w, oa_call *call, size_t device_bytes, siz
   *w = (oa_workspaces){.device_bytes = device_bytes};
   const int status = device_bytes || host_bytes ? take(w, call, host_bytes) : OA_OK;
   if (!status) return OA_OK;
-  oa_saved_error saved;
-  oa_error_save(&saved);
   free(w->host);
-  oa_call_cancel(call);
-  oa_error_restore(&saved);
-  return status;
+  return oa_call_fail(call, status);
 }
 
 int oa_workspaces_end(oa_workspaces *w, oa_call *call, int vendor_status) {
