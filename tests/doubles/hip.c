@@ -193,7 +193,7 @@ static int reset(void) {
 hipError_t hipDeviceReset(void);
 hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 
-/* -- what HIP does with streams and memory that it is not careful about ---------------------------------------------- */
+/* -- what HIP does not look at, or looks at closely ---------------------------------------------------------------- */
 static int is_live(const void *stream) { return !stream || owner_of(stream, 1) >= 0; }
 
 /* HIP before 6 uses the stream of a copy or a fill without a look: one that is gone is a fault. */
