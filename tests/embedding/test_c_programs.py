@@ -25,7 +25,17 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(name: str, folder: Path, *options: str) -> Path:
     """Build a program of this folder."""
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    command = ["gcc", "-O1", *warnings, *cflags(), "-o", folder / name, HERE / f"{name}.c", *options, "-ldl"]
+    command: list[str | Path] = [
+        "gcc",
+        "-O1",
+        *warnings,
+        *cflags(),
+        "-o",
+        folder / name,
+        HERE / f"{name}.c",
+        *options,
+        "-ldl",
+    ]
     subprocess.run(command, check=True)
     return folder / name
 
