@@ -283,14 +283,10 @@ class DescribedBody(Body):
             else:
                 made = self.operand(one, access, self.extent_text(one))
             self.add(f"{guard}operands[{self.place(one)}] = {made};")
-        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
-        fields += [".count = count"]
         special = self.special
         if any(isinstance(one, Integers) for one in self.function.parameters):
             special = [*special, "OA_ON_HOST_MEMORY"]
-        if special:
-            fields.append(f".special = {' | '.join(special)}")
-        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.start("count", **({"special": " | ".join(special)} if special else {}))
         self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
         self.add("  if (failed) return oa_fail_operands(routine, &call, failed);")
 
