@@ -243,11 +243,6 @@ int cuDevicePrimaryCtxReset_v2(int device) { return devices[device].is_reset = 1
 int cuCtxGetApiVersion(gpu_context context, unsigned *version) {
   return *version = 3020, ((struct device *)context)->is_reset ? INVALID_CONTEXT : SUCCESS;
 }
-int cuCtxGetId(gpu_context context, unsigned long long *id) {
-  const struct device *device = context ? (struct device *)context : current();
-  if (!device || device->is_reset) return INVALID_CONTEXT;
-  return *id = (unsigned long long)(device - devices) + 1, SUCCESS;
-}
 int cuCtxGetCurrent(gpu_context *context) { return *context = current(), SUCCESS; }
 int cuCtxPushCurrent_v2(gpu_context context) {
   if (!context || depth == DEPTH) return INVALID_VALUE;
