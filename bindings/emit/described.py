@@ -103,7 +103,8 @@ def describing(library: Library, kind: ObjectKind) -> list[str]:
     has = set(words.split())
     lines = [f"static int describe_{kind.key}(const oa_routine *routine, const char *name, const oa_value *value,"]
     lines += ["    oa_described *says) {", "  const void *object = value->pointer;"]
-    lines += ["  const uint64_t stamp = oa_stamp_of(value);", f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
+    lines += ["  const uint64_t stamp = oa_stamp_of(value);"]
+    lines += [f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
     lines += [f"  int strides[{MOST_DIMENSIONS}] = {{0}};"] if "strides" in has else []
     if "lengths" in has:
         lines += ["  int layout = 0, *lengths = NULL;", f"  {scalar_of(parameters, words)} count = 0;"]
