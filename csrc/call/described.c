@@ -142,8 +142,8 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
 /* -- what the library said before --
 
  * To ask how much workspace a convolution needs costs cuDNN more than the convolution's launch, and to ask all of its
- * descriptors what they describe, half as much. The answers depend on the descriptors alone, whose stamps tell whether
- * they changed. */
+ * descriptors what they describe takes time, too. All of that depends on the descriptors alone, whose stamps tell
+ * whether they changed. */
 
 enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* of one object; and as many of several words */
 static struct {

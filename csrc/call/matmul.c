@@ -97,8 +97,8 @@ typedef struct layout {
   int64_t rows, columns, ld, stride;
 } layout;
 
-/* What the descriptor of a product or transformation said so far: the values of the attributes whose bits are set, as
- * its library's header numbers them. */
+/* The attributes that the descriptor of a product or transformation told so far: those whose bits are set, by their
+ * numbers in the library's header. */
 typedef struct told {
   uint64_t attributes;
   int64_t values[D_OUT_SCALE_POINTER + 1];
