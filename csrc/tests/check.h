@@ -31,9 +31,13 @@ static inline int check_status(int status, int expected, const char *file, int l
   return status == expected;
 }
 
+/* Returns a text with the tested backend's name in place of sim; until the thread's next one. */
+const char *as_tested(const char *text);
+
 static inline int check_fails(int status, int expected, const char *words, const char *file, int line,
                               const char *what) {
   int right = check_status(status, expected, file, line, what);
+  words = as_tested(words);
   if (right && !strstr(oa_last_error(), words)) {
     atomic_fetch_add(&check_failures, 1);
     fprintf(stderr, "%s:%d: %s\n  the text should have \"%s\"; last error: %s\n", file, line, what, words,
@@ -50,6 +54,12 @@ static inline int check_fails(int status, int expected, const char *words, const
 
 /* Whether the devices called sim are doubles of GPUs in this run (on_gpu.c). */
 static inline int on_doubles(void) { return getenv("OFFLOAD_ARGS_TEST_GPU") != NULL; }
+
+/* The backend of the devices that a test calls sim: "sim", or that of the doubles. */
+extern char tested_backend[];
+
+/* The file of the module sample_kernels.c, as the device loads it. */
+const char *sample_kernels(int device);
 
 /* Where this process reaches memory of a device that lies in its own, or of a double of a GPU. */
 void *reachable(uint64_t address);

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 int __real_oa_device_open(const char *name, int *device);
 int __wrap_oa_device_open(const char *name, int *device);
@@ -19,6 +20,24 @@ int64_t __wrap_oa_sim_backend_calls(int number);
 
 static const char *backend(void) { return getenv("OFFLOAD_ARGS_TEST_GPU"); }
 
+char tested_backend[16] = "sim";
+static __attribute__((constructor)) void find_backend(void) {
+  if (backend()) snprintf(tested_backend, sizeof tested_backend, "%s", backend());
+}
+
+const char *as_tested(const char *text) {
+  static _Thread_local char changed[1024];
+  size_t length = 0;
+  for (; backend() && *text && length < sizeof changed - sizeof tested_backend; text++) {
+    const bool is_name = !strncmp(text, "sim:", 4) || !strncmp(text, "sim device", 10);
+    length += (size_t)snprintf(changed + length, sizeof changed - length, "%.*s", is_name ? 16 : 1,
+                               is_name ? tested_backend : text);
+    if (is_name) text += 2;
+  }
+  changed[length] = 0;
+  return backend() ? changed : text;
+}
+
 static void *function_of_double(const char *name) {
   void *driver = dlopen("libamdhip64.so", RTLD_NOW);
   void *function = driver ? dlsym(driver, name) : NULL;
@@ -30,6 +49,11 @@ static void *function_of_double(const char *name) {
 /* Returns whether the device is a double's. */
 static bool is_double(const oa_device *device) {
   return backend() && device && !strcmp(device->backend->name, backend());
+}
+
+const char *sample_kernels(int device) {
+  const char *packed = getenv("OFFLOAD_ARGS_TEST_KERNELS");
+  return packed && is_double(oa_device_of(device)) ? packed : SAMPLE_KERNELS;
 }
 
 void *reachable(uint64_t address) {

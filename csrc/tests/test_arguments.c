@@ -861,7 +861,7 @@ static void modules(void) {
 
 static void module_unload(void) {
   for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_module_unload((oa_module *)wrong[i]));
-  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_module *module = module_of(sample_kernels(device));
   oa_kernel *kernel = kernel_of(module);
   REFUSES(OA_ERROR_NOT_HANDLE, oa_module_unload((oa_module *)kernel));
   CHECK_OK(oa_module_unload(module));
@@ -869,7 +869,7 @@ static void module_unload(void) {
 }
 
 static void kernel_get(void) {
-  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_module *module = module_of(sample_kernels(device));
   oa_kernel *kernel;
   const oa_parameter wrongs[] = {
       {NULL, OA_READ, OA_F32, 8, 0}, {"x", 8, OA_F32, 8, 0},   {"x", OA_READ, -1, 8, 0}, {"x", OA_READ, 99, 8, 0},
@@ -893,7 +893,7 @@ static void kernel_get(void) {
 }
 
 static void kernel_info(void) {
-  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_module *module = module_of(sample_kernels(device));
   oa_kernel *kernel = kernel_of(module);
   oa_kernel_info info = OA_SIZED(oa_kernel_info);
   for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_kernel_get_info((oa_kernel *)wrong[i], &info));
@@ -906,7 +906,7 @@ static void kernel_info(void) {
 }
 
 static void kernel_launch(void) {
-  oa_module *module = module_of(SAMPLE_KERNELS);
+  oa_module *module = module_of(sample_kernels(device));
   oa_kernel *kernel = kernel_of(module);
   const float a = 2;
   const void *arguments[] = {live, &a};

@@ -38,7 +38,7 @@ static const char *const symbols[] = {"create", "bind", "stream", "mode"};
 static oa_library_state states[9];
 #define LIBRARY(number, called, create_it, bind_it, stream, mode_set) \
   {.name = called,                                                    \
-   .backend = "sim",                                                  \
+   .backend = tested_backend,                                         \
    .symbols = symbols,                                                \
    .addresses = addresses + 1,                                        \
    .state = &states[number],                                          \

@@ -50,7 +50,7 @@ static oa_library_state states[2];
 static const oa_object_kind kinds[] = {{"Handle", DESTROY, 1}, {"Shape", DESTROY, 0}};
 #define LIBRARY(number, called) \
   {.name = called,              \
-   .backend = "sim",            \
+   .backend = tested_backend,   \
    .symbols = symbols,          \
    .addresses = addresses,      \
    .state = &states[number],    \
