@@ -137,7 +137,7 @@ def test_the_tuple_of_a_region_passed_for_its_pointer_names_the_way_to_unpack_it
             lambda: blas.gemv(1.0, dA, dx, 0.0, dy),  # type: ignore[arg-type]
             lambda: blas.gemm(1.0, dA, dA, 0.0, dA),  # type: ignore[arg-type]
             lambda: lapack.potrf(dA),  # type: ignore[arg-type]
-            lambda: cblas.dger(cblas.ColMajor, 3, 3, 1.0, dx, 1, dy, 1, dA, 3),  # type: ignore[arg-type]
+            lambda: cblas.sger(cblas.ColMajor, 3, 3, 1.0, dx, 1, dx, 1, dA, 3),  # type: ignore[arg-type]
         ):
             with pytest.raises(HostPointerError, match=r"A needs a DevicePtr.*got a? ?tuple; .* as \(dA,\)$"):
                 wrong()
