@@ -40,9 +40,9 @@ void oa_mapping_yield(oa_mapping *mapping) {
 }
 
 bool oa_mapping_is_newer(const oa_mapping *mapping) {
-  if (mapping->writing || mapping->leaving) return true;
+  if (mapping->leaving) return true;
   for (int g = 0; g < mapping->group_count; g++)
-    if (mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
+    if (mapping->groups[g].writing || mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
   return false;
 }
 

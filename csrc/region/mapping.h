@@ -11,10 +11,12 @@
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed; /* regions that were left well wrote what is dirty, and no open region can still discard it */
-  bool escaped;   /* a writable address in it was given away */
-  bool arriving;  /* a call brings it up */
-  int cover;      /* the view that has every byte of the group, or -1 */
+  bool committed;   /* regions that were left well wrote what is dirty, and no open region can still discard it */
+  bool escaped;     /* a writable address in it was given away */
+  bool arriving;    /* a call brings it up */
+  int cover;        /* the view that has every byte of the group, or -1 */
+  int writing;      /* operands of calls that write it, from oa_begin to oa_end */
+  pthread_t writer; /* of the last of these calls; of all, while it is not valid, as others then wait */
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -61,8 +63,6 @@ typedef struct oa_mapping {
   int references;           /* regions that were not waited for yet; it is in the table until there are none */
   int exports;              /* its memory lives until there are no exports either */
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
-  int writing;              /* as many of these operands are written */
-  pthread_t writer;         /* the thread of the last call that began to write it */
   int pointers;             /* of a device scalar: its pointers less one */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
   oa_region_state *maker;   /* the region that allocates it: no other may share it before */
