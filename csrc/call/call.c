@@ -90,7 +90,7 @@ typedef struct other_device {
 static int note_other(oa_present *element, void *data) {
   other_device *o = data;
   const oa_mapping *m = (const oa_mapping *)element;
-  if (m->device == o->mapping->device) return 0;
+  if (m->device == o->mapping->device || !oa_mappings_meet(m, o->mapping)) return 0;
   o->present = m;
   if (oa_mapping_is_newer(m)) o->newer = m;
   return 0;

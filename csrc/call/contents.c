@@ -24,7 +24,7 @@ typedef struct array {
 
 static int note_elsewhere(oa_present *element, void *data) {
   const oa_mapping *other = (const oa_mapping *)element, *mapping = data;
-  return other->device != mapping->device;
+  return other->device != mapping->device && oa_mappings_meet(other, mapping);
 }
 
 /* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */

@@ -99,6 +99,10 @@ void oa_mapping_unlist(oa_mapping *mapping);
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
+/* Returns whether some of these bytes of the host, from low on, may be bytes of the mapping's arrays. */
+bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
+/* Returns whether arrays of the two mappings may have a byte in common. */
+bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b);
 /* Groups the views whose bytes may meet, and finds the view of each group that covers the others. */
 void oa_mapping_form_groups(oa_mapping *mapping);
 /* Returns whether the view, which is packed, is exactly that array. */

@@ -225,6 +225,7 @@ static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group)
 static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   const oa_view *view = &mapping->views[i];
   const oa_group *group = &mapping->groups[view->group];
+  if (!oa_mapping_meets(mapping, p->array->low, oa_lent_array_lines(p->array))) return false;
   const int one = find_view_of_all(p, mapping, view->group);
   if (one >= 0) return i == one && matters(p, mapping, view);
   const bool all = !p->from || group->invalid;
