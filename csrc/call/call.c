@@ -90,7 +90,7 @@ typedef struct other_device {
 static int note_other(oa_present *element, void *data) {
   other_device *o = data;
   const oa_mapping *m = (const oa_mapping *)element;
-  if (m->device == o->mapping->device) return 0;
+  if (m->device == o->mapping->device || !oa_mappings_meet(m, o->mapping)) return 0;
   o->present = m;
   if (oa_mapping_is_newer(m)) o->newer = m;
   return 0;
@@ -121,9 +121,8 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
 /* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
-  const oa_mapping *mapping = slot->mapping;
-  return __builtin_expect(mapping->writing, 0) && !mapping->groups[mapping->views[slot->view].group].valid &&
-         !pthread_equal(mapping->writer, pthread_self());
+  const oa_group *group = oa_slot_group(slot);
+  return __builtin_expect(group->writing, 0) && !group->valid && !pthread_equal(group->writer, pthread_self());
 }
 
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
@@ -831,15 +830,13 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
 /* Marks an operand of a captured call as escaped: the graph may run at any time, so that leaving waits for the
  * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
-  oa_mapping *mapping = slot->mapping;
-  mapping->escaped = true;
-  mapping->groups[mapping->views[slot->view].group].escaped |= writes;
+  slot->mapping->escaped = true;
+  oa_slot_group(slot)->escaped |= writes;
 }
 
 /* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
-  const oa_mapping *mapping = slot->mapping;
-  oa_group *group = &mapping->groups[mapping->views[slot->view].group];
+  oa_group *group = oa_slot_group(slot);
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
