@@ -33,13 +33,13 @@ def names(kind: str, text: str) -> list[tuple[str, list[str]]]:
 
 
 def layouts() -> str:
-    """Return a line for each struct, with the place of each field, and one for each constant."""
+    """Return a line for each struct, each field and each constant."""
     headers = [(INCLUDE / "offload_args" / name).read_text() for name in HEADERS]
     text = re.sub(r"/\*.*?\*/", "", "".join(headers), flags=re.DOTALL)
     lines = []
     for name, fields in names("struct", text):
-        places = "".join(f'printf(" {field} %zu", offsetof({name}, {field}));\n' for field in fields)
-        lines.append(f'printf("{name} %zu:", sizeof({name}));\n{places}puts("");\n')
+        lines.append(f'printf("{name}: %zu bytes\\n", sizeof({name}));\n')
+        lines += [f'printf("{name}.{field}: at %zu\\n", offsetof({name}, {field}));\n' for field in fields]
     for _, constants in names("enum", text):
         lines += [f'printf("{one} = %d\\n", (int){one});\n' for one in constants if not one.endswith("_COUNT")]
     for file, macro, prefix in LISTS:
