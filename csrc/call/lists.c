@@ -144,7 +144,8 @@ static void write_addresses(const oa_call *given, const oa_operand *expanded, vo
     } else if (list->first) {
       const int64_t itemsize = oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
       const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* it may have no memory */
-      for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (char *)expanded->address + k * step;
+      const uintptr_t first = (uintptr_t)expanded->address;                 /* then it is NULL */
+      for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (void *)(first + (uintptr_t)(k * step));
       expanded++;
     } else {
       for (int64_t k = 0; k < o->extent.batch; k++) *to++ = expanded++->address;

@@ -27,6 +27,7 @@ static bool finished[REGIONS];
 static oa_any *handles[HANDLES];
 static void *exports[OBJECTS];
 static int region_count, handle_count, export_count;
+static oa_kernel *kernel_of[3]; /* `nothing` of sample_kernels.c, on each device */
 
 static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
 
@@ -278,7 +279,12 @@ static void update(input *in) {
                           .dtype = OA_F64};
   const uint8_t where = byte(in);
   const int on = where < 128 ? -1 : device(in);
-  switch (byte(in) % 6) {
+  oa_writing *writing;
+  switch (byte(in) % 7) {
+    case 6:
+      oa_update_begin(&array, on, &writing);
+      oa_update_end(writing);
+      break;
     case 0:
       oa_update_to(&array, on);
       break;
@@ -328,10 +334,122 @@ static void own_call(input *in) {
   if (oa_begin(&call) == OA_OK) oa_end(&call, byte(in) > 200);
 }
 
-static void release(input *in) { oa_pointer_release(handle(in)); }
+/* A call of the program's own whose operand is a list of pointers; some of its lists lie. */
+static void own_lists(input *in) {
+  const void *at[4];
+  for (int i = 0; i < 4; i++) at[i] = handle(in);
+  const uint8_t how = byte(in);
+  oa_pointer_list list = {.at = how % 2 ? at : NULL, .first = handle(in), .stride = number(in), .count = how % 5};
+  if (how > 200) list.count = -1;
+  const int64_t batch = byte(in) < 200 ? how % 5 : number(in);
+  oa_operand operands[2] = {{.name = "x", .access = byte(in) % 16, .dtype = OA_F64}};
+  operands[0].pointer = &list;
+  /* With list.at and count -1, the call says how many there are: that is trusted. */
+  operands[0].extent =
+      oa_listed(OA_VECTOR(number(in), number(in), "n", "incx"), list.count < 0 && list.at ? 4 : batch, "batch");
+  operands[1] = (oa_operand){.name = "y", .pointer = handle(in), .access = OA_READ_WRITE, .dtype = OA_F64};
+  operands[1].extent = OA_ELEMENTS(number(in));
+  oa_call call = {.function = "fuzz.lists", .operands = operands, .count = 1 + byte(in) % 2};
+  if (oa_begin_lists(&call) == OA_OK && call.open) oa_end(&call, byte(in) > 200);
+}
+
+static void work(void *arguments) { (void)arguments; }
+
+/* A call whose work runs in stream order, perhaps later. */
+static void submitted(input *in) {
+  oa_operand one = {.name = "x", .pointer = handle(in), .access = byte(in) % 16, .dtype = OA_F64};
+  one.extent = OA_ELEMENTS(number(in));
+  oa_call call = {.function = "fuzz.later", .operands = &one, .count = 1, .blocking = byte(in) % 2};
+  if (oa_begin(&call) == OA_OK) oa_submit(&call, byte(in) < 240 ? work : NULL, &one, byte(in) % 64);
+}
+
+/* Returns where a token of a record, kind:name:dtype, ends, or has a colon and a count. */
+static size_t many_at(const char *token) {
+  size_t at = 0;
+  for (int colons = 0; token[at] && token[at] != ' '; at++)
+    if (token[at] == ':' && ++colons == 3) break;
+  return at;
+}
+
+/* Any routine of CBLAS that takes arrays, sizes, enums and numbers, and no list. */
+static void routine(input *in) {
+  const oa_routine *all;
+  oa_value values[32];
+  int count;
+  if (oa_library_routines("cblas", &all, &count) || !count) return;
+  const unsigned first = byte(in); /* in this order, whatever the compiler does */
+  const oa_routine *one = &all[(256 * first + byte(in)) % (unsigned)count];
+  if (strchr(one->record, '*') || one->typed_count || one->count > 32) return;
+  const char *token = one->record;
+  memset(values, 0, sizeof values);
+  for (int i = 0; i < one->count; i++) {
+    if (strncmp(token, "enum", 4) == 0) {
+      values[i].integer = 101 + byte(in) % 48;
+    } else if (strncmp(token, "size", 4) == 0) {
+      values[i].integer = number(in);
+    } else if (token[0] == 'i' || strncmp(token, "out:", 4) == 0) {
+      values[i].pointer = handle(in);
+    } else if ((strncmp(token, "scalar", 6) != 0 && strncmp(token, "result", 6) != 0) || token[many_at(token)] == ':') {
+      return; /* host numbers behind a pointer are trusted */
+    }
+    token += strcspn(token, " ");
+    token += *token == ' ';
+  }
+  one->run(one, values, 0);
+}
+
+static void trace(input *in) {
+  oa_trace_event events[4];
+  oa_under_way under_way[4];
+  int count;
+  int64_t lost;
+  oa_trace_set(byte(in) % 10);
+  oa_trace_read(events, byte(in) % 5, &count, byte(in) % 2 ? &lost : NULL);
+  oa_trace_under_way(under_way, byte(in) % 5, &count);
+}
+
+/* A call of the backend fails now and then, on the devices that can. */
+static void failing(input *in) { oa_sim_configure(device(in), byte(in) % 4 ? 0 : 4096, byte(in) % 24, 0); }
+
+static void residency(input *in) {
+  oa_residency about = OA_SIZED(oa_residency);
+  switch (byte(in) % 4) {
+    case 0:
+      oa_residency_configure(byte(in) % 4, byte(in) % 2);
+      break;
+    case 1:
+      oa_owner_gone(memory[byte(in) % ARRAYS]);
+      break;
+    case 2:
+      oa_owner_kept(memory[byte(in) % ARRAYS]);
+      break;
+    default:
+      oa_residency_query(device(in), &about);
+  }
+}
+
+static void launch(input *in) {
+  const double half = 0.5;
+  const void *arguments[] = {handle(in), &half};
+  const uint8_t how = byte(in);
+  const uint32_t wide = byte(in);
+  oa_launch shape = OA_SIZED(oa_launch, .grid = {wide % 5, 1, 1}, .block = {wide % 33, 1, 1});
+  shape.shared_bytes = how == 255 ? number(in) : how % 4;
+  shape.is_unsafe = how % 3 == 0;
+  shape.cooperative = how % 7 == 0;
+  if (how > 220) shape.grid[2] = (uint32_t)number(in);
+  oa_kernel_launch(kernel_of[byte(in) % 3], &shape, arguments, how == 9 ? 1 : 2);
+}
+
+static void release(input *in) {
+  oa_any *one = handle(in);
+  byte(in) % 8 ? oa_pointer_release(one) : oa_pointer_invalidate(one);
+}
 
 /* Ends everything, and checks that nothing is left and that no byte around the arrays changed. */
 static void end_all(void) {
+  for (int i = 0; i < 3; i++) oa_sim_configure(devices[i], 0, 0, 0);
+  oa_trace_set(0);
   while (region_count) {
     oa_region *last = regions[--region_count];
     if (oa_region_finish(last, OA_DISCARD, NULL) == OA_OK) oa_region_wait(last);
@@ -351,6 +469,28 @@ static void end_all(void) {
       if (memory[i][j] != -1 || memory[i][GUARD + ELEMENTS + j] != -1) abort();
 }
 
+void __lsan_disable(void) __attribute__((weak)); /* of LeakSanitizer, which can't see what only handles name */
+void __lsan_enable(void) __attribute__((weak));
+
+/* Loads the kernels that live as long as the program. */
+static void load_kernels(void) {
+  static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F64, 8, 0}, {"a", 0, OA_F64, 8, 8}};
+  static uint8_t image[1 << 20];
+  FILE *file = fopen(SAMPLE_KERNELS, "rb");
+  const size_t nbytes = file ? fread(image, 1, sizeof image, file) : 0;
+  if (file) fclose(file);
+  if (__lsan_disable) __lsan_disable();
+  for (int i = 0; i < 3; i++) {
+    oa_module *module;
+    if (oa_module_load(devices[i], "sample", image, nbytes, &module) ||
+        oa_kernel_get(module, "nothing", parameters, 2, &kernel_of[i])) {
+      fprintf(stderr, "%s\n", oa_last_error());
+      abort();
+    }
+  }
+  if (__lsan_enable) __lsan_enable();
+}
+
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
   static const char *const names[] = {"host", "sim:0", "sim:1"};
   const char *only = getenv("FUZZ_DEVICE"); /* host: no other thread, and many more inputs a second */
@@ -358,12 +498,14 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
   for (int i = 0; i < 3; i++)
     if (oa_device_open(only ? only : names[i], &devices[i])) abort();
   oa_set_threads(1);
+  load_kernels();
   return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static void (*const operations[])(input *) = {enter,    enter,   end_region, view,    contents, blas,    blas,
-                                                exported, queries, update,     kernels, own_call, release, end_region};
+  static void (*const operations[])(input *) = {
+      enter,    enter,   end_region, view,      contents,  blas,    blas,  exported, queries,   update, kernels,
+      own_call, release, end_region, own_lists, submitted, routine, trace, failing,  residency, launch, enter};
   input in = {data, data + size};
   for (int i = 0; i < ARRAYS; i++) {
     for (int j = 0; j < GUARD + ELEMENTS + GUARD; j++) memory[i][j] = -1;

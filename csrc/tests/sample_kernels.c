@@ -21,3 +21,6 @@ OA_HOST_KERNEL(blocks, OA_POINTER) {
     for (long long i = 0; i < call->shared_bytes; i++) values[3 * block + 2] += shared[i] == (unsigned char)block;
   }
 }
+
+/* Touches no memory, whatever its grid is. */
+OA_HOST_KERNEL(nothing, OA_POINTER, OA_VALUE(double)) { (void)call; }

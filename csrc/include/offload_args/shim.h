@@ -180,7 +180,8 @@ static inline oa_call oa_call_of(const char *function, const oa_library *library
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
  * what they wait for, and brings up the missing bytes as one batch. Nothing is moved and nothing marked unless it
  * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
- * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. */
+ * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. To leave a region
+ * and to update an array wait for its calls: a thread that does so before it ends its own call waits for ever. */
 int oa_begin(oa_call *call);
 /* Begins a call some of whose operands are OA_LISTED. The pointer of each of those is an oa_pointer_list, and every
  * array of it is checked and moved as an operand of its own; messages call it "A[17]". Operands in a row that have the
