@@ -99,7 +99,10 @@ def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish],
             if not form.on_device or bench.runs_late:
                 found[at] = Wish(peek=peek)
         elif not form.on_device:
-            found[at] = Wish(peek=peek if one.role == "update" else 0, poke=bytes_of(one, answer(one), wide or one.c_type == "int64_t *"))
+            found[at] = Wish(
+                peek=peek if one.role == "update" else 0,
+                poke=bytes_of(one, answer(one), wide or one.c_type == "int64_t *"),
+            )
     result = function.result
     if result and result.role == "returned":
         return found, bytes_of(result, answer(result), wide=True)
