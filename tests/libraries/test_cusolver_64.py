@@ -166,7 +166,7 @@ def test_laswp_exchanges_the_rows_that_pivots_say(gpu: str, letter: str, dtype: 
     with offload_args(A, In(pivots), device=gpu) as (dA, dp):
         with pytest.raises(ExtentError, match=r"A needs 28 elements .*has 24$"):
             laswp(4, dA, 7, 1, 3, dp, 1)
-        with pytest.raises(ArgumentError, match="needs k2 <= lda, got k2 = 7 and lda = 6"):
+        with pytest.raises(ArgumentError, match="needs k2 <= lda, got lda = 6 and k2 = 7"):
             laswp(4, dA, 6, 1, 7, dp, 1)
         laswp(4, dA, 6, 1, 3, dp, 1)
     np.testing.assert_array_equal(A, expected)
