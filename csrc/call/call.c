@@ -847,12 +847,21 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
   }
 }
 
+static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {
+  for (; statuses && *statuses != library->success; statuses++)
+    if (*statuses == status) return true;
+  return false;
+}
+
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
-  const bool failed = vendor_status != (call->library ? call->library->success : 0);
+  const oa_library *const library = call->library;
+  const bool differs = __builtin_expect(vendor_status != (library ? library->success : 0), 0);
+  const bool only_asked = differs && library && is_among(library, library->only_asked, vendor_status);
+  const bool failed = differs && !only_asked && !(library && is_among(library, library->also_done, vendor_status));
   const bool capturing = call->open == OA_CALL_UNNOTED; /* or an address was taken, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
@@ -874,7 +883,7 @@ int oa_end(oa_call *call, int vendor_status) {
     const bool writes = o->touched && oa_writes(o->access);
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
-    if (writes) mark_written(o, slot, failed);
+    if (writes && !only_asked) mark_written(o, slot, failed);
     oa_slot_unhold(slot, may_write(o));
   }
   oa_announce_change();
