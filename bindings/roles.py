@@ -8,6 +8,8 @@ The roles file says, for families of functions, what a header can't:
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
                                                                  negative, which is none, as in level 1; "value": any
+    stridea = "tried stride"                                     of complex numbers some versions count it in real ones:
+                                                                 a first call, of two products of one element, tells
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -643,6 +645,10 @@ class _Reader:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
+        if label == "tried stride":
+            if plain not in SIZE_TYPES or self.settings.get("backend"):
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or the library has a backend")
+            return Size(name=name, c_type=c_type, label="stride", is_tried=letter in ("c", "z"))
         if label in self.enums:
             enum = self.enum(label, letter)
             if plain != enum.type:

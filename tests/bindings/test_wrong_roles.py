@@ -197,6 +197,7 @@ WRONG = [
     ("[family.sum]\n", '[family.sum]\nalso = { inc = "incx" }\n', "also inc: incx is not among its parameters"),
     ("[family.sum]\n", '[family.sum]\nalso = { incc = "inc" }\n', "also incc: no function has it"),
     ("[family.sum]\n", '[family.sum]\ntypes = { floats = "f64" }\n', "no function has a parameter of this type"),
+    ('inc = "inc"', 'inc = "tried stride"', "or the library has a backend"),
     # the rest of the file
     ("[library]", "[libraries]", "libraries is not understood"),
     ('name = "vendor"', 'name = "vendr"', "'vendr' is not the name of the file"),
