@@ -377,6 +377,8 @@ class Library:
     stream: str  # one of STREAMS
     scalars: str  # one of SCALARS
     success: int
+    also_done: list[int]  # other statuses, of calls that did their work
+    only_asked: list[int]  # of calls that wrote nothing
     prefixes: list[str]
     suffixes: list[str]
     probe: str | None
@@ -1048,6 +1050,10 @@ class _Reader:
         success = settings.get("success")
         if success is not None and success not in self.all_constants:
             self.faults.append(f"{self.name}.toml: [library] success: the header has no {success}")
+        others = {key: settings.get(key, []) for key in ("also_done", "only_asked")}
+        for key, name in ((key, one) for key, names in others.items() for one in names):
+            if name not in self.all_constants:
+                self.faults.append(f"{self.name}.toml: [library] {key}: the header has no {name}")
         row_major = settings.get("row_major")
         not_bound = self.left_over(functions)
         find = self.find()
@@ -1064,6 +1070,8 @@ class _Reader:
             stream=stream,
             scalars=scalars,
             success=self.all_constants[success] if success else 0,
+            also_done=[self.all_constants[one] for one in others["also_done"]],
+            only_asked=[self.all_constants[one] for one in others["only_asked"]],
             prefixes=settings.get("prefixes", [""]),
             suffixes=settings.get("suffixes", [""]),
             probe=probe,

@@ -37,7 +37,7 @@ _TEXTS_OF_LIBRARY = ("name", "title", "source", "backend", "wide", "strip", "sta
 LIBRARY = Table(
     {
         **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace"), TEXT),
-        **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes"), TEXTS),
+        **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes", "also_done", "only_asked"), TEXTS),
         "adds": Table(others=TEXTS),
         "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),
     },

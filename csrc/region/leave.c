@@ -114,10 +114,6 @@ static bool is_in_a_call(const oa_region_state *region) {
   return false;
 }
 
-static oa_group *group_of(const oa_slot *slot) {
-  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
-}
-
 /* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
  * the same thread that is open and lends some of the group. NULL: it is nested in none. */
 static oa_slot *enclosing(const oa_slot *slot) {
@@ -125,7 +121,7 @@ static oa_slot *enclosing(const oa_slot *slot) {
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
-      if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
+      if (s->mapping == slot->mapping && oa_slot_root(s) == s && oa_slot_group(s) == oa_slot_group(slot)) return s;
   }
   return NULL;
 }
@@ -147,7 +143,7 @@ static void add_name(names *n, const oa_slot *slot) {
 static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
-    oa_group *group = group_of(slot);
+    oa_group *group = oa_slot_group(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;

@@ -120,7 +120,7 @@ static void an_address_on_its_way_is_on_no_other_device(void) {
 }
 
 struct beside {
-  oa_any *pointer;
+  oa_any *pointer, *other;
   float found;
   uint64_t address;
 };
@@ -153,6 +153,37 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   CHECK(b.found == 5);
   leave(region, OA_COMMIT);
   for (int i = 0; i < n; i++) CHECK(x[i] == 5);
+  check_empty();
+}
+
+static void *run_set_beside(void *data) {
+  const struct beside *b = data;
+  CHECK_OK(change(b->other, 4, 2, 0, 7));
+  return run_peek_beside(data);
+}
+
+/* The other column of the matrix is one mapping with this one, and written by the thread that then reads this one. */
+static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the_other_column(void) {
+  float x[8] = {0};
+  const int64_t shape[] = {4, 1}, strides[] = {2 * item, item};
+  const oa_array column = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
+  oa_array lent[] = {column, column};
+  lent[1].data = x + 1;
+  oa_region *region = enter(one, lent, 2);
+  CHECK_OK(change(lent[1].handle, 4, 2, 0, 6));
+  oa_operand p = operand(lent[0].handle, OA_OVERWRITE, 4, 2);
+  oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  struct beside b = {.pointer = lent[0].handle, .other = lent[1].handle, .found = -1};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_set_beside, &b) == 0);
+  usleep(5000); /* it has begun to read, or waits for the call */
+  struct change c = {p.address, 4, 2, 0, 5};
+  CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(b.found == 5);
+  leave(region, OA_COMMIT);
+  for (int i = 0; i < 8; i++) CHECK(x[i] == (i % 2 ? 7 : 5));
   check_empty();
 }
 
@@ -412,6 +443,7 @@ int main(void) {
     an_address_on_its_way_is_on_no_other_device();
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_BY_USE, run_peek_beside);
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_OUT, run_address_beside);
+    a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the_other_column();
     what_a_region_committed_comes_down_whatever_a_later_one_does(OA_IN);
     what_a_region_committed_comes_down_whatever_a_later_one_does(OA_BY_USE);
     threads_that_share_do_not_discard_for_each_other();

@@ -205,6 +205,7 @@ WRONG = [
     ('symbols = ["v_{name}"]', 'symbols = ["v_{nme}"]', "'v_{nme}' needs {name} or {Name}"),
     ('symbols = ["v_{name}"]', 'symbols = "v_{name}"', "is not a list of texts"),
     ('success = "V_OK"', 'success = "V_FINE"', "the header has no V_FINE"),
+    ('success = "V_OK"', 'success = "V_OK"\nalso_done = ["V_SLOW"]', "also_done: the header has no V_SLOW"),
     ('scalars = "host"', 'scalars = "hots"', "'hots' is none of pointer mode, host, by value"),
     ('scalars = "host"', 'scalars = "pointer mode"', "[handle] has no set_pointer_mode"),
     ('scalars = "host"', 'stream = "argument"', 'no function has a parameter "stream"'),

@@ -36,14 +36,32 @@ int rocblas_get_version_string(char *text, size_t size) {
   return 0;
 }
 
+/* As rocBLAS does without memory to work in, and in a query of the memory that it would need. */
+static int degraded, queried;
+int rocblas_start_device_memory_size_query(handle_t handle) {
+  queried = handle != NULL;
+  return 0;
+}
+int rocblas_stop_device_memory_size_query(handle_t handle, size_t *size) {
+  *size = handle && queried ? 640 : 0;
+  queried = 0;
+  return 0;
+}
+int rocblas_set_device_memory_size(handle_t handle, size_t size) {
+  degraded = handle && size == 1;
+  return 0;
+}
+
 int rocblas_sgemv(handle_t handle, int trans, int m, int n, const float *alpha, const float *A, int lda, const float *x,
                   int incx, const float *beta, float *y, int incy) {
   if (trans != 111) return 11;
+  if (queried) return 9 + (n == 0);
   for (int i = 0; i < m; i++) {
     float sum = 0;
     for (int j = 0; j < n; j++) sum += A[i + j * lda] * x[j * incx];
     y[i * incy] = *alpha * sum + (*beta == 0 ? 0 : *beta * y[i * incy]);
   }
+  if (degraded) return 7;
   return handle->mode;
 }
 int rocblas_sdot_strided_batched(handle_t handle, int n, const float *x, int incx, int64_t stridex, const float *y,

@@ -106,6 +106,39 @@ print("fine")
     assert run(code, doubles["4.4.1"]) == "fine"
 
 
+def test_a_call_that_had_less_memory_than_it_wanted_has_done_its_work(doubles: dict[str, str]) -> None:
+    code = """
+handle = rocblas.create_handle("sim:0")
+A, x, y = matrix(4, 3), matrix(3, 1)[:, 0], np.full(4, np.nan, np.float32)
+rocblas.set_device_memory_size(handle, 1)
+with offload_args(A, x, Out(y), device="sim:0") as (dA, dx, dy):
+    rocblas.sgemv(rocblas.operation_none, 4, 3, 2.0, dA, 4, dx, 1, 0.0, dy, 1, handle=handle)
+assert (y == 2 * A @ x).all()
+print("fine")
+"""
+    assert run(code, doubles["4.4.1"]) == "fine"
+
+
+def test_calls_in_a_query_of_memory_say_what_they_need_and_write_nothing(doubles: dict[str, str]) -> None:
+    code = """
+handle = rocblas.create_handle("sim:0")
+A, x, y = matrix(4, 3), matrix(3, 1)[:, 0], np.arange(4, dtype=np.float32)
+with offload_args(A, x, y, device="sim:0") as (dA, dx, dy):
+    rocblas.start_device_memory_size_query(handle)
+    for columns in 3, 0:
+        rocblas.sgemv(rocblas.operation_none, 4, columns, 2.0, dA, 4, dx, 1, 0.0, dy, 1, handle=handle)
+    print(rocblas.stop_device_memory_size_query(handle))
+assert (y == np.arange(4)).all()
+with offload_args(A, x, y, device="sim:0") as (dA, dx, dy):
+    rocblas.start_device_memory_size_query(handle)
+    rocblas.sgemv(rocblas.operation_none, 4, 3, 2.0, dA, 4, dx, 1, 0.0, dy, 1, handle=handle)
+    rocblas.stop_device_memory_size_query(handle)
+    rocblas.sscal(4, 2.0, dy, 1)
+assert (y == 2 * np.arange(4)).all()
+"""
+    assert run(code, doubles["4.4.1"]) == "640"
+
+
 @pytest.mark.parametrize("version", ["4.4.1", "2.47.0"])
 def test_trmm_is_one_function_in_every_version(doubles: dict[str, str], version: str) -> None:
     assert run(TRMM, doubles[version]) == f"{version}.abcdef01"

@@ -1004,6 +1004,27 @@ def reads_on_the_host_what_another_device_has_left(p: Program, one: str, other: 
     p.do(p.write_lent("A", "[1::2, ::2]"))  # no device has any of it
 
 
+def updates_an_array_that_one_lent_for_reading_crosses(p: Program, one: str, other: str) -> None:
+    p.do(p.enter(one, ("by use", "A", "[:, :3]"), ("In", "A", "[::2]")))
+    p.do(p.address(p.operand(1, 0)))
+    p.do(p.update("A", "[:, :3]"))
+    p.do(p.scal(2.0, p.operand(1, 0, "[0]")))
+    p.do(p.update("A", "[:, 2:]"))
+    p.do(p.write_lent("A", "[:, :2]"))
+
+
+def lends_columns_apart_and_then_together(p: Program, one: str, other: str) -> None:
+    p.do(p.enter(one, ("by use", "A", "[:, :3]")))
+    p.do(p.enter(other, ("by use", "A", "[:, 3:]")))
+    p.do(p.scal(2.0, p.operand(1, 0, "[0]")))
+    p.do(p.scal(3.0, p.operand(2, 0, "[1]")))
+    p.do(p.leave(2, "well"))
+    p.do(p.enter(one, ("by use", "A", "[:, 3:]"), ("by use", "A", "[:, :3]")))
+    p.do(p.scal(5.0, p.operand(3, 0, "[:, 1]")))
+    p.do(p.leave(1, "discard"))
+    p.do(p.fill(p.operand(3, 1)))
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -1025,6 +1046,8 @@ def reads_on_the_host_what_another_device_has_left(p: Program, one: str, other: 
         overwrites_one_of_two_outs_that_overlap,
         overwrites_an_out_within_an_array_that_is_lent,
         reads_on_the_host_what_another_device_has_left,
+        updates_an_array_that_one_lent_for_reading_crosses,
+        lends_columns_apart_and_then_together,
     ],
 )
 def test_a_program_agrees_with_the_documents_that(
