@@ -37,7 +37,7 @@ A constant of the header that is not in the table stands for no dtype of NumPy's
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
 "optional", beside arrays of pointers: there may be no such array. "optional if jobu == JOB_N": if this holds.
-"reads despite no const", of an "in" array: the header's lack of a const is wrong.
+"reads despite no const", of an "in" array or a scalar: the header's lack of a const is wrong.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched, unless there is nothing else. Rows and columns are those of the matrix: for functions with an
@@ -283,7 +283,7 @@ HANDLE_MODES = ("host_mode", "device_mode")
 HOST_LIST = re.compile(r"(?P<role>\w+) list\((?P<length>\w+)\)(?: of (?P<of>\w+))?")
 NUMBER = re.compile(
     r"(?P<role>scalar|result|returned|update|output)(?:\[(?P<count>\d+)\])?"
-    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?"
+    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?(?P<anyhow>; reads despite no const)?"
 )
 
 
@@ -637,7 +637,7 @@ class _Reader:
             dtype = "any" if pointee == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
         on_gpu = by_value and self.settings.get("backend") is not None
-        right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        right = not pointee if by_value else bool(pointee) and (const != bool(found["anyhow"])) == (role == "scalar")
         takes_rounded = role == "scalar" and not on_gpu and count == 1 or role == "result" and self.on_device
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
@@ -670,7 +670,7 @@ class _Reader:
         if label in ("host result", "returned on the host"):
             returned = label != "host result"
             pointee, const = (c_type, False) if returned else _pointee(c_type)
-            dtype = self.dtype(pointee, letter)
+            dtype = "i32" if pointee == "int64_t" else self.dtype(pointee, letter)  # an index, as wide as it gets
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)

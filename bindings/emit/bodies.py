@@ -440,11 +440,15 @@ class Body:
             self.add(f"    status = {self.vendor_call(False)};")
         else:
             self.add(f"  const int status = {self.vendor_call(False)};")
-        result = self.function.result
-        if result and result.dtype == "i32":
-            narrow = " && !wide" if self.wide_symbol else ""
-            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
+        self.widen("  ")
         self.add("  return oa_end(&call, status);")
+
+    def widen(self, indent: str) -> None:
+        """Makes 64 bits of an index of 32 that the vendor's function left."""
+        result = self.function.result
+        if result and result.dtype == "i32" and not result.c_type.startswith("int64_t"):
+            narrow = " && !wide" if self.wide_symbol else ""
+            self.add(f"{indent}if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
 
     def vendor_call(self, wide: bool) -> str:
         """Returns the C expression that calls the vendor's function."""
@@ -474,6 +478,7 @@ class Body:
         self.add(f"    const int refused = oa_workspaces_take(&taken, &call, {nbytes});")
         self.add("    if (refused) return refused;")
         self.add(f"    status = {self.vendor_call(False)};")
+        self.widen("    ")
         self.add("    return oa_workspaces_end(&taken, &call, status);")
         self.add("  }")
 
