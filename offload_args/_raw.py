@@ -122,7 +122,7 @@ class _Function:
             self._raw.check_version(self._title, self.__name__)
             self._address = self._raw.ffi.cast(c_type, pointer)
         answer = self._address(*arguments)
-        if self._raw.status and self._type.result.cname == self._raw.status and answer:
+        if self._raw.status and self._type.result.cname == self._raw.status and answer not in self._raw.fine:
             name = self._type.result.elements.get(answer, "a status")
             raise LibraryError(f"{self._title}: the library returned {name} ({answer})")
         return answer
@@ -185,6 +185,7 @@ class Raw:
         self.ffi = declared.ffi
         self.handle: str = declared.HANDLE
         self.status: str = declared.STATUS
+        self.fine = (0, *declared.FINE)  # statuses that are not failures
         self.functions = importlib.import_module(f".{library}", __package__)
         self._older: tuple[str, dict[str, str]] = declared.OLDER
         self._routines: dict[str, str] = declared.ROUTINES

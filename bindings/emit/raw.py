@@ -75,6 +75,7 @@ def raw_file(library: Library, path: Path) -> None:
         if any(passed[:-1]):
             results |= dict.fromkeys(symbols, passed.index(True))
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status}
+    facts["FINE: tuple[int, ...]"] = tuple(library.also_done + library.only_asked)
     facts |= {"ROUTINES: dict[str, str]": routines, "RESULTS: dict[str, int]": results}
     older = (library.older.before, library.older.instead) if library.older else ("", {})
     facts["OLDER: tuple[str, dict[str, str]]"] = older

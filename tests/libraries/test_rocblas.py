@@ -139,6 +139,18 @@ assert (y == 2 * np.arange(4)).all()
     assert run(code, doubles["4.4.1"]) == "640"
 
 
+def test_raw_returns_a_status_that_is_not_a_failure(doubles: dict[str, str]) -> None:
+    code = """
+raw, ffi = rocblas.raw, rocblas.raw.ffi
+handle = ffi.new("rocblas_handle *")
+raw.rocblas_create_handle(handle)
+raw.rocblas_start_device_memory_size_query(handle[0])
+number = ffi.new("float *")
+print(raw.rocblas_sgemv(handle[0], 111, 1, 1, number, number, 1, number, 1, number, number, 1))
+"""
+    assert run(code, doubles["4.4.1"]) == "9"
+
+
 @pytest.mark.parametrize("version", ["4.4.1", "2.47.0"])
 def test_trmm_is_one_function_in_every_version(doubles: dict[str, str], version: str) -> None:
     assert run(TRMM, doubles[version]) == f"{version}.abcdef01"
