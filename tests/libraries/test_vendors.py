@@ -39,7 +39,7 @@ def compile_to(path: Path, source: str) -> Path:
 
 
 @pytest.mark.promise("T39")
-def test_a_file_that_is_missing_corrupt_planted_or_another_library_is_not_loaded(tmp_path: Path) -> None:
+def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -> None:
     compile_to(
         tmp_path / FILES[0], "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(66); }"
     )
