@@ -17,7 +17,13 @@ from offload_args import In, Out, cublaslt, cudnn, curand, cusolver, offload_arg
 from offload_args.errors import DirectionError
 
 NAMES = ("cudnn", "cublaslt", "cusolver", "curand")
-FILES = ("libcudnn.so.9", "libcublasLt.so.13", "libcublasLt.so.12", "libcusolver.so.12", "libcusolver.so.11")
+FILES: tuple[str, ...] = (
+    "libcudnn.so.9",
+    "libcublasLt.so.13",
+    "libcublasLt.so.12",
+    "libcusolver.so.12",
+    "libcusolver.so.11",
+)
 FILES += ("libcurand.so.10", "libcudnn.so", "libcublasLt.so", "libcusolver.so", "libcurand.so")
 TRIED = """
 import os
