@@ -8,6 +8,8 @@ The roles file says, for families of functions, what a header can't:
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
                                                                  negative, which is none, as in level 1; "value": any
+    stridea = "tried stride"                                     of complex numbers some versions count it in real ones:
+                                                                 a first call, of two products of one element, tells
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -164,6 +166,13 @@ with a type that is not known is left out there:
     [raw]
     cublasHandle_t = "struct cublasContext *"
     cuComplex = "struct { float x, y; }"
+    "struct rocblas_device_malloc_base" = "opaque"               pointers to it are all that a caller has
+
+Functions that only <library>.raw has, which checks nothing but their number, and why:
+
+    [[only_raw]]
+    names = "rocblas_device_malloc_\\w+"                         a pattern, as in [[not_bound]]
+    reason = "..."
 
 Families that several libraries have stand in a file of their own, such as roles/blas.toml, and a library takes over
 those that its header has:
@@ -226,7 +235,7 @@ from typing import Any
 
 from . import described, expressions, schema, shared
 from .lines import extended_by, located
-from .older import Older, fault, read_api
+from .older import ApiError, Older, fault, read_api
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -398,6 +407,7 @@ class Library:
     dtype_enums: list[Enum] = field(default_factory=list)
     adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
     not_bound: dict[str, list[str]] = field(default_factory=dict)
+    only_raw: dict[str, list[str]] = field(default_factory=dict)  # functions that only <library>.raw has, by the reason
     twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
     api_count: int = 0
 
@@ -645,6 +655,10 @@ class _Reader:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
+        if label == "tried stride":
+            if plain not in SIZE_TYPES or self.settings.get("backend"):
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or the library has a backend")
+            return Size(name=name, c_type=c_type, label="stride", is_tried=letter in ("c", "z"))
         if label in self.enums:
             enum = self.enum(label, letter)
             if plain != enum.type:
@@ -958,25 +972,34 @@ class _Reader:
         twins = {symbol for one in functions for symbol in self.symbol(one.name)[1]} - {one.symbol for one in functions}
         return sorted(twins & self.api["functions"].keys())
 
-    def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
+    def left_over(self, functions: list[Function]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Returns the functions that are not bound, by the reason, and those that only <library>.raw has."""
         bound = {name for one in functions for name in (one.symbol, one.wide_symbol, one.query)}
         bound |= set(self.twins(functions))
         used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
-        groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}
-        for symbol in self.api["functions"]:
-            if symbol in bound:
-                continue
-            rule = next((one for one in self.roles.get("not_bound", []) if re.fullmatch(one["names"], symbol)), None)
-            if rule:
-                groups[rule["reason"]].append(symbol)
-            elif symbol not in used:
-                self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
-        empty = [reason for reason, symbols in groups.items() if not symbols]
+        left = [symbol for symbol in self.api["functions"] if symbol not in bound]
+        found: list[dict[str, list[str]]] = []
+        for table in ("not_bound", "only_raw"):
+            rules = self.roles.get(table, [])
+            groups: dict[str, list[str]] = {one["reason"]: [] for one in rules}
+            for symbol in tuple(left):
+                rule = next((one for one in rules if re.fullmatch(one["names"], symbol)), None)
+                if rule:
+                    groups[rule["reason"]].append(symbol)
+                    left.remove(symbol)
+            self.faults += [
+                f"{self.name}.toml: [{table}] {reason!r}: no function is left for this reason"
+                for reason, symbols in groups.items()
+                if not symbols
+            ]
+            found.append(groups)
         self.faults += [
-            f"{self.name}.toml: [not_bound] {reason!r}: no function is left for this reason" for reason in empty
+            f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]"
+            for symbol in left
+            if symbol not in used
         ]
-        return groups
+        return found[0], found[1]
 
     def find(self) -> dict[str, Any]:
         """Returns how Python finds the library, with a value for every key."""
@@ -1049,7 +1072,7 @@ class _Reader:
             if name not in self.all_constants:
                 self.faults.append(f"{self.name}.toml: [library] {key}: the header has no {name}")
         row_major = settings.get("row_major")
-        not_bound = self.left_over(functions)
+        not_bound, only_raw = self.left_over(functions)
         find = self.find()
         if settings.get("name", self.name) != self.name:
             self.faults.append(f"{self.name}.toml: [library] name: {settings['name']!r} is not the name of the file")
@@ -1087,6 +1110,7 @@ class _Reader:
             dtype_enums=[self.enum(key, "") for key, one in self.enums.items() if "dtypes" in one],
             adds=settings.get("adds", {}),
             not_bound=not_bound,
+            only_raw=only_raw,
             twins=self.twins(functions),
             api_count=len(self.api["functions"]),
         )
@@ -1142,6 +1166,8 @@ def load(folder: Path = HERE) -> list[Library]:
             libraries.append(join(name, read_api(name, labels, folder), labels))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
+        except ApiError as error:
+            faults += error.faults
     if faults:
         raise RolesError(faults)
     return libraries

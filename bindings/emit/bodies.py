@@ -515,9 +515,38 @@ class Body:
 
     # -- on the CPU: called later, in stream order
 
+    def tried(self, one: Parameter) -> str:
+        """Returns the letter of what oa_stride_unit passes for a parameter."""
+        extents = [extent for array in self.function.arrays for extent in array.extents]
+        counts = {ast.unparse(one.batch[1]) for one in extents if one.batch}
+        match one:
+            case EnumValue():
+                return "e"
+            case Size():
+                return "2" if one.label == "stride" or one.name in counts else "1"
+            case Array():
+                return "r" if one.direction == "in" else "w"
+            case Number() if one.role == "scalar":
+                return "n"
+        raise ValueError(f"{one.name}: a function with tried strides can't have a {type(one).__name__}")
+
+    def stride_unit(self) -> None:
+        """Finds the unit of strides that a first call tells."""
+        strides = [one for one in self.function.sizes if one.is_tried]
+        if not strides:
+            return
+        letters = "".join(map(self.tried, self.function.parameters))
+        self.add(f'  const int unit = oa_stride_unit(routine, symbol, values, "{letters}");')
+        self.add("  if (!unit) return OA_ERROR_VERSION;")
+        for one in strides:
+            product = f"oa_times({one.name}, unit)"
+            failure = f'oa_fail_too_large(routine->function, "{one.name} in real numbers", {product})'
+            self.add(f"  if (oa_is_wide({product}) && !oa_routine_is_ilp64(routine)) return {failure};")
+
     def late(self) -> None:
         """Packs the values, and leaves the call to oa_submit. Without operands it is made at once."""
         arrays = self.function.arrays
+        self.stride_unit()
         if not arrays:  # everything is on the host: no device, no order to keep
             self.add("  if (!device) {")
             self.pack("    ", on_device=False)
@@ -541,6 +570,8 @@ class Body:
             at = self.at[one.name]
             if isinstance(one, Size) and one.label == "ld":
                 self.add(f"{indent}late.values[{at}].integer = {one.name};")
+            elif isinstance(one, Size) and one.is_tried:
+                self.add(f"{indent}late.values[{at}].integer = oa_times({one.name}, unit);")
             elif isinstance(one, Array):
                 self.add(f"{indent}late.values[{at}].pointer = operands[{self.position(one)}].address;")
         loads = ""
