@@ -14,17 +14,22 @@ def report(libraries: Iterable[Library]) -> str:
     for library in libraries:
         wide = sum(1 for one in library.functions if one.wide_symbol)
         lines += [f"## {library.title} ({library.header}, {library.version})", ""]
-        lines.append(f"{len(library.functions)} of its functions")
+        lines.append(f"{len(library.functions) + len(library.twins)} of its functions")
         if wide:
             lines[-1] += f", {wide} of them with their form for 64-bit sizes behind the same name"
         lines[-1] += f"; the header declares {library.api_count} in all."
+        if library.twins:
+            names = " ".join(library.twins)
+            lines += ["", f"Bound under one name with another function, which is called, as it does the same: {names}."]
         lines += ["", "| family | functions |", "|---|---|"]
         families: dict[str, list[str]] = {}
         for function in library.functions:
             families.setdefault(function.family, []).append(function.name)
         lines += [f"| {key} | {' '.join(names)} |" for key, names in sorted(families.items())]
-        lines += ["", "Not bound:", "", "| why | count | functions |", "|---|---|---|"]
-        for reason, names in library.not_bound.items():
-            lines.append(f"| {reason} | {len(names)} | {' '.join(names)} |")
+        only_raw = f"Only in `{library.name}.raw`, with the vendor's own signature:"
+        for title, groups in ((only_raw, library.only_raw), ("Not bound:", library.not_bound)):
+            if groups or title == "Not bound:":
+                lines += ["", title, "", "| why | count | functions |", "|---|---|---|"]
+            lines += [f"| {reason} | {len(names)} | {' '.join(names)} |" for reason, names in groups.items()]
         lines.append("")
     return "\n".join(lines)

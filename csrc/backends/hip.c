@@ -113,7 +113,7 @@ static void *open_driver(void) {
   return library;
 }
 
-/* Sets the model to the name and the architecture, for which kernels are compiled: "AMD Instinct MI210 (gfx90a)". */
+/* Sets the model to the name and the target that code has to suit: "AMD Instinct MI210 (gfx90a:sramecc+:xnack-)". */
 static int describe(oa_device *device, int number) {
   enum { MOST = 16384 };
   int code = driver.device_name(device->model, sizeof device->model, number);
@@ -126,8 +126,7 @@ static int describe(oa_device *device, int number) {
                         : 1;
   const size_t length = strlen(device->model);
   if (code == SUCCESS && strncmp(architecture, "gfx", 3) == 0)
-    snprintf(device->model + length, sizeof device->model - length, "%s(%.*s)", length ? " " : "",
-             (int)strcspn(architecture, ":"), architecture);
+    snprintf(device->model + length, sizeof device->model - length, "%s(%.63s)", length ? " " : "", architecture);
   free(properties);
   return OA_OK;
 }
@@ -191,6 +190,12 @@ static enum memory_kind memory_kind(const void *memory) {
   if (attributes.is_managed) return MEMORY_OTHER;
   if (major_version() < 6) return attributes.type == HOST_5 ? MEMORY_PINNED : MEMORY_OTHER;
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
+}
+
+/* Before HIP 6.3, a copy or a fill with a stream of a device that other code has reset uses freed memory. */
+static int check_stream(gpu_stream stream) {
+  int capturing;
+  return stream ? driver.stream_capturing(stream, &capturing) : SUCCESS;
 }
 
 /* Copies between memory that HIP knows. Its default kind, by which HIP finds out, does harm: memory that HIP does not

@@ -90,7 +90,7 @@ typedef struct other_device {
 static int note_other(oa_present *element, void *data) {
   other_device *o = data;
   const oa_mapping *m = (const oa_mapping *)element;
-  if (m->device == o->mapping->device) return 0;
+  if (m->device == o->mapping->device || !oa_mappings_meet(m, o->mapping)) return 0;
   o->present = m;
   if (oa_mapping_is_newer(m)) o->newer = m;
   return 0;
@@ -121,9 +121,8 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
 /* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
-  const oa_mapping *mapping = slot->mapping;
-  return !mapping->groups[mapping->views[slot->view].group].valid && mapping->writing &&
-         !pthread_equal(mapping->writer, pthread_self());
+  const oa_group *group = oa_slot_group(slot);
+  return __builtin_expect(group->writing, 0) && !group->valid && !pthread_equal(group->writer, pthread_self());
 }
 
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
@@ -257,11 +256,12 @@ enum { FEW = 16 }; /* operands: more need memory, and are compared in another wa
 /* Checks that no operand that is written overlaps another. */
 static inline int check_alias(const oa_call *call, const reach *reaches) {
   for (int i = 1; i < call->count; i++) {
-    const oa_operand *a = &call->operands[i];
+    const uintptr_t start = (uintptr_t)call->operands[i].address, end = reaches[i].end;
+    const int access = call->operands[i].access;
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (reaches[i].end <= (uintptr_t)b->address || reaches[j].end <= (uintptr_t)a->address ||
-          !oa_writes(a->access | b->access))
+      if (__builtin_expect(reaches[j].end <= start || end <= (uintptr_t)b->address, 1) ||
+          !oa_writes(access | b->access))
         continue;
       const int status = check_overlap(call, reaches, i, j);
       if (status) return status;
@@ -657,30 +657,34 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
                  call->function);
 }
 
-/* Lets the call hold its operands. */
-static inline void hold(const oa_call *call) {
+/* Lets the call hold its operands. Returns whether no other stream used them, so that the call's needs no order. */
+static inline bool hold(const oa_call *call, const oa_stream *stream) {
+  bool alone = true;
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
+    const oa_slot *slot = o->slot;
     oa_slot_hold(o->slot, may_write(o));
+    if (!o->touched) continue;
+    const oa_uses *uses = &slot->mapping->uses;
+    alone &= (uses->count == 1) & (uses->first.stream == stream);
   }
+  return alone;
 }
 
 /* Makes the stream run after the uses that the operands have to wait for. */
-static inline int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
+static int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
   int status = OA_OK;
   for (int i = 0; i < call->count && !status; i++) {
     const oa_slot *slot = call->operands[i].slot;
     if (!reaches[i].lines.count) continue;
-    const oa_uses *uses = &slot->mapping->uses;
-    if (uses->count == 1 && uses->first.stream == stream) continue;
-    status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access));
+    status = oa_uses_order(&slot->mapping->uses, stream, oa_writes(call->operands[i].access));
   }
   return status;
 }
 
 /* Brings up the missing groups of operands that the call holds, and orders the stream after their users. */
-static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region,
-                                     oa_stream *stream, int arriving, bool capturing) {
+static int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region, oa_stream *stream,
+                              int arriving, bool capturing) {
   int status = OA_OK;
   if (__builtin_expect(arriving, 0)) status = bring_up(call, region, stream, reaches, arriving);
   if (status || region->device->backend->flags & OA_SYNCHRONOUS || capturing) return status;
@@ -701,8 +705,9 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_st
     oa_unlock();
     return status;
   }
-  hold(call);
-  status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
+  const bool alone = hold(call, stream);
+  if (__builtin_expect(arriving || !alone, 0))
+    status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
   call->device = region->device;
   call->stream = stream;
   call->region = region;
@@ -825,15 +830,13 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
 /* Marks an operand of a captured call as escaped: the graph may run at any time, so that leaving waits for the
  * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
-  oa_mapping *mapping = slot->mapping;
-  mapping->escaped = true;
-  mapping->groups[mapping->views[slot->view].group].escaped |= writes;
+  slot->mapping->escaped = true;
+  oa_slot_group(slot)->escaped |= writes;
 }
 
 /* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
-  const oa_mapping *mapping = slot->mapping;
-  oa_group *group = &mapping->groups[mapping->views[slot->view].group];
+  oa_group *group = oa_slot_group(slot);
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
@@ -844,12 +847,21 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
   }
 }
 
+static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {
+  for (; statuses && *statuses != library->success; statuses++)
+    if (*statuses == status) return true;
+  return false;
+}
+
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
-  const bool failed = vendor_status != (call->library ? call->library->success : 0);
+  const oa_library *const library = call->library;
+  const bool differs = __builtin_expect(vendor_status != (library ? library->success : 0), 0);
+  const bool only_asked = differs && library && is_among(library, library->only_asked, vendor_status);
+  const bool failed = differs && !only_asked && !(library && is_among(library, library->also_done, vendor_status));
   const bool capturing = call->open == OA_CALL_UNNOTED; /* or an address was taken, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
@@ -871,7 +883,7 @@ int oa_end(oa_call *call, int vendor_status) {
     const bool writes = o->touched && oa_writes(o->access);
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
-    if (writes) mark_written(o, slot, failed);
+    if (writes && !only_asked) mark_written(o, slot, failed);
     oa_slot_unhold(slot, may_write(o));
   }
   oa_announce_change();

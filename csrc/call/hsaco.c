@@ -159,23 +159,52 @@ bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle
   return true;
 }
 
-/* Returns the processor that a target names: "gfx90a" of "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+". */
-static oa_bytes processor_of(oa_bytes target) {
-  for (size_t i = 0; i + 1 < target.nbytes; i++) {
-    if (target.at[i] != '-' || target.at[i + 1] != '-') continue;
-    const oa_bytes rest = {target.at + i + 2, target.nbytes - i - 2};
-    const void *end = memchr(rest.at, ':', rest.nbytes);
-    return (oa_bytes){rest.at, end ? (size_t)((const unsigned char *)end - rest.at) : rest.nbytes};
-  }
-  return (oa_bytes){target.at, 0};
+/* Returns the target in an entry's name: "gfx90a:xnack+" of "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+". */
+static oa_bytes target_of(oa_bytes name) {
+  for (size_t i = 0; i + 1 < name.nbytes; i++)
+    if (name.at[i] == '-' && name.at[i + 1] == '-') return (oa_bytes){name.at + i + 2, name.nbytes - i - 2};
+  return (oa_bytes){name.at, 0};
 }
 
-bool oa_hsaco_find(const void *image, size_t nbytes, const char *processor, oa_bytes *object) {
+/* Returns what stands before the next colon, and moves behind that. */
+static oa_bytes next_word(oa_bytes *text) {
+  const unsigned char *const colon = text->nbytes ? memchr(text->at, ':', text->nbytes) : NULL;
+  const oa_bytes word = {text->at, colon ? (size_t)(colon - text->at) : text->nbytes};
+  take(text, word.nbytes + (colon != NULL));
+  return word;
+}
+
+bool oa_hsaco_suits(oa_bytes code, const char *device) {
+  const oa_bytes all = {(const unsigned char *)device, strlen(device)};
+  oa_bytes rest = all;
+  const oa_bytes processor = next_word(&rest), own = next_word(&code);
+  if (!own.nbytes || own.nbytes != processor.nbytes || memcmp(own.at, processor.at, own.nbytes) != 0) return false;
+  while (code.nbytes) {
+    const oa_bytes feature = next_word(&code);
+    bool found = false;
+    for (oa_bytes left = rest; left.nbytes && !found;) {
+      const oa_bytes one = next_word(&left);
+      found = one.nbytes == feature.nbytes && memcmp(one.at, feature.at, one.nbytes) == 0;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+int oa_hsaco_version(oa_bytes object) {
+  Elf64_Ehdr header;
+  if (object.nbytes < sizeof header) return 0;
+  memcpy(&header, object.at, sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_machine != EM_AMDGPU) return 0;
+  return header.e_ident[EI_ABIVERSION] + 2;
+}
+
+bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_bytes *object) {
   oa_bundle_entry entry;
   *object = (oa_bytes){image, nbytes};
   if (!oa_is_bundle(image, nbytes)) return true;
   for (uint64_t i = 0; oa_bundle_read(image, nbytes, i, &entry); i++) {
-    if (!entry.image.nbytes || !is_text(processor_of(entry.name), processor)) continue;
+    if (!entry.image.nbytes || !oa_hsaco_suits(target_of(entry.name), target)) continue;
     *object = entry.image;
     return true;
   }
@@ -221,15 +250,15 @@ static void append(char *text, size_t size, oa_bytes name) {
     snprintf(text + length, size - length, "%s%.*s", length ? ", " : "", (int)name.nbytes, (const char *)name.at);
 }
 
-void oa_hsaco_processors(const void *image, size_t nbytes, char *text, size_t size) {
+void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size) {
   oa_bundle_entry entry;
   oa_bytes metadata;
   struct item target;
   *text = 0;
   for (uint64_t i = 0; oa_bundle_read(image, nbytes, i, &entry); i++)
-    if (entry.image.nbytes) append(text, size, processor_of(entry.name));
+    if (entry.image.nbytes) append(text, size, target_of(entry.name));
   if (oa_hsaco_metadata((oa_bytes){image, nbytes}, &metadata) && find_item(metadata, "amdhsa.target", TEXT, &target))
-    append(text, size, processor_of(target.text));
+    append(text, size, target_of(target.text));
 }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------ */

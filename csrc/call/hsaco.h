@@ -34,12 +34,17 @@ bool oa_is_bundle(const void *image, size_t nbytes);
 uint64_t oa_bundle_count(const void *image, size_t nbytes);
 /* Reads entry `number`; false behind the last one, and if it is not inside the image. */
 bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle_entry *entry);
-/* Finds the code object for a processor, such as "gfx90a": the image itself unless that is a bundle. */
-bool oa_hsaco_find(const void *image, size_t nbytes, const char *processor, oa_bytes *object);
+/* Finds the code object for a device's target, such as "gfx90a:sramecc+:xnack-": the image itself unless that is a
+ * bundle. As in HIP's loader, the processor has to be the same, and so has each feature that the entry names. */
+bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_bytes *object);
+/* Returns whether code for one target runs on a device of another: the same rule. */
+bool oa_hsaco_suits(oa_bytes code, const char *device);
+/* Returns the version of a code object: 3 to 6; 0 if the image is none. */
+int oa_hsaco_version(oa_bytes object);
 /* Finds its metadata; false if it is damaged or has none. */
 bool oa_hsaco_metadata(oa_bytes object, oa_bytes *metadata);
-/* Writes the processors that an image has code for: "gfx90a, gfx1100"; "" if it does not say. */
-void oa_hsaco_processors(const void *image, size_t nbytes, char *text, size_t size);
+/* Writes the targets that an image has code for: "gfx90a:xnack+, gfx1100"; "" if it does not say. */
+void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size);
 /* Sets *list to what begins with the list of kernels. */
 bool oa_hsaco_kernels(oa_bytes metadata, oa_bytes *list);
 /* Reads the next kernel of it; *left is UINT64_MAX at first. false behind the last one, and if it is damaged. */

@@ -12,7 +12,7 @@ enum { MACHINE = EM_AARCH64 };
 #else
 enum { MACHINE = EM_NONE };
 #endif
-enum { FATBIN_MAGIC = (int)0xba55ed50 };
+enum { FATBIN_MAGIC = (int)0xba55ed50, COMPRESSED_BUNDLE = 0x424f4343 }; /* "CCOB" */
 
 static bool is_inside(uint64_t offset, uint64_t size, size_t nbytes) {
   return offset <= nbytes && size <= nbytes - offset;
@@ -75,6 +75,8 @@ int oa_image_check(const char *name, const void *image, size_t nbytes, int share
   if (nbytes >= SELFMAG && memcmp(image, ELFMAG, SELFMAG) == 0) return check_elf(name, image, nbytes, shared);
   if (shared)
     return oa_fail(OA_ERROR_MODULE, "%s: kernels of this device come from a shared object, which this is not", name);
+  if (magic == COMPRESSED_BUNDLE)
+    return oa_fail(OA_ERROR_MODULE, "%s: the bundle is compressed; build it with --no-offload-compress", name);
   if (magic == (uint32_t)FATBIN_MAGIC) return check_fatbin(name, image, nbytes);
   if (oa_is_bundle(image, nbytes)) return check_bundle(name, image, nbytes);
   const void *end = nbytes ? memchr(image, 0, nbytes) : NULL;

@@ -14,8 +14,8 @@ static bool is_on_host(const oa_device *device) { return device->backend->flags 
 
 /* -- modules ------------------------------------------------------------------------------------------------------ */
 
-/* Writes the processor with which a model ends: "gfx90a" of "AMD Instinct MI210 (gfx90a)"; "" if there is none. */
-static void processor_of(const oa_device *device, char *text, size_t size) {
+/* Writes the target with which a model ends: "gfx1100" of "AMD Radeon RX 7900 XTX (gfx1100)"; "" if there is none. */
+static void target_of(const oa_device *device, char *text, size_t size) {
   const char *begin = strrchr(device->model, '(');
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
@@ -31,26 +31,45 @@ static bool has_uniform_blocks(oa_bytes metadata) {
   return true;
 }
 
+/* Returns the likely reason why HIP refused an image with code for those targets, with its remedy; "" if none is known.
+ */
+static const char *reason_of(const oa_device *device, oa_bytes metadata, const void *image, size_t nbytes,
+                             const char *targets) {
+  char target[64], processor[64];
+  oa_bytes object;
+  target_of(device, target, sizeof target);
+  snprintf(processor, sizeof processor, "%.*s", (int)strcspn(target, ":"), target);
+  if (!*target || !oa_hsaco_find(image, nbytes, target, &object) ||
+      (!oa_is_bundle(image, nbytes) &&
+       !oa_hsaco_suits((oa_bytes){(const unsigned char *)targets, strlen(targets)}, target)))
+    return strstr(targets, processor) && *processor
+               ? "; compile it without :xnack and :sramecc, for both, or set the device's XNACK by HSA_XNACK=1 or 0"
+               : "";
+  if (oa_hsaco_version(object) > 5)
+    return "; its code object is of version 6, which older releases of HIP do not load: compile it with "
+           "-mcode-object-version=5";
+  return has_uniform_blocks(metadata)
+             ? ""
+             : "; a kernel lacks .uniform_work_group_size: 1, which HIP wants of code object 5";
+}
+
 /* Adds to the error text why an HSACO may have been refused: HIP has one code for many reasons. */
 static int explain_refusal(const oa_device *device, oa_bytes metadata, const void *image, size_t nbytes) {
-  char processors[256];
+  char targets[256];
   oa_saved_error driver;
-  oa_hsaco_processors(image, nbytes, processors, sizeof processors);
-  if (!*processors) return OA_ERROR_MODULE;
+  oa_hsaco_targets(image, nbytes, targets, sizeof targets);
+  if (!*targets) return OA_ERROR_MODULE;
   oa_error_save(&driver);
-  return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, processors,
-                 device->name, device->model,
-                 strstr(device->model, processors) && !has_uniform_blocks(metadata)
-                     ? "; a kernel lacks .uniform_work_group_size: 1, which HIP wants of code object 5"
-                     : "");
+  return oa_fail(OA_ERROR_MODULE, "%s; the module has code for %s, and %s is %s%s", driver.text, targets, device->name,
+                 device->model, reason_of(device, metadata, image, nbytes, targets));
 }
 
 /* Keeps what an HSACO says of its kernels: the driver does not tell. */
 static int keep_metadata(oa_module_state *state, const void *image, size_t nbytes) {
-  char processor[64];
+  char target[64];
   oa_bytes object, metadata;
-  processor_of(state->device, processor, sizeof processor);
-  if (!oa_hsaco_find(image, nbytes, processor, &object) || !oa_hsaco_metadata(object, &metadata)) return OA_OK;
+  target_of(state->device, target, sizeof target);
+  if (!oa_hsaco_find(image, nbytes, target, &object) || !oa_hsaco_metadata(object, &metadata)) return OA_OK;
   unsigned char *copy = malloc(metadata.nbytes + 1);
   if (!copy) return oa_fail(OA_ERROR_MEMORY, "oa_module_load: no host memory");
   memcpy(copy, metadata.at, metadata.nbytes);

@@ -144,8 +144,9 @@ static void what_was_written_is_read(void) {
   CHECK(oa_hsaco_parameter(&found, 0, &offset, &nbytes) && offset == 0 && nbytes == 8);
   CHECK(oa_hsaco_parameter(&found, 1, &offset, &nbytes) && offset == 8 && nbytes == 4);
   CHECK(oa_hsaco_parameter(&found, 2, &offset, &nbytes) && nbytes == 0); /* the hidden one does not count */
-  oa_hsaco_processors(made.bytes, made.nbytes, processors, sizeof processors);
-  CHECK(strcmp(processors, "gfx90a") == 0);
+  oa_hsaco_targets(made.bytes, made.nbytes, processors, sizeof processors);
+  CHECK(strcmp(processors, "gfx90a:xnack-") == 0);
+  CHECK(oa_hsaco_version((oa_bytes){made.bytes, made.nbytes}) == 2 && !oa_hsaco_version((oa_bytes){made.bytes, 30}));
 }
 
 static void a_bundle_has_an_entry_for_each_processor(void) {
@@ -153,13 +154,28 @@ static void a_bundle_has_an_entry_for_each_processor(void) {
   char processors[64];
   oa_bytes first, second, none;
   CHECK_OK(oa_image_check("made", made.bytes, made.nbytes, 0));
-  CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx90a", &first));
+  CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx90a:sramecc+:xnack-", &first));
+  CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90a:sramecc+:xnack+", &none));
+  CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90a", &none));
   CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx1100", &second) && second.at > first.at);
   CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90", &none) && !oa_hsaco_find(made.bytes, made.nbytes, "", &none));
   CHECK(oa_hsaco_metadata(first, &none) && oa_hsaco_metadata(second, &none));
-  oa_hsaco_processors(made.bytes, made.nbytes, processors, sizeof processors);
-  CHECK(strcmp(processors, "gfx90a, gfx1100") == 0);
+  oa_hsaco_targets(made.bytes, made.nbytes, processors, sizeof processors);
+  CHECK(strcmp(processors, "gfx90a:xnack-, gfx1100") == 0);
   CHECK_FAILS(oa_image_check("made", made.bytes, made.nbytes - 1, 0), OA_ERROR_MODULE, "damaged");
+}
+
+static int suits(const char *code, const char *device) {
+  return oa_hsaco_suits((oa_bytes){(const unsigned char *)code, strlen(code)}, device);
+}
+
+static void code_suits_a_device_if_its_features_are_the_devices(void) {
+  const char *const device = "gfx90a:sramecc+:xnack-";
+  CHECK(suits("gfx90a", device) && suits("gfx90a:xnack-", device) && suits(device, device));
+  CHECK(suits("gfx90a:xnack-:sramecc+", device));
+  CHECK(!suits("gfx90a:xnack+", device) && !suits("gfx90a:sramecc-:xnack-", device) && !suits("gfx90", device));
+  CHECK(!suits("", device) && !suits("gfx90a", "") && !suits(":", ":") && !suits("gfx1100:xnack-", "gfx1100"));
+  CHECK_FAILS(oa_image_check("made", "CCOB\2\0\1", 8, 0), OA_ERROR_MODULE, "is compressed; build it with");
 }
 
 /* Reads all that there is; the sanitizers say if it reads too much. */
@@ -170,8 +186,8 @@ static int read_all(const unsigned char *bytes, size_t nbytes) {
   uint64_t left = UINT64_MAX, offset, size = 1;
   int count = 0;
   oa_image_check("damaged", bytes, nbytes, 0);
-  oa_hsaco_processors(bytes, nbytes, processors, sizeof processors);
-  if (!oa_hsaco_find(bytes, nbytes, "gfx90a", &object) || !oa_hsaco_metadata(object, &metadata)) return 0;
+  oa_hsaco_targets(bytes, nbytes, processors, sizeof processors);
+  if (!oa_hsaco_find(bytes, nbytes, "gfx90a:xnack-", &object) || !oa_hsaco_metadata(object, &metadata)) return 0;
   oa_hsaco_find_kernel(metadata, "vadd", &found);
   if (!oa_hsaco_kernels(metadata, &list)) return 0;
   while (oa_hsaco_next(&list, &left, &found))
@@ -204,6 +220,7 @@ static void damaged_files_are_read_within_their_bytes(void) {
 int main(void) {
   what_was_written_is_read();
   a_bundle_has_an_entry_for_each_processor();
+  code_suits_a_device_if_its_features_are_the_devices();
   damaged_files_are_read_within_their_bytes();
   return failures();
 }

@@ -7,7 +7,14 @@ import argparse
 from .. import Device
 from ..errors import OffloadError
 
-__all__ = ["device"]
+__all__ = ["count", "device"]
+
+
+def count(text: str) -> int:
+    """Read a number above 0, for argparse."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"needs a whole number above 0, got {text!r}")
+    return int(text)
 
 
 def device(text: str) -> Device:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from .. import Device
-from .arguments import device
+from .arguments import count, device
 
 HELP = "check a device, and print a report to paste into an issue"
 DESCRIPTION = """Check a device in under a minute: copies, BLAS against NumPy, streams, errors, a kernel. The exit
@@ -20,6 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="such as host, sim:0, cuda:0 or hip:0; the first GPU unless given, else host",
     )
+    parser.add_argument(
+        "--every",
+        type=count,
+        default=1,
+        metavar="N",
+        help="make the first check of each kind, and each N-th after it: for slow devices, such as emulated ones",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON, and nothing else")
 
 
@@ -27,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
     from .. import selftest
 
     report = selftest.run(
-        options.device or Device.default(), lambda text: None if options.json else print(text, flush=True)
+        options.device or Device.default(),
+        lambda text: None if options.json else print(text, flush=True),
+        options.every,
     )
     if options.json:
         print(json.dumps(report, indent=2))

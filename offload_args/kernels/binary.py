@@ -52,7 +52,7 @@ def _format_of(name: str, data: bytes) -> Format:
     if data.startswith(hsaco.BUNDLE):
         return "bundle of HSACOs"
     if data.startswith(hsaco.COMPRESSED):
-        raise ModuleError(f"{name}: the bundle is compressed; build it without --offload-compress")
+        raise ModuleError(f"{name}: the bundle is compressed; build it with --no-offload-compress")
     if b".version" in data[:65536]:
         return "PTX"
     raise ModuleError(

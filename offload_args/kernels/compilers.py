@@ -87,7 +87,7 @@ def processor_of(device: Device) -> str:
     info = device._info
     if info.backend == "cuda":
         return f"sm_{info.compute_major}{info.compute_minor}"
-    named = re.search(r"\((gfx\w+)\)$", info.model) if info.backend == "hip" else None
+    named = re.search(r"\((gfx\w+)[\w:+-]*\)$", info.model) if info.backend == "hip" else None
     return named[1] if named else ""
 
 

@@ -39,6 +39,22 @@ def test_the_report_names_versions_device_library_and_counts(
     assert "--- the report ---" in text and " passed, 0 failed, 0 not run, in " in text
 
 
+def test_every_third_check_of_each_kind_is_made_for_slow_devices(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    names = [f"check {number}" for number in range(8)]
+    monkeypatch.setattr(
+        selftest, "GROUPS", {"one": lambda device: [(name, lambda n=name: made.append(n)) for name in names]}
+    )
+    assert command.main(["selftest", "--device", "host", "--every", "3"]) == 0
+    assert made == ["check 0", "check 3", "check 6"]
+    assert "3 passed, 0 failed, 0 not run" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        command.main(["selftest", "--every", "0"])
+    assert "--every: needs a whole number above 0" in capsys.readouterr().err
+
+
 def test_a_failing_check_is_named_and_makes_the_exit_code_1(
     device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

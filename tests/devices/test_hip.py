@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.processes import printed, python
-from offload_args import Scratch, offload_args
+from offload_args import Scratch, blas, offload_args
 from offload_args.errors import DeviceMemoryError
 
 SAY_WHY = """
@@ -75,6 +76,36 @@ def test_a_failure_that_is_reported_here_is_not_left_for_the_programs_own_checks
     with pytest.raises(DeviceMemoryError), offload_args(Scratch((1 << 50,), "f8"), device=hip):
         pass
     assert runtime().hipGetLastError() == 0
+
+
+@pytest.mark.parametrize("size", [100, 1 << 16, 1 << 21])  # packed, alone, in chunks
+@pytest.mark.parametrize("part", ["first half", "last half", "middle", "both halves apart"])
+def test_arrays_of_which_the_program_registered_a_part_come_and_go_whole(hip: str, part: str, size: int) -> None:
+    page = 4096
+    x = np.frombuffer(mmap.mmap(-1, 8 * size + page), np.float64)[:size]
+    start, half = x.ctypes.data, -(-x.nbytes // 2 // page) * page
+    ranges = {
+        "first half": [(start, half)],
+        "last half": [(start + half, half)],
+        "middle": [(start + x.nbytes // 4 // page * page, half)],
+        "both halves apart": [(start, half), (start + half, half)],
+    }[part]
+    x[:] = np.arange(size)
+    with offload_args(np.ones(1), device=hip):  # HIP is loaded
+        library = runtime()
+    for address, nbytes in ranges:
+        assert library.hipHostRegister(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), 1) == 0
+    try:
+        with offload_args(x, device=hip) as (dx,):
+            blas.scal(2.0, dx)
+        np.testing.assert_array_equal(x, 2.0 * np.arange(size))
+        lines = x[: size // 10 * 10].reshape(10, -1)[:, 1:-1]
+        with offload_args(lines, device=hip) as (dlines,):
+            dlines.fill(3.0)
+        assert (lines == 3).all() and x[0] == 0
+    finally:
+        for address, _ in ranges:
+            assert library.hipHostUnregister(ctypes.c_void_p(address)) == 0
 
 
 # -- on the double alone: it can be told to fail ----------------------------------------------------------------------
@@ -194,6 +225,21 @@ print(x)
     said = on_the_double(hip, code)
     if said:
         assert "other code reset the device" in said and said.endswith("[2. 2. 2. 2.]\n")
+
+
+@pytest.mark.parametrize("use", ["hip.memory", "hip.trim()"])
+def test_memory_of_a_device_that_was_reset_is_asked_for_nothing(hip: str, use: str) -> None:
+    code = f"""
+with offload_args(np.ones(4), device=hip) as (dx,):
+    blas.scal(2.0, dx)
+double.hipSetDevice(hip.index)
+double.hipDeviceReset()
+try:
+    {use}
+except DeviceLostError as error:
+    print(error)
+"""
+    assert "other code reset the device" in (on_the_double(hip, code) or "other code reset the device")
 
 
 def test_a_host_dereference_of_device_memory_ends_the_process(hip: str) -> None:

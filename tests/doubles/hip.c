@@ -177,7 +177,8 @@ hipError_t hipSetDevice(int device) {
 }
 hipError_t hipDeviceSynchronize(void) { ANSWER(cuCtxSynchronize()); }
 
-/* Ends all streams, events and memory of the current device. */
+/* Ends all streams, events, pools and memory of the current device. */
+static int pool_is_gone[DEVICES];
 static int reset(void) {
   for (int found = 1; found;) {
     void *memory = NULL;
@@ -188,26 +189,62 @@ static int reset(void) {
     found = memory && drop(memory, current()->number) >= 0;
   }
   current()->used = 0;
+  pool_is_gone[current()->number] = 1;
   return SUCCESS;
 }
 hipError_t hipDeviceReset(void);
 hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 
+/* -- what HIP does not look at, or looks at closely ---------------------------------------------------------------- */
+static int is_live(const void *stream) { return !stream || owner_of(stream, 1) >= 0; }
+
+/* HIP before 6 uses the stream of a copy or a fill without a look: one that is gone is a fault. */
+static int check_stream(const void *stream) {
+  if (is_live(stream) || version() > 5) return SUCCESS;
+  fprintf(stderr, "the double was given a stream that is gone: HIP 5 would use its freed memory\n");
+  abort();
+}
+
+/* HIP asks for the memory in which a copy begins, and that has to have all of its bytes: so a copy of the program's own
+ * memory, of which the first bytes alone are registered, is refused. */
+static int check_whole(const void *memory, size_t nbytes) {
+  return owner_of(memory, 1) != -2 && owner_of(memory, nbytes) == -2 ? INVALID_VALUE : SUCCESS;
+}
+
+static int check_copy(const void *to, const void *from, size_t nbytes, const void *stream) {
+  check_stream(stream);
+  if (!to || !from) return INVALID_VALUE;
+  const int code = check_whole(to, nbytes);
+  return code ? code : check_whole(from, nbytes);
+}
+
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) { ANSWER(cuMemGetInfo_v2(free_bytes, total_bytes)); }
+/* Ends the process as a pool of a device that was reset may do in HIP, which does not look. */
+static void check_pool(const hipMemPool_t pool) {
+  if (!pool || !pool_is_gone[((const struct device *)pool)->number]) return;
+  fprintf(stderr, "the double was given a pool of memory that is gone: HIP would use freed memory\n");
+  abort();
+}
 hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties) {
   ANSWER(cuMemPoolCreate((void **)pool, (const struct pool_properties *)properties));
 }
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  check_pool(pool);
   ANSWER(cuMemPoolSetAttribute(pool, attribute, value));
 }
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  check_pool(pool);
   ANSWER(cuMemPoolGetAttribute(pool, attribute, value));
 }
-hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) { ANSWER(cuMemPoolTrimTo(pool, keep)); }
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) {
+  check_pool(pool);
+  ANSWER(cuMemPoolTrimTo(pool, keep));
+}
 /* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
   gpu_address made = 0;
+  if (!is_live(stream)) return INVALID_VALUE;
   const int code = cuMemAllocFromPoolAsync(&made, nbytes, pool ? (gpu_pool)pool : (gpu_pool)current(), stream);
   *address = (void *)(uintptr_t)made;
   return code == OUT_OF_MEMORY && pool && version() == 5 ? SUCCESS : code;
@@ -216,7 +253,7 @@ hipError_t hipMallocFromPoolAsync(void **address, size_t nbytes, hipMemPool_t po
   ANSWER(allocate_of(address, nbytes, pool, stream));
 }
 hipError_t hipFreeAsync(void *address, hipStream_t stream) {
-  ANSWER_AND_DO(cuMemFreeAsync((uintptr_t)address, stream));
+  ANSWER_AND_DO(is_live(stream) ? cuMemFreeAsync((uintptr_t)address, stream) : INVALID_VALUE);
 }
 hipError_t hipMalloc(void **address, size_t nbytes) { ANSWER(allocate_of(address, nbytes, NULL, NULL)); }
 hipError_t hipFree(void *address) { ANSWER_AND_DO(cuMemFreeAsync((uintptr_t)address, NULL)); }
@@ -241,13 +278,16 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
 hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t to, void *from, size_t nbytes, hipStream_t stream) {
-  ANSWER(cuMemcpyHtoDAsync_v2((uintptr_t)to, from, nbytes, stream));
+  const int refused = check_copy(to, from, nbytes, stream);
+  ANSWER(refused ? refused : cuMemcpyHtoDAsync_v2((uintptr_t)to, from, nbytes, stream));
 }
 hipError_t hipMemcpyDtoHAsync(void *to, hipDeviceptr_t from, size_t nbytes, hipStream_t stream) {
-  ANSWER(cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, nbytes, stream));
+  const int refused = check_copy(to, from, nbytes, stream);
+  ANSWER(refused ? refused : cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, nbytes, stream));
 }
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t nbytes, hipMemcpyKind kind, hipStream_t stream) {
-  ANSWER(kind == 3 ? cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, nbytes, stream) : INVALID_VALUE);
+  const int refused = check_copy(to, from, nbytes, stream);
+  ANSWER(refused ? refused : kind == 3 ? cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, nbytes, stream) : INVALID_VALUE);
 }
 hipError_t hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t nbytes,
                               hipStream_t stream) {
@@ -272,7 +312,10 @@ static int copy_lines(const struct copy_parameters *copy, int is_late, hipStream
 /* Of the default kind, HIP 5.7 adds the offset of a pinned address twice: it is refused here. */
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
+  const size_t behind = lines ? lines - 1 : 0;
   if (kind < 1 || kind > 3) return remember(INVALID_VALUE);
+  if (check_whole(to, behind * to_pitch + width) || check_whole(from, behind * from_pitch + width))
+    return remember(INVALID_VALUE);
   const int other = kind == 3 ? UNIFIED : DEVICE; /* pinned memory will do */
   const struct copy_parameters copy = {.from_type = kind == 1 ? HOST : other,
                                        .from_host = from,
@@ -287,15 +330,19 @@ hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t 
   ANSWER(copy_lines(&copy, kind == 1 && owner_of(from, 1) == -2, stream));
 }
 hipError_t hipMemsetD8Async(hipDeviceptr_t to, unsigned char value, size_t count, hipStream_t stream) {
+  check_stream(stream);
   ANSWER(cuMemsetD8Async((uintptr_t)to, value, count, stream));
 }
 hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, size_t count, hipStream_t stream) {
+  check_stream(stream);
   ANSWER(cuMemsetD16Async((uintptr_t)to, value, count, stream));
 }
 hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, size_t count, hipStream_t stream) {
+  check_stream(stream);
   ANSWER(cuMemsetD32Async((uintptr_t)to, (unsigned)value, count, stream));
 }
 hipError_t hipMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t lines, hipStream_t stream) {
+  check_stream(stream);
   ANSWER(cuMemsetD2D8Async((uintptr_t)to, pitch, (unsigned char)value, width, lines, stream));
 }
 

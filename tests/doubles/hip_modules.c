@@ -23,9 +23,10 @@ enum {
 
 static const size_t unknown_size = PTRDIFF_MAX / 2; /* HIP is not told how long an image is */
 
-static const char *processor(int device) {
+/* Returns the processor and the features that its code may be made for or against: gfx1100 has none. */
+static const char *target(int device) {
   const char *given = getenv("HIP_DOUBLE_PROCESSOR");
-  return given ? given : device ? "gfx1100" : "gfx90a";
+  return given ? given : device ? "gfx1100" : "gfx90a:sramecc+:xnack-";
 }
 
 #ifndef REAL_HEADERS
@@ -33,13 +34,13 @@ static const char *processor(int device) {
 hipError_t hipGetDeviceProperties(void *properties, int device) { /* of HIP 5 */
   enum { BYTES = 792, PLACE = 396 };
   memset(properties, 0, BYTES);
-  snprintf((char *)properties + PLACE, 256, "%s:sramecc+:xnack-", processor(device));
+  snprintf((char *)properties + PLACE, 256, "%s", target(device));
   return 0;
 }
 hipError_t hipGetDevicePropertiesR0600(void *properties, int device) {
   enum { BYTES = 1472, PLACE = 1160 };
   memset(properties, 0, BYTES);
-  snprintf((char *)properties + PLACE, 256, "%s:sramecc+:xnack-", processor(device));
+  snprintf((char *)properties + PLACE, 256, "%s", target(device));
   return 0;
 }
 #endif
@@ -68,14 +69,24 @@ static uint64_t sum_of(oa_bytes bytes) {
   return sum;
 }
 
-/* Returns 0 if the code is for the processor, by the number in the header's flags. */
+/* Returns whether code with a feature on, off or for both (3, 2, else) is for a device with it ("+" or "-"). */
+static int feature_suits(unsigned code, const char *name, const char *feature) {
+  const char *found = strstr(name, feature);
+  return code < 2 || (found && found[strlen(feature)] == (code == 3 ? '+' : '-'));
+}
+
+/* Returns whether the code is for the device, by the numbers in the header's flags, of code objects 4 and later. */
 static int is_for(const Elf64_Ehdr *header, const char *name) {
+  if (!feature_suits(header->e_flags >> 8 & 3, name, ":xnack")) return 0;
+  if (!feature_suits(header->e_flags >> 10 & 3, name, ":sramecc")) return 0;
+  if (header->e_ident[EI_ABIVERSION] > CODE_OBJECT_5 && version() < 6) return 0;
   static const struct {
     const char *name;
     unsigned number;
   } processors[] = {{"gfx90a", 0x3f}, {"gfx942", 0x4c}, {"gfx1100", 0x41}};
   for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
-    if (strcmp(processors[i].name, name) == 0) return (header->e_flags & 0xff) == processors[i].number;
+    if (strcspn(name, ":") == strlen(processors[i].name) && !strncmp(processors[i].name, name, strcspn(name, ":")))
+      return (header->e_flags & 0xff) == processors[i].number;
   return 0;
 }
 
@@ -93,7 +104,7 @@ static void load_library(struct amd_module *module, const Elf64_Ehdr *header) {
 }
 
 static int load_module(void **made, const void *image) {
-  const char *name = processor(current()->number);
+  const char *name = target(current()->number);
   struct amd_module module = {0};
   oa_hsaco_kernel kernel;
   oa_bytes list;

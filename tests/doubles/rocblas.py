@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 import cublas
+import mixed
 
 # rocBLAS's values of an enum as cuBLAS's.
 ENUMS = {
@@ -30,17 +31,35 @@ typedef int rocblas_status, rocblas_operation, rocblas_fill, rocblas_side, rocbl
 typedef int rocblas_pointer_mode;
 typedef int64_t rocblas_stride;
 typedef cublasHandle_t rocblas_handle;
+typedef int rocblas_datatype, rocblas_gemm_algo;
 typedef void *hipStream_t;
 typedef cuComplex rocblas_float_complex;
 typedef cuDoubleComplex rocblas_double_complex;
 typedef __half rocblas_half;
 
-enum { INTERNAL_ERROR = 6 };
+enum { NOT_IMPLEMENTED = 2, INTERNAL_ERROR = 6 };
 
 /* Memory of the device can be used between these, or at other addresses. */
 void hip_double_begin(void);
 void hip_double_end(void);
 void *hip_double_here(const void *address);
+/* rocBLAS's values of a dtype as CUDA's; -1: the double has no such numbers. */
+static int dtype_of(rocblas_datatype type) {
+  static const int known[] = {[0] = R_16F + 1, [1] = R_32F + 1, [2] = R_64F + 1,  [4] = C_32F + 1,
+                              [5] = C_64F + 1, [10] = R_8I + 1, [12] = R_32I + 1, [18] = R_16BF + 1};
+  return type < 150 || type > 168 ? -1 : known[type - 150] - 1;
+}
+static int is_short(int type) { return type == R_16F || type == R_16BF; }
+static int real_of(int type) { return type == C_32F ? R_32F : type == C_64F ? R_64F : type; }
+/* Whether numbers of a dtype are computed in another. */
+static int is_computed_in(int type, int wide) { return type == wide || (is_short(type) && wide == R_32F); }
+static int is_product(int a, int b, int c, int d, int wide) {
+  if (a != b || c != d) return 0;
+  if (a == R_8I) return c == R_32I && wide == R_32I;
+  if (a == R_16BF && wide == R_16BF) return 0;
+  return is_computed_in(a, wide) && (c == a || c == wide);
+}
+
 static rocblas_status answer(int status) { return status ? INTERNAL_ERROR : 0; }
 
 rocblas_status rocblas_create_handle(rocblas_handle *handle) { return answer(cublasCreate_v2(handle)); }
@@ -125,6 +144,73 @@ def own(name: str, function: dict[str, Any]) -> str | None:
     )
 
 
+# Bodies of functions whose dtypes are arguments: what those have to be, and the loops for one operand of each name.
+GEMM = """
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t i = 0; i < m; i++) {
+        const wide factor = get(beta, compute, 0), old = factor == 0 ? 0 : factor * get(c, c_kind, i + j * ldc);
+        wide sum = 0;
+        for (int64_t l = 0; l < k; l++)
+          sum += get_op(a, a_kind, transA - 111, i, l, lda) * get_op(b, b_kind, transB - 111, l, j, ldb);
+        put(d, d_kind, i + j * ldd, get(alpha, compute, 0) * sum + old);
+      }
+"""
+SCALED = "alpha_kind == x_kind || alpha_kind == real_of(x_kind) || (is_short(x_kind) && alpha_kind == R_32F)"
+TYPED = {
+    "gemm": ("is_product(a_kind, b_kind, c_kind, d_kind, compute)", GEMM),
+    "axpy": (f"x_kind == y_kind && is_computed_in(x_kind, execution) && ({SCALED})", mixed.AXPY),
+    "scal": (f"is_computed_in(x_kind, execution) && ({SCALED})", mixed.SCAL),
+    "dot": ("x_kind == result_kind && is_computed_in(x_kind, execution)", mixed.DOT.replace("OF_X", "")),
+    "dotc": ("x_kind == result_kind && is_computed_in(x_kind, execution)", mixed.DOT.replace("OF_X", "conj")),
+    "nrm2": (
+        "result_kind == real_of(x_kind) && is_computed_in(result_kind, execution)",
+        mixed.SUM.replace("ADDED", "creal(value * conj(value))").replace("TOTAL", "sqrt(sum)"),
+    ),
+    "rot": (
+        "x_kind == y_kind && (cs_kind == x_kind || cs_kind == real_of(x_kind)) && is_computed_in(x_kind, execution)",
+        mixed.ROT,
+    ),
+}
+
+
+def typed(name: str, function: dict[str, Any]) -> str | None:
+    """Return the C text of a function whose dtypes are arguments; None if there is no body for it.
+
+    Everything is where its address says while it runs, so the names of arrays stand for those of one operand at a time.
+    """
+    base, *form = name.removeprefix("rocblas_").removesuffix("_64").split("_")
+    if base not in TYPED or not form or form.pop() != "ex":
+        return None
+    suits, body = TYPED[base]
+    labels = [label for label, _ in function["parameters"]]
+    arrays = [one for one in "abcdxy" if f"{one}_type" in labels]
+    results = [one for one in ("result", "results") if one in labels]
+    scalars = [one for one in ("alpha", "beta", "c", "s") if one in labels and one not in arrays]
+    kinds = {one: one.removesuffix("_type") + "_kind" for one in labels if one.endswith("_type")}
+    kinds |= {"compute_type": "compute", "execution_type": "execution"}
+    kinds = {label: kind for label, kind in kinds.items() if label in labels}
+    of = {"x": "x_kind", "result": "result_kind", "results": "result_kind"}
+    count = "batch_count" if form else "1"
+    lines = [f"  const int {kind} = dtype_of({label});\n" for label, kind in kinds.items()]
+    tests = [f"is_scalar(handle, {one})" for one in scalars + results] + [f"is_array({one})" for one in arrays]
+    lines += [f"  if (!({' && '.join(tests)}) || !uses_memory(handle)) return INTERNAL_ERROR;\n"]
+    lines += [f"  if ({' || '.join(f'{kind} < 0' for kind in kinds.values())} || !({suits})) return NOT_IMPLEMENTED;\n"]
+    lines += [f"  void *const all_{one} = (void *){one};\n" for one in arrays + results]
+    lines += ["  hip_double_begin();\n", f"  for (int64_t batch = 0; batch < {count}; batch++) {{\n"]
+    for one in arrays:
+        stride = next((label for label in labels if label.replace("_", "") == f"stride{one}"), "0")
+        at = f"(char *)all_{one} + batch * {stride} * size_of({of.get(one, f'{one}_kind')})"
+        lines.append(f"    void *{one} = {f'((void **)all_{one})[batch]' if form == ['batched'] else at};\n")
+    lines += [f"    void *result = (char *)all_{one} + batch * size_of(result_kind);\n" for one in results]
+    for theirs, ours in (("alphaType", "alpha_kind"), ("resultType", "result_kind"), ("csType", "cs_kind")):
+        body = body.replace(theirs, ours)
+    body = body.replace("xType", "x_kind").replace("yType", "y_kind").replace("return NOT_SUPPORTED", "break")
+    return (
+        f"rocblas_status {name}({cublas.declared(function)}) {{\n{''.join(lines)}{body.lstrip(chr(10))}"
+        "  }\n  hip_double_end();\n  return 0;\n}\n"
+    )
+
+
 def batch(name: str, function: dict[str, Any]) -> str:
     """Return the C text of a function of several operands, which calls that of one for each of them."""
     arguments = []
@@ -168,7 +254,7 @@ def main() -> None:
         text = None
         if f"rocblas_status {name}(" not in PRELUDE and partner and f" {partner}(" in base.getvalue():
             text = double(name, api[name], partner, there[partner])
-        text = text or own(name, api[name])
+        text = text or own(name, api[name]) or typed(name, api[name])
         if not text and name.replace("_strided_batched", "").replace("_batched", "") in made:
             text = batch(name, api[name])
         if text:

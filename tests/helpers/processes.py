@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+SLOWNESS = float(os.environ.get("OFFLOAD_ARGS_TEST_SLOWNESS", "1"))  # of the machine or an emulated device
+
 
 def python(code: str, *options: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter with these options and changes of the environment; its output is text."""
@@ -15,7 +17,7 @@ def python(code: str, *options: str, timeout: float = 120, **environment: str) -
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=timeout * SLOWNESS,
     )
 
 
@@ -27,7 +29,7 @@ def output_of(*command: object, folder: Path, timeout: float = 300, **environmen
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=timeout * SLOWNESS,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

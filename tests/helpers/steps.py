@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from helpers.model import Outcome
+from helpers.processes import SLOWNESS
 from offload_args import Device, DevicePtr, blas, offload_args, testing
 
-HUNG_S: Final = 60
+HUNG_S: Final = 60 * SLOWNESS
 DELAY_US: Final = 3000  # of each operation of a simulated device, while two steps are made at once
 
 

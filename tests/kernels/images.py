@@ -80,10 +80,13 @@ def made_fatbin() -> bytes:
     return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
 
 
-def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS, *, code: bytes = b"", **fields: int) -> bytes:
+def made_hsaco(
+    target: str = "gfx90a", described: Kernels = KERNELS, *, code: bytes = b"", version: int = 5, **fields: int
+) -> bytes:
     """Return an HSACO with no code of its own.
 
-    code: a shared object, which the double of HIP runs. fields: what the metadata says otherwise: vgpr_count=9.
+    code: a shared object, which the double of HIP runs. version: of the code object. fields: what the metadata says
+    otherwise: vgpr_count=9.
     """
     kernels = []
     for name, parameters in described.items():
@@ -101,7 +104,11 @@ def made_hsaco(target: str = "gfx90a", described: Kernels = KERNELS, *, code: by
     metadata = msgpack.packb({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
     note = struct.pack("<III8s", 7, len(metadata), 32, b"AMDGPU") + metadata + bytes(-len(metadata) % 4)
     sections = [(".note", 7, note), (".double", 1, code)] if code else [(".note", 7, note)]
-    return elf(224, 3, 0x500 | {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41}[target], sections)
+    processor, *features = target.split(":")
+    flags = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41}[processor]
+    for name, place in (("xnack", 8), ("sramecc", 10)):  # 1: for both, 2: off, 3: on
+        flags |= (3 if f"{name}+" in features else 2 if f"{name}-" in features else 1) << place
+    return elf(224, version - 2, flags, sections)
 
 
 def bundle(images: dict[str, bytes]) -> bytes:

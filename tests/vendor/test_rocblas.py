@@ -7,6 +7,7 @@ a copy of the first or the other way round.
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,85 @@ def test_products_of_halves_are_those_of_numpy(device: str, transa: str, transb:
         rocblas.hgemm_batched(ta, tb, m, n, k, 1.0, [da[1]], lda, [db[1]], ldb, 1.0, [dc[1]], m, 1)
     np.testing.assert_array_equal(c[0].T, A[0] @ B[0])
     np.testing.assert_array_equal(c[1].T, 2 * A[1] @ B[1])
+
+
+# -- functions whose dtypes are arguments ------------------------------------------------------------------------------
+
+EX_DTYPES = [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16")]  # of numbers, of the computation
+EX_PRODUCTS = [*((a, a, wide) for a, wide in EX_DTYPES), ("f2", "f2", "f2"), ("f2", "f4", "f4"), ("i1", "i4", "i4")]
+EX_FORMS = ["", "_batched", "_strided_batched"]
+
+
+def whole(dtype: str, *shape: int) -> Any:
+    """Return small whole numbers, whose sums are exact in every dtype."""
+    random = np.random.default_rng(sum(shape))
+    values = random.integers(-4, 5, shape)
+    return (values + 1j * random.integers(-4, 5, shape) if dtype[0] == "c" else values).astype(dtype)
+
+
+def call_ex(name: str, form: str, arrays: dict[str, Any], **others: Any) -> None:
+    """Call a form with arrays that have an axis of operands."""
+    function = getattr(rocblas, f"{name}{form}_ex")
+    for label in inspect.signature(function).parameters:
+        kind, _, array = label.lower().partition("_")
+        if label in arrays:
+            one = arrays[label]
+            others[label] = [one[i] for i in range(one.shape[0])] if form == "_batched" else one
+            others[f"{label.lower()}_type"] = one.dtype
+        elif kind == "stride":
+            others[label] = next(one.size // one.shape[0] for key, one in arrays.items() if key.lower() == array)
+        elif label == "batch_count":
+            others[label] = next(iter(arrays.values())).shape[0]
+    function(**others)
+
+
+@pytest.mark.parametrize("device", [HIP], indirect=True)
+@pytest.mark.parametrize("form", EX_FORMS)
+@pytest.mark.parametrize("dtypes", EX_PRODUCTS, ids="-".join)
+@pytest.mark.parametrize("transa", "NC")
+def test_gemm_ex_is_numpys_product_in_the_dtypes_that_arguments_say(
+    device: str, form: str, dtypes: tuple[str, str, str], transa: str
+) -> None:
+    m, n, k, count = 5, 3, 4, 2 if form else 1
+    a, b, c = (whole(of, count, *shape) for of, shape in zip(dtypes, ((m, k), (k, n), (m, n)), strict=False))
+    b, c = b.astype(dtypes[0]), c.astype(dtypes[1])
+    by_columns = [a.conj() if transa == "C" else a.swapaxes(1, 2), b.swapaxes(1, 2), c.swapaxes(1, 2)]
+    A, B, C = (np.ascontiguousarray(one) for one in by_columns)
+    D = np.zeros_like(C)
+    with offload_args(In(A), In(B), In(C), D, device=device) as given:
+        ta = rocblas.operation_none if transa == "N" else rocblas.operation_conjugate_transpose
+        arrays = dict(zip("ABCD", given, strict=True))
+        sizes = {"m": m, "n": n, "k": k, "lda": A.shape[2], "ldb": k, "ldc": m, "ldd": m}
+        plain = {"algo": rocblas.gemm_algo_standard, "solution_index": 0, "flags": 0, "compute_type": dtypes[2]}
+        call_ex("gemm", form, arrays, transa=ta, transb=rocblas.operation_none, alpha=2, beta=3, **sizes, **plain)
+    wide = complex if dtypes[0][0] == "c" else np.int64
+    np.testing.assert_array_equal(D.swapaxes(1, 2), 2 * a.astype(wide) @ b.astype(wide) + 3 * c.astype(wide))
+
+
+@pytest.mark.parametrize("device", [HIP], indirect=True)
+@pytest.mark.parametrize("form", EX_FORMS)
+@pytest.mark.parametrize("dtypes", EX_DTYPES, ids="-".join)
+def test_level_1_ex_is_numpys_in_the_dtypes_that_arguments_say(device: str, form: str, dtypes: tuple[str, str]) -> None:
+    of, wide = dtypes
+    n, count, real = 6, 2 if form else 1, np.zeros(1, of).real.dtype
+    X, Y = whole(of, count, 2 * n), whole(of, count, n)
+    x, y = X[:, ::2].copy(), Y.copy()
+    dots, conjugated, norms = np.zeros((2, count), of), np.zeros(count, of), np.zeros(count, real)
+    common = {"n": n, "incx": 2, "execution_type": wide}
+    with offload_args(X, Y, dots, conjugated, norms, device=device) as (dX, dY, d_dots, d_conjugated, d_norms):
+        one, both = {"x": dX}, {"x": dX, "y": dY}
+        result = "results" if form else "result"
+        results = {"result_type": of, "incy": 1, **common}
+        call_ex("dot", form, both, **{result: d_dots[0]}, **results)
+        call_ex("dotc", form, both, **{result: d_conjugated}, **results)
+        norm = wide if real == np.float16 else real
+        call_ex("nrm2", form, one, **{result: d_norms}, **common | {"result_type": real, "execution_type": norm})
+        call_ex("axpy", form, both, alpha=2, alpha_type=of, incy=1, **common)
+        call_ex("scal", form, one, alpha=3, alpha_type=of, **common)
+        call_ex("rot", form, both, c=2, s=1, cs_type=of, incy=1, **common)
+    np.testing.assert_array_equal(dots[0], (x * y).sum(axis=1))
+    np.testing.assert_array_equal(conjugated, (x.conj() * y).sum(axis=1))
+    np.testing.assert_allclose(norms, np.sqrt((abs(x.astype("c16")) ** 2).sum(axis=1)), rtol=1e-3)
+    x, y = 3 * x, 2 * x + y
+    np.testing.assert_array_equal(X[:, ::2], 2 * x + y)
+    np.testing.assert_array_equal(Y, 2 * y - x)
