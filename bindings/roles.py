@@ -396,6 +396,7 @@ class Library:
     dtype_enums: list[Enum] = field(default_factory=list)
     adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
     not_bound: dict[str, list[str]] = field(default_factory=dict)
+    twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
     api_count: int = 0
 
     def has_device_form(self, function: Function) -> bool:
@@ -664,7 +665,6 @@ class _Reader:
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
-            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True)
         found = re.fullmatch(r"(factor|number) of (\w+)", label)
         if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
             made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], exact=found[1] == "number")
@@ -958,8 +958,14 @@ class _Reader:
         elif instead and self.older:
             self.older.instead[symbol] = instead
 
+    def twins(self, functions: list[Function]) -> list[str]:
+        """Returns the symbols of bound functions that are not called, since the header has another one for the name."""
+        twins = {symbol for one in functions for symbol in self.symbol(one.name)[1]} - {one.symbol for one in functions}
+        return sorted(twins & self.api["functions"].keys())
+
     def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
         bound = {name for one in functions for name in (one.symbol, one.wide_symbol, one.query)}
+        bound |= set(self.twins(functions))
         used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
         groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}
@@ -1080,6 +1086,7 @@ class _Reader:
             dtype_enums=[self.enum(key, "") for key, one in self.enums.items() if "dtypes" in one],
             adds=settings.get("adds", {}),
             not_bound=not_bound,
+            twins=self.twins(functions),
             api_count=len(self.api["functions"]),
         )
 

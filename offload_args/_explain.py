@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from . import _core
+from .display import nearest
 from .dtypes import C_NAMES, DTYPE_NAMES, code_of, spelled
 from .errors import (
     ArgumentError,
@@ -24,7 +25,7 @@ from .errors import (
     SizeOverflowError,
 )
 from .objects import LibraryObject, class_of
-from .pointers import DevicePtr
+from .pointers import DevicePtr, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -177,7 +178,14 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
     signature, _, _ = doc.partition("\n--")
     made: dict[str, Any] = {}
     exec(f"def {signature}: pass", made)  # a signature of ours, so that the interpreter words the error
-    made[signature.partition("(")[0]](*positional, **keywords)
+    stub = made[signature.partition("(")[0]]
+    try:
+        stub(*positional, **keywords)
+    except TypeError as error:
+        names = stub.__code__.co_varnames
+        wrong = next((one for one in keywords if one not in names), "")
+        near = nearest(wrong, [one for one in names if one not in keywords]) if wrong in str(error) else ""
+        raise TypeError(f"{error}{near}") from None
 
 
 def handle_address(function: str, handle: object) -> int:
@@ -289,7 +297,7 @@ def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str 
     is_any = token.dtype == "any"
     needed = f"a DevicePtr{'' if is_any else f'[{token.dtype_name}]'}{otherwise}"
     if not isinstance(value, DevicePtr):
-        remedy = "lend a NumPy array first"
+        remedy = unpacked(token.name, value) or "lend a NumPy array first"
         if isinstance(value, np.ndarray):
             remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
             if not is_any and value.dtype.name != token.dtype_name:

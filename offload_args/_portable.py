@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from . import _core
-from .display import shown
+from .display import nearest, shown
 from .errors import ArgumentError, HostPointerError
-from .pointers import DevicePtr
+from .pointers import DevicePtr, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Adapter", "adapter_of", "contiguous", "need_option", "need_pointer"]
+__all__ = ["Adapter", "adapter_of", "contiguous", "missing", "need_option", "need_pointer"]
 
 
 class Adapter:
@@ -35,6 +35,15 @@ def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
     return None
 
 
+def missing(module: str, names: Sequence[str]) -> Callable[[str], NoReturn]:
+    """Return the `__getattr__` of a portable module: it names the functions that are most like a missing one."""
+
+    def refuse(name: str) -> NoReturn:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, names)}", name=name)
+
+    return refuse
+
+
 def need_option(function: str, what: str, value: object, known: Sequence[str]) -> None:
     """Raise ArgumentError for an option that is none of those that are known."""
     if not isinstance(value, str) or value not in known:
@@ -46,10 +55,8 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
     """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-        raise HostPointerError(
-            f"{function}: {operand} needs a DevicePtr, got {got}; "
-            f"lend it first: with offload_args({operand}) as (d{operand},)"
-        ) from None
+        remedy = unpacked(operand, pointer) or f"lend it first: with offload_args({operand}) as (d{operand},)"
+        raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
 
 
 def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:

@@ -39,7 +39,9 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
         if name in adds:
             return namespace.setdefault(name, getattr(import_module(f".{adds[name]}", __package__), name))
         if name not in routines:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            from .display import nearest
+
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, public)}", name=name)
         if name in deprecated:
             text = f"{library}.{name} is deprecated by its vendor; later versions of the library may lack it"
             warnings.warn(text, DeprecationWarning, stacklevel=2)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["html_table", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
+__all__ = ["html_table", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
 
 
 def shown(value: object) -> str:
@@ -18,6 +18,15 @@ def shown(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(shown, value))})"
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean gemv or gemm?", of the names that are most like one that does not exist, or ""."""
+    from difflib import get_close_matches
+
+    likely = [one for one in names if abs(len(one) - len(name)) <= 2]  # the rest would only take time
+    found = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def plural(word: str, count: int) -> str:

@@ -393,16 +393,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **keywords: object) -> NoReturn:
-        raise HostAccessError(
-            f"DevicePtr: np.{ufunc.__name__} runs on the host; use the functions of blas or a vendor's library, or "
-            "to_host()"
-        )
+        raise HostAccessError(f"DevicePtr: np.{ufunc.__name__} runs on the host; {_instead_of(ufunc.__name__)}")
 
     def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
-        raise HostAccessError(
-            f"DevicePtr: np.{function.__name__} runs on the host; use the functions of blas or a vendor's library, or "
-            "to_host()"
-        )
+        raise HostAccessError(f"DevicePtr: np.{function.__name__} runs on the host; {_instead_of(function.__name__)}")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise HostAccessError(
@@ -482,6 +476,14 @@ _INSTEAD: Final = {
 }
 
 
+def unpacked(name: str, value: object) -> str:
+    """Return the remedy for a tuple of pointers that was passed for one of them; "" for any other value."""
+    if not isinstance(value, tuple) or not value or not all(isinstance(one, DevicePtr) for one in value):
+        return ""
+    names = f"d{name}," if len(value) == 1 else f"d{name}, ..."
+    return f"`as` gives a tuple, with a pointer for each array; unpack it: with offload_args(...) as ({names})"
+
+
 def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
@@ -559,6 +561,32 @@ def _strides_without_copy(
     return (*found, *(itemsize for _ in new[len(found) :]))  # the axes that are left have extent 1
 
 
+_PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
+_SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
+# The functions that do on a device as NumPy's, and as the operators of Python.
+_ON_DEVICE: Final = {
+    **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
+    **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),
+    **dict.fromkeys("mul multiply truediv true_divide divide".split(), _SCALED),
+    **dict.fromkeys("neg negative".split(), "blas.scal"),
+    "vdot": "blas.dotc or blas.dot",
+    "outer": "blas.ger",
+    "norm": "blas.nrm2",
+    "solve": "lapack.gesv",
+    "cholesky": "lapack.potrf",
+    "qr": "lapack.geqrf",
+    "svd": "lapack.gesvd",
+    "lstsq": "lapack.gels",
+    "eigh": "lapack.syevd or lapack.heevd",
+}
+
+
+def _instead_of(name: str) -> str:
+    """Return the remedy for a function of NumPy, or an operator, that has to have the values on the host."""
+    remedy = _ON_DEVICE.get(name, "the functions of blas or a vendor's library")
+    return f"use {remedy}, or to_host()"
+
+
 def _refuse(name: str, remedy: str) -> None:
     def refusing(self: DevicePtr[Any], *arguments: object) -> NoReturn:
         raise HostAccessError(f"DevicePtr: {name} needs the values on the host; {remedy}")
@@ -572,9 +600,10 @@ def _refuse(name: str, remedy: str) -> None:
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":
-            _refuse(f"__{_prefix}{_name}__", "use the functions of blas or a vendor's library, or offset(n)")
+            _further = "; slices and offset(n) point further on" if _name in ("add", "sub") else ""
+            _refuse(f"__{_prefix}{_name}__", _instead_of(_name) + _further)
 for _name in "lt le gt ge neg pos abs invert round".split():
-    _refuse(f"__{_name}__", "use the functions of blas or a vendor's library")
+    _refuse(f"__{_name}__", _instead_of(_name))
 for _name in "len iter contains reversed".split():
     _refuse(f"__{_name}__", "use shape and size, slices, or to_host()")
 for _name in "float int complex index bool".split():

@@ -314,10 +314,13 @@ class Body:
 
     def operand(self, one: Parameter, access: str, extent: str) -> str:
         at = self.at[one.name]
-        return (
-            f'(oa_operand){{.name = "{one.name}", .pointer = values[{at}].pointer, .access = {access}, '
-            f".dtype = {self.dtypes}[{at}], .extent = {extent}}}"
-        )
+        return f'oa_operand_of("{one.name}", values[{at}].pointer, {access}, {self.dtypes}[{at}], {extent})'
+
+    def start(self, count: str, **fields: str) -> None:
+        """Declares the call, with these fields of its own."""
+        self.add(f"  oa_call call = oa_call_of(routine->function, routine->library, operands, {count});")
+        for name, value in fields.items():
+            self.add(f"  call.{name} = {value};")
 
     def begin(self) -> None:
         """Declares the operands and opens the call. Numbers are operands where they are on the device."""
@@ -345,22 +348,18 @@ class Body:
             self.add(f"{indent}operands[{position}] = {operand};")
         if self.numbers and arrays:
             self.add("  }")
-        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
-        some = f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count)
-        fields.append(f".count = {some}")
+        fields = {}
         if self.function.device_only:
-            fields.append(".device_scalars = 1")
+            fields["device_scalars"] = "1"
         elif self.numbers:
-            fields.append(".device_scalars = device")
-        if self.is_late and self.has_status:
-            fields.append(".blocking = 1")
-        elif self.is_late and self.function.of("object"):  # which may be destroyed afterwards
-            fields.append(".blocking = 1")
+            fields["device_scalars"] = "device"
+        if self.is_late and (self.has_status or self.function.of("object")):  # an object may be destroyed afterwards
+            fields["blocking"] = "1"
         elif self.is_late and self.function.result:
-            fields.append(".blocking = !device")
+            fields["blocking"] = "!device"
         if self.special:
-            fields.append(f".special = {' | '.join(self.special)}")
-        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+            fields["special"] = " | ".join(self.special)
+        self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
         if any(isinstance(one, PointerArray) or one.optional_if for one in arrays):
             self.add("  const int failed = oa_begin_lists(&call);")
             self.add("  if (failed || !call.open) return failed;")

@@ -101,13 +101,16 @@ def describing(library: Library, kind: ObjectKind) -> list[str]:
         values.append(f"&shape[{at[1]}]" if at else "&layout" if packed else named[word])
         layout = packed[1] if packed else layout
     has = set(words.split())
-    lines = [f"static int describe_{kind.key}(const oa_routine *routine, const char *name, const void *object,"]
-    lines += ["    oa_described *says) {", f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
+    lines = [f"static int describe_{kind.key}(const oa_routine *routine, const char *name, const oa_value *value,"]
+    lines += ["    oa_described *says) {", "  const void *object = value->pointer;"]
+    lines += ["  const uint64_t stamp = oa_stamp_of(value);"]
+    lines += [f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
     lines += [f"  int strides[{MOST_DIMENSIONS}] = {{0}};"] if "strides" in has else []
     if "lengths" in has:
         lines += ["  int layout = 0, *lengths = NULL;", f"  {scalar_of(parameters, words)} count = 0;"]
     lines += [f"  unsigned char unused[{8 * MOST_DIMENSIONS}];"] if "unused" in has else []
     lines += [f"  if (!object) return oa_fail_described(routine, name, {quoted(called)}, NULL, 0);"]
+    lines += ["  if (oa_said_find(&stamp, 1, 1, says, sizeof *says)) return OA_OK;"]
     lines += [f"  void *symbol = oa_asked(routine, {KNOWN}{called});", "  if (!symbol) return OA_ERROR_LIBRARY;"]
     call = f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
     lines += [f"  int status = {call};"]
@@ -125,7 +128,8 @@ def describing(library: Library, kind: ObjectKind) -> list[str]:
         lines += [f"  if (status != routine->library->success) {failure.replace(quoted(called), quoted(size))}"]
     label = dtype_enum(library, _dtype_type(library, kind)).label
     strides = "strides" if "strides" in has else "NULL"
-    lines += [f"  return oa_described_set(routine, name, says, types_{label}, code, rank, shape, {strides}, nbytes);"]
+    lines += [f"  status = oa_described_set(routine, name, says, types_{label}, code, rank, shape, {strides}, nbytes);"]
+    lines += ["  if (!status) oa_said_keep(&stamp, 1, 1, says, sizeof *says);", "  return status;"]
     return [*lines, "}", ""]
 
 
@@ -243,7 +247,7 @@ class DescribedBody(Body):
             self.add(f"  oa_described {name}_says = {{.rank = 0}};")
             arrays = [one for one in self.function.arrays if one.by == name]
             there = " || ".join(f"values[{self.at[one.name]}].pointer" for one in arrays)
-            asked = f'describe_{key}(routine, "{name}", values[{at}].pointer, &{name}_says)'
+            asked = f'describe_{key}(routine, "{name}", &values[{at}], &{name}_says)'
             if optional:
                 asked = f"values[{at}].pointer{f' || {there}' if there else ''} ? {asked} : OA_OK"
             self.add(f"  const int {name}_unknown = {asked};")
@@ -283,14 +287,10 @@ class DescribedBody(Body):
             else:
                 made = self.operand(one, access, self.extent_text(one))
             self.add(f"{guard}operands[{self.place(one)}] = {made};")
-        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
-        fields += [".count = count"]
         special = self.special
         if any(isinstance(one, Integers) for one in self.function.parameters):
             special = [*special, "OA_ON_HOST_MEMORY"]
-        if special:
-            fields.append(f".special = {' | '.join(special)}")
-        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.start("count", **({"special": " | ".join(special)} if special else {}))
         self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
         self.add("  if (failed) return oa_fail_operands(routine, &call, failed);")
 
@@ -318,11 +318,11 @@ class DescribedBody(Body):
         words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uintptr_t)call.device", *rest]
         self.add(f"    const uint64_t key[] = {{{', '.join(words)}}};")
         self.add("    int answer = routine->library->success;")
-        facts = f"key, {len(stamps)}, {len(words)}"
-        self.add(f"    if (!oa_answer_find({facts}, &needed)) {{")
+        facts = f"key, {len(stamps)}, {len(words)}, &needed, sizeof needed"
+        self.add(f"    if (!oa_said_find({facts})) {{")
         self.add(f"      void *asked = oa_asked(routine, {KNOWN}{query.symbol});")
         self.add(f"      answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
-        self.add(f"      if (answer == routine->library->success) oa_answer_keep({facts}, needed);")
+        self.add(f"      if (answer == routine->library->success) oa_said_keep({facts});")
         self.add("    }")
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:

@@ -99,9 +99,7 @@ class GroupedBody(Body):
         return " | ".join(["groups->wide", *(f"oa_is_wide({one.name})" for one in self.sizes)])
 
     def begin(self) -> None:
-        fields = [".function = routine->function", ".library = routine->library", ".operands = operands"]
-        fields.append(f".count = (int)({len(self.function.arrays)} * {self.group_count})")
-        self.add(f"  oa_call call = {{{', '.join(fields)}}};")
+        self.start(f"(int)({len(self.function.arrays)} * {self.group_count})")
         self.add("  const int failed = oa_begin_lists(&call);")
         self.add("  if (failed || !call.open) return failed;")
 

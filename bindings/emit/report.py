@@ -14,10 +14,13 @@ def report(libraries: Iterable[Library]) -> str:
     for library in libraries:
         wide = sum(1 for one in library.functions if one.wide_symbol)
         lines += [f"## {library.title} ({library.header}, {library.version})", ""]
-        lines.append(f"{len(library.functions)} of its functions")
+        lines.append(f"{len(library.functions) + len(library.twins)} of its functions")
         if wide:
             lines[-1] += f", {wide} of them with their form for 64-bit sizes behind the same name"
         lines[-1] += f"; the header declares {library.api_count} in all."
+        if library.twins:
+            names = " ".join(library.twins)
+            lines += ["", f"Bound under one name with another function, which is called, as it does the same: {names}."]
         lines += ["", "| family | functions |", "|---|---|"]
         families: dict[str, list[str]] = {}
         for function in library.functions:

@@ -42,8 +42,9 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
             failure = f'oa_fail_null("{library.name}.{function.name}", "{one.name}")'
             lines += wrapped(f"  if (!{one.name}) return {failure};")
     lines += [f"  {one.preparation()}" for one in function.parameters if one.preparation()]
-    values = ", ".join(one.initializer(device) for one in function.parameters)
-    lines += wrapped(f"  oa_value values[] = {{{values}}};")
+    lines += [f"  oa_value values[{max(1, len(function.parameters))}];"]
+    for position, one in enumerate(function.parameters):  # one by one: compilers would clear the whole list before
+        lines += wrapped(f"  values[{position}] = (oa_value){one.initializer(device)};")
     at = {one.name: position for position, one in enumerate(function.parameters)}
     void = [] if device else [one for one in function.numbers if one.is_void]
     if void:

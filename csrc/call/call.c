@@ -122,7 +122,7 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  return !mapping->groups[mapping->views[slot->view].group].valid && mapping->writing &&
+  return __builtin_expect(mapping->writing, 0) && !mapping->groups[mapping->views[slot->view].group].valid &&
          !pthread_equal(mapping->writer, pthread_self());
 }
 
@@ -257,11 +257,12 @@ enum { FEW = 16 }; /* operands: more need memory, and are compared in another wa
 /* Checks that no operand that is written overlaps another. */
 static inline int check_alias(const oa_call *call, const reach *reaches) {
   for (int i = 1; i < call->count; i++) {
-    const oa_operand *a = &call->operands[i];
+    const uintptr_t start = (uintptr_t)call->operands[i].address, end = reaches[i].end;
+    const int access = call->operands[i].access;
     for (int j = 0; j < i; j++) {
       const oa_operand *b = &call->operands[j];
-      if (reaches[i].end <= (uintptr_t)b->address || reaches[j].end <= (uintptr_t)a->address ||
-          !oa_writes(a->access | b->access))
+      if (__builtin_expect(reaches[j].end <= start || end <= (uintptr_t)b->address, 1) ||
+          !oa_writes(access | b->access))
         continue;
       const int status = check_overlap(call, reaches, i, j);
       if (status) return status;
@@ -657,30 +658,34 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
                  call->function);
 }
 
-/* Lets the call hold its operands. */
-static inline void hold(const oa_call *call) {
+/* Lets the call hold its operands. Returns whether no other stream used them, so that the call's needs no order. */
+static inline bool hold(const oa_call *call, const oa_stream *stream) {
+  bool alone = true;
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
+    const oa_slot *slot = o->slot;
     oa_slot_hold(o->slot, may_write(o));
+    if (!o->touched) continue;
+    const oa_uses *uses = &slot->mapping->uses;
+    alone &= (uses->count == 1) & (uses->first.stream == stream);
   }
+  return alone;
 }
 
 /* Makes the stream run after the uses that the operands have to wait for. */
-static inline int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
+static int order(const oa_call *call, const reach *reaches, oa_stream *stream) {
   int status = OA_OK;
   for (int i = 0; i < call->count && !status; i++) {
     const oa_slot *slot = call->operands[i].slot;
     if (!reaches[i].lines.count) continue;
-    const oa_uses *uses = &slot->mapping->uses;
-    if (uses->count == 1 && uses->first.stream == stream) continue;
-    status = oa_uses_order(uses, stream, oa_writes(call->operands[i].access));
+    status = oa_uses_order(&slot->mapping->uses, stream, oa_writes(call->operands[i].access));
   }
   return status;
 }
 
 /* Brings up the missing groups of operands that the call holds, and orders the stream after their users. */
-static inline int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region,
-                                     oa_stream *stream, int arriving, bool capturing) {
+static int order_and_bring_up(const oa_call *call, const reach *reaches, oa_region_state *region, oa_stream *stream,
+                              int arriving, bool capturing) {
   int status = OA_OK;
   if (__builtin_expect(arriving, 0)) status = bring_up(call, region, stream, reaches, arriving);
   if (status || region->device->backend->flags & OA_SYNCHRONOUS || capturing) return status;
@@ -701,8 +706,9 @@ static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_st
     oa_unlock();
     return status;
   }
-  hold(call);
-  status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
+  const bool alone = hold(call, stream);
+  if (__builtin_expect(arriving || !alone, 0))
+    status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
   call->device = region->device;
   call->stream = stream;
   call->region = region;

@@ -103,15 +103,12 @@ oa_operand oa_operand_described(const char *name, const void *pointer, int acces
                                 const char *size) {
   const bool in_lines = says->lines > 1 && says->dtype != OA_ANY;
   const bool has_gaps = says->width != says->span && !in_lines; /* or elements that lie on each other */
-  oa_operand operand = {.name = name, .pointer = pointer, .access = access, .dtype = says->dtype};
-  if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) operand.access = access | OA_READ;
-  if (in_lines) {
-    operand.extent = OA_MATRIX(says->width, says->lines, says->pitch, size, "its lines", "their distance");
-    return operand;
-  }
-  operand.extent = says->dtype == OA_ANY ? oa_extent_of_bytes(pointer, says->nbytes, size)
-                                         : OA_EXTENT(OA_EXTENT_VECTOR, 0, says->span, 1, 1, size, "", "");
-  return operand;
+  if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) access |= OA_READ;
+  const oa_extent extent = in_lines
+                               ? OA_MATRIX(says->width, says->lines, says->pitch, size, "its lines", "their distance")
+                           : says->dtype == OA_ANY ? oa_extent_of_bytes(pointer, says->nbytes, size)
+                                                   : OA_EXTENT(OA_EXTENT_VECTOR, 0, says->span, 1, 1, size, "", "");
+  return oa_operand_of(name, pointer, access, says->dtype, extent);
 }
 
 oa_extent oa_extent_of_bytes(const void *pointer, int64_t nbytes, const char *name) {
@@ -144,15 +141,17 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
 
 /* -- what the library said before --
 
- * To ask how much workspace a convolution needs costs cuDNN more than the convolution's launch. The answer depends on
- * the descriptors alone, whose stamps tell whether they changed. */
+ * To ask how much workspace a convolution needs costs cuDNN more than the convolution's launch, and to ask all of its
+ * descriptors what they describe takes time, too. All of that depends on the descriptors alone, whose stamps tell
+ * whether they changed. */
 
-enum { MOST_WORDS = 16, MOST_ANSWERS = 128 };
+enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* of one object; and as many of several words */
 static struct {
   uint64_t key[MOST_WORDS];
-  size_t needed;
   int count;
-} answers[MOST_ANSWERS]; /* under the lock */
+  size_t size;
+  unsigned char said[OA_MOST_SAID];
+} answers[2 * MOST_ANSWERS]; /* under the lock */
 
 /* Returns the place of a key; -1: some object may change unnoticed. */
 static int place_of(const uint64_t *key, int stamps, int count) {
@@ -162,26 +161,29 @@ static int place_of(const uint64_t *key, int stamps, int count) {
     if (i < stamps && !key[i]) return -1;
     hash = (hash ^ key[i]) * 1099511628211u;
   }
-  return (int)((hash ^ hash >> 32) % MOST_ANSWERS);
+  /* Objects that are used together were made together: their stamps have places of their own. */
+  return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
-int oa_answer_find(const uint64_t *key, int stamps, int count, size_t *needed) {
+int oa_said_find(const uint64_t *key, int stamps, int count, void *said, size_t size) {
   const int place = place_of(key, stamps, count);
   if (place < 0) return 0;
   oa_lock();
-  const int same = answers[place].count == count && memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0;
-  if (same) *needed = answers[place].needed;
+  const int same = answers[place].count == count && answers[place].size == size &&
+                   memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0;
+  if (same) memcpy(said, answers[place].said, size);
   oa_unlock();
   return same;
 }
 
-void oa_answer_keep(const uint64_t *key, int stamps, int count, size_t needed) {
+void oa_said_keep(const uint64_t *key, int stamps, int count, const void *said, size_t size) {
   const int place = place_of(key, stamps, count);
-  if (place < 0) return;
+  if (place < 0 || size > OA_MOST_SAID) return;
   oa_lock();
   memcpy(answers[place].key, key, (size_t)count * sizeof *key);
+  memcpy(answers[place].said, said, size);
   answers[place].count = count;
-  answers[place].needed = needed;
+  answers[place].size = size;
   oa_unlock();
 }
 

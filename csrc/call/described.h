@@ -41,6 +41,22 @@ static inline int64_t oa_dimension(const oa_described *says, int axis) {
   return axis < says->rank ? says->shape[axis] : 1;
 }
 
+/* -- what the library said before -- */
+
+enum { OA_MOST_SAID = 320 }; /* bytes of an answer */
+
+/* Finds what the library said before to the same question, of `size` bytes. key: the stamps of the objects that it
+ * depends on, so many, then the rest, such as its function and arguments. Returns 0 if it is not known. */
+int oa_said_find(const uint64_t *key, int stamps, int count, void *said, size_t size);
+/* Remembers that. */
+void oa_said_keep(const uint64_t *key, int stamps, int count, const void *said, size_t size);
+/* Returns the stamp of an object among the values. */
+static inline uint64_t oa_stamp_of(const oa_value *value) {
+  uint64_t stamp;
+  memcpy(&stamp, value->bytes + sizeof stamp, sizeof stamp);
+  return stamp;
+}
+
 /* Return the dtype that a constant stands for, OA_ANY if for none; and the constant's name. */
 int oa_dtype_of_code(const oa_code_dtype *codes, int64_t code);
 const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
@@ -74,17 +90,6 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *given, const
                       const char *size_name, size_t needed, int answer, const char *asked);
 /* Ends the call with the vendor's status, and frees the workspace in stream order. */
 int oa_workspace_end(oa_call *call, oa_workspace *workspace, int status);
-/* Finds what the library said before to the same question: its function, the handle and device of the call, and
- * arguments. key: stamps of objects, so many, then the rest. Returns 0 if it is not known. */
-int oa_answer_find(const uint64_t *key, int stamps, int count, size_t *needed);
-/* Remembers that. */
-void oa_answer_keep(const uint64_t *key, int stamps, int count, size_t needed);
-/* Returns the stamp of an object among the values. */
-static inline uint64_t oa_stamp_of(const oa_value *value) {
-  uint64_t stamp;
-  memcpy(&stamp, value->bytes + sizeof stamp, sizeof stamp);
-  return stamp;
-}
 /* Checks that the caller's memory has what the library says. Cancels the call if it fails. */
 int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
                   const char *asked);

@@ -1,35 +1,35 @@
 #include "call/extent.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 static void text_of_one(const oa_extent *e, char *text, size_t size) {
   const long long rows = e->rows, columns = e->columns, ld = e->ld;
+  bool with_ld = columns > 1; /* of one column ld says nothing, and may be what a routine made of it */
   switch (e->kind) {
     case OA_EXTENT_VECTOR:
-      if (!e->ld_name || !e->ld_name[0])
-        snprintf(text, size, "%s=%lld", e->rows_name, rows);
-      else
-        snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->ld_name, ld);
+      snprintf(text, size, "%s=%lld", e->rows_name, rows);
+      with_ld = e->ld_name && e->ld_name[0];
       break;
     case OA_EXTENT_PACKED:
       snprintf(text, size, "%s=%lld", e->rows_name, rows);
+      with_ld = false;
       break;
     case OA_EXTENT_TRIANGLE:
-      snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->ld_name, ld);
+      snprintf(text, size, "%s=%lld", e->rows_name, rows);
+      with_ld = rows > 1;
       break;
-    case OA_EXTENT_BAND:
-      snprintf(text, size, "%s=%lld, %llu diagonals, %s=%lld", e->columns_name,
-               columns, /* of a sum that overflows, too */
-               (unsigned long long)e->below + (unsigned long long)e->above + 1, e->ld_name, ld);
+    case OA_EXTENT_BAND: /* the sum may overflow 63 bits */
+      snprintf(text, size, "%s=%lld, %llu diagonals", e->columns_name, columns,
+               (unsigned long long)e->below + (unsigned long long)e->above + 1);
       break;
     default:
-      if (columns > 1) /* else ld says nothing, and may be what a routine made of it */
-        snprintf(text, size, "%s=%lld, %s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns, e->ld_name, ld);
-      else
-        snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns);
+      snprintf(text, size, "%s=%lld, %s=%lld", e->rows_name, rows, e->columns_name, columns);
   }
+  const size_t used = strlen(text);
+  if (with_ld) snprintf(text + used, size - used, ", %s=%lld", e->ld_name, ld);
 }
 
 const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {

@@ -97,13 +97,24 @@ typedef struct layout {
   int64_t rows, columns, ld, stride;
 } layout;
 
+/* The attributes that the descriptor of a product or transformation told so far: those whose bits are set, by their
+ * numbers in the library's header. */
+typedef struct told {
+  uint64_t attributes;
+  int64_t values[D_OUT_SCALE_POINTER + 1];
+} told;
+_Static_assert(sizeof(told) <= OA_MOST_SAID && sizeof(layout) <= OA_MOST_SAID, "they are remembered by stamps");
+
 /* One call: its routine, the descriptors, and the operands so far. */
 typedef struct product {
   const oa_routine *routine;
   const oa_code_dtype *codes;
   get_attribute *get_of_layout, *get;
   set_attribute *set;
-  void *object; /* the descriptor of the product or transformation */
+  void *object; /* the descriptor of the product or transformation, */
+  uint64_t stamp;
+  told told;
+  uint64_t before; /* the attributes that it had said in earlier calls */
   layout a, b, c, d;
   int transa, transb, scale; /* scale: the dtype of alpha and beta */
   uint32_t epilogue;
@@ -124,10 +135,9 @@ static int fail_layout(const product *p, const layout *l, const char *what) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s %s; cublaslt.raw takes it", p->routine->function, l->name, what);
 }
 
-static int read_layout(const product *p, layout *l, const char *name, const char *matrix, const void *object) {
+/* Asks the library for a layout. */
+static int ask_layout(const product *p, layout *l) {
   int status = 0;
-  *l = (layout){.name = name, .matrix = matrix, .object = object};
-  if (!object) return oa_fail_described(p->routine, name, "cublasLtMatrixLayoutGetAttribute", NULL, 0);
   l->type = (int)layout_value(p, l, TYPE, 4, &status);
   l->order = (int)layout_value(p, l, ORDER, 4, &status);
   l->rows = layout_value(p, l, ROWS, 8, &status);
@@ -135,17 +145,32 @@ static int read_layout(const product *p, layout *l, const char *name, const char
   l->ld = layout_value(p, l, LD, 8, &status);
   l->batches = (int)layout_value(p, l, BATCH_COUNT, 4, &status);
   l->stride = layout_value(p, l, BATCH_STRIDE, 8, &status);
-  if (status) return oa_fail_described(p->routine, name, "cublasLtMatrixLayoutGetAttribute", object, status);
+  if (status) return oa_fail_described(p->routine, l->name, "cublasLtMatrixLayoutGetAttribute", l->object, status);
   l->dtype = oa_dtype_of_code(p->codes, l->type);
   if (l->dtype == OA_ANY)
     return oa_fail(OA_ERROR_TYPE, "%s: %s is of %s, which no array of NumPy has; cublaslt.raw takes it",
-                   p->routine->function, name, oa_name_of_code(p->codes, l->type));
+                   p->routine->function, l->name, oa_name_of_code(p->codes, l->type));
   if (l->order < ORDER_COL || l->order > ORDER_COL32_2R_4R4) return fail_layout(p, l, "has an unknown order");
   if (layout_value(p, l, PLANE_OFFSET, 8, &status))
     return fail_layout(p, l, "has its imaginary parts apart (plane_offset)");
   if (layout_value(p, l, BATCH_MODE, 4, &status))
     return fail_layout(p, l, "has its matrices behind an array of pointers (batch_mode)");
   return OA_OK;
+}
+
+static int read_layout(const product *p, layout *l, const char *name, const char *matrix, const oa_value *value) {
+  const uint64_t stamp = oa_stamp_of(value);
+  const void *object = value->pointer;
+  const int known = object && oa_said_find(&stamp, 1, 1, l, sizeof *l);
+  if (!known) *l = (layout){0};
+  l->name = name;
+  l->matrix = matrix;
+  l->object = object;
+  if (known) return OA_OK;
+  if (!object) return oa_fail_described(p->routine, name, "cublasLtMatrixLayoutGetAttribute", NULL, 0);
+  const int status = ask_layout(p, l);
+  if (!status) oa_said_keep(&stamp, 1, 1, l, sizeof *l);
+  return status;
 }
 
 static int64_t rounded(int64_t size, int64_t to) {
@@ -169,8 +194,7 @@ static oa_extent extent_of(const layout *l) {
 static void add(product *p, const char *name, const void *pointer, int access, int dtype, oa_extent extent,
                 const char *by) {
   p->by[p->count] = by;
-  p->operands[p->count++] =
-      (oa_operand){.name = name, .pointer = pointer, .access = access, .dtype = dtype, .extent = extent};
+  p->operands[p->count++] = oa_operand_of(name, pointer, access, dtype, extent);
 }
 
 static void add_matrix(product *p, const layout *l, const void *pointer, int access) {
@@ -196,17 +220,43 @@ static int fail_operands(const product *p, int status) {
 
 /* -- the descriptor of a product -- */
 
-static int64_t product_value(const product *p, int attribute, size_t nbytes) {
+/* Begins with what the descriptor said in earlier calls. Returns whether the library has the functions that are asked.
+ * The operands are left as they are: there is room for many. */
+static bool start(product *p, const oa_routine *routine, const oa_value *desc, const int *asks,
+                  const oa_code_dtype *codes) {
+  p->routine = routine;
+  p->codes = codes;
+  p->get_of_layout = (get_attribute *)oa_asked(routine, asks[0]);
+  p->get = (get_attribute *)oa_asked(routine, asks[1]);
+  p->object = (void *)(uintptr_t)desc->pointer;
+  p->stamp = oa_stamp_of(desc);
+  if (!p->object || !oa_said_find(&p->stamp, 1, 1, &p->told, sizeof p->told)) p->told.attributes = 0;
+  p->before = p->told.attributes;
+  p->epilogue = 0;
+  p->count = p->first_attribute = 0;
+  return p->get_of_layout && p->get;
+}
+
+/* Keeps what the descriptor said, if there is more of it than before. */
+static void remember(const product *p) {
+  if (p->told.attributes != p->before) oa_said_keep(&p->stamp, 1, 1, &p->told, sizeof p->told);
+}
+
+static int64_t product_value(product *p, int attribute, size_t nbytes) {
   int64_t value = 0;
-  if (p->get(p->object, attribute, &value, nbytes, NULL)) return 0; /* an older version lacks it: its default */
-  return nbytes == 4 ? (int32_t)value : value;
+  if (p->told.attributes >> attribute & 1) return p->told.values[attribute];
+  if (p->get(p->object, attribute, &value, nbytes, NULL)) value = 0; /* an older version lacks it: its default */
+  p->told.attributes |= (uint64_t)1 << attribute;
+  return p->told.values[attribute] = nbytes == 4 ? (int32_t)value : value;
 }
 
 static int read_descriptor(product *p, const char *name, int scale, int mode, int transa, int transb) {
-  int32_t code = 0;
-  const int status = p->get(p->object, scale, &code, sizeof code, NULL);
-  if (status) return oa_fail_described(p->routine, name, "its GetAttribute", p->object, status);
-  p->scale = oa_dtype_of_code(p->codes, code);
+  if (!(p->told.attributes >> scale & 1)) {
+    int32_t code = 0;
+    const int status = p->get(p->object, scale, &code, sizeof code, NULL);
+    if (status) return oa_fail_described(p->routine, name, "its GetAttribute", p->object, status);
+  }
+  p->scale = oa_dtype_of_code(p->codes, (int)product_value(p, scale, 4));
   p->transa = product_value(p, transa, 4) != 0;
   p->transb = product_value(p, transb, 4) != 0;
   if (!product_value(p, mode, 4)) return OA_OK;
@@ -257,7 +307,7 @@ static int check_product(const product *p) {
 static bool is_f8(int dtype) { return dtype == OA_F8E4M3 || dtype == OA_F8E5M2; }
 
 /* Returns the dtype of the bias: what the descriptor says, or the library's default. */
-static int bias_dtype(const product *p) {
+static int bias_dtype(product *p) {
   const int said = (int)product_value(p, BIAS_DATA_TYPE, 4);
   if (said >= 0) return oa_dtype_of_code(p->codes, said);
   if (p->d.dtype == OA_I8) return p->scale;
@@ -265,7 +315,7 @@ static int bias_dtype(const product *p) {
   return p->c.dtype == OA_F16 ? OA_F16 : OA_BF16;
 }
 
-static oa_extent repeated(const product *p, oa_extent one, int stride_attribute) {
+static oa_extent repeated(product *p, oa_extent one, int stride_attribute) {
   const int64_t stride = product_value(p, stride_attribute, 8);
   return p->d.batches == 1 ? one : oa_strided(one, p->d.batches, stride, "batch_count", "its batch stride");
 }
@@ -337,8 +387,7 @@ static int add_attributes(product *p) {
   for (int i = 0; i < OA_LT_POINTERS && !status; i++) {
     const int attribute = pointers[i].attribute, before = p->count;
     const char *name = pointers[i].name;
-    const void *pointer = NULL;
-    if (p->get(p->object, attribute, (void *)&pointer, sizeof pointer, NULL)) pointer = NULL;
+    const void *pointer = (const void *)(uintptr_t)product_value(p, attribute, sizeof pointer);
     if (attribute == BIAS_POINTER || attribute == EPILOGUE_AUX_POINTER) {
       const bool is_bias = attribute == BIAS_POINTER;
       if (!(is_bias ? has_bias : has_aux)) continue;
@@ -387,11 +436,11 @@ static bool is_zero(const oa_value *number) { return number->parts[0] == 0 && nu
 static int read_product(product *p, const oa_value *values) {
   int status = read_descriptor(p, "computeDesc", SCALE_TYPE, POINTER_MODE, TRANSA, TRANSB);
   const bool own_c = values[C_DESC].pointer != NULL;
-  if (!status) status = read_layout(p, &p->a, "Adesc", "A", values[A_DESC].pointer);
-  if (!status) status = read_layout(p, &p->b, "Bdesc", "B", values[B_DESC].pointer);
-  if (!status) status = read_layout(p, &p->d, "Ddesc", "D", values[D_DESC].pointer);
+  if (!status) status = read_layout(p, &p->a, "Adesc", "A", &values[A_DESC]);
+  if (!status) status = read_layout(p, &p->b, "Bdesc", "B", &values[B_DESC]);
+  if (!status) status = read_layout(p, &p->d, "Ddesc", "D", &values[D_DESC]);
   const bool same = !own_c || values[C_DESC].pointer == values[D_DESC].pointer;
-  if (!status && !same) status = read_layout(p, &p->c, "Cdesc", "C", values[C_DESC].pointer);
+  if (!status && !same) status = read_layout(p, &p->c, "Cdesc", "C", &values[C_DESC]);
   if (status) return status;
   if (same) {
     p->c = p->d;
@@ -420,8 +469,8 @@ static int add_matrices(product *p, const oa_value *values) {
 }
 
 static int begin(product *p, oa_call *call) {
-  *call = (oa_call){
-      .function = p->routine->function, .library = p->routine->library, .operands = p->operands, .count = p->count};
+  *call = oa_call_of(p->routine->function, p->routine->library, p->operands, p->count);
+  remember(p);
   const int status = oa_begin(call);
   return status ? fail_operands(p, status) : OA_OK;
 }
@@ -520,13 +569,11 @@ static int check_rest(const oa_routine *routine, const oa_value *values) {
 
 int oa_lt_matmul(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
   oa_value alpha, beta;
-  product p = {.routine = routine, .codes = codes, .object = (void *)(uintptr_t)values[DESC].pointer};
+  product p;
   void *symbol = oa_routine_symbol(routine, 0);
   if (!symbol) return oa_fail_symbol(routine, values, 0, 0);
-  p.get_of_layout = (get_attribute *)oa_asked(routine, asks[0]);
-  p.get = (get_attribute *)oa_asked(routine, asks[1]);
   p.set = (set_attribute *)oa_asked(routine, asks[2]);
-  if (!p.get_of_layout || !p.get || !p.set) return OA_ERROR_LIBRARY;
+  if (!start(&p, routine, &values[DESC], asks, codes) || !p.set) return OA_ERROR_LIBRARY;
   int status = check_rest(routine, values);
   if (!status) status = read_product(&p, values);
   if (!status) status = weight(&p, "alpha", "computeDesc", &values[ALPHA], &alpha);
@@ -557,7 +604,7 @@ static int read_source(product *p, layout *l, const char *name, const char *matr
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a DevicePtr, as %s is not 0; got none", p->routine->function,
                    matrix, matrix[0] == 'A' ? "alpha" : "beta");
   }
-  int status = read_layout(p, l, name, matrix, desc->pointer);
+  int status = read_layout(p, l, name, matrix, desc);
   if (!status)
     status = check_size(p, l, transposed ? "columns" : "rows", transposed ? l->columns : l->rows, c, c->rows);
   if (!status)
@@ -583,17 +630,15 @@ static int call_transform(const product *p, const oa_call *call, void *symbol, c
 int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes) {
   oa_value alpha, beta;
   oa_call call;
-  product p = {.routine = routine, .codes = codes, .object = (void *)(uintptr_t)values[T_DESC].pointer};
+  product p;
   void *symbol = oa_routine_symbol(routine, 0);
   if (!symbol) return oa_fail_symbol(routine, values, 0, 0);
-  p.get_of_layout = (get_attribute *)oa_asked(routine, asks[0]);
-  p.get = (get_attribute *)oa_asked(routine, asks[1]);
-  if (!p.get_of_layout || !p.get) return OA_ERROR_LIBRARY;
+  if (!start(&p, routine, &values[T_DESC], asks, codes)) return OA_ERROR_LIBRARY;
   int status = read_descriptor(&p, "transformDesc", TRANSFORM_SCALE_TYPE, TRANSFORM_POINTER_MODE, TRANSFORM_TRANSA,
                                TRANSFORM_TRANSB);
   if (!status) status = weight(&p, "alpha", "transformDesc", &values[T_ALPHA], &alpha);
   if (!status) status = weight(&p, "beta", "transformDesc", &values[T_BETA], &beta);
-  if (!status) status = read_layout(&p, &p.c, "Cdesc", "C", values[T_C_DESC].pointer);
+  if (!status) status = read_layout(&p, &p.c, "Cdesc", "C", &values[T_C_DESC]);
   if (status) return status;
   add_matrix(&p, &p.c, values[T_C].pointer, OA_OVERWRITE);
   status = read_source(&p, &p.a, "Adesc", "A", &values[T_A], &values[T_ALPHA], p.transa);

@@ -8,7 +8,8 @@ static int library_count;
 static pthread_key_t key; /* frees a thread's used_handles when the thread ends */
 static bool has_key;
 static _Thread_local void **used_handles; /* by library; made at the thread's first oa_use_handle */
-static _Thread_local int used_count;      /* of them that are set: nothing else to look at when 0 */
+atomic_bool oa_library_has_used;
+static _Thread_local int used_count; /* of them that are set: nothing else to look at when 0 */
 
 /* Handles that no stream has now: their stream was the caller's own. */
 typedef struct idle_handle {
@@ -135,13 +136,14 @@ int oa_use_handle(const char *name, void *handle) {
       return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to note the handle", name);
     }
   }
+  atomic_store_explicit(&oa_library_has_used, true, memory_order_relaxed);
   void **used = &used_handles[library->state->index];
   used_count += (handle != NULL) - (*used != NULL);
   *used = handle;
   return OA_OK;
 }
 
-void *oa_library_used_handle(const oa_library *library) {
+void *oa_library_find_used(const oa_library *library) {
   return used_count ? used_handles[oa_library_state_of(library)->index] : NULL;
 }
 

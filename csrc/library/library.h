@@ -52,8 +52,13 @@ static inline int oa_library_handle_place(const oa_library *library, int on_devi
 int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
 /* Hands the handles of a foreign stream back to the pool, for other streams of its device. Under the lock. */
 void oa_library_give_back(oa_stream *stream);
+extern atomic_bool oa_library_has_used; /* some thread has asked for a handle with oa_use_handle */
+void *oa_library_find_used(const oa_library *library);
 /* Returns the handle this thread asked for with oa_use_handle; NULL if none. */
-void *oa_library_used_handle(const oa_library *library);
+static inline void *oa_library_used_handle(const oa_library *library) {
+  const bool any = atomic_load_explicit(&oa_library_has_used, memory_order_relaxed);
+  return __builtin_expect(any, 0) ? oa_library_find_used(library) : NULL;
+}
 int oa_library_set_stream(const oa_library *library, void *handle, void *native);
 int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode);

@@ -19,14 +19,14 @@ typedef struct oa_group {
 
 /* One distinct array in a mapping. */
 typedef struct oa_view {
+  int group;
+  bool writes, goes_up;
+  int dtype;
   void *data;      /* the element at index 0 on the host */
   void *host;      /* its lowest byte on the host */
   oa_lines lines;  /* the start counts from the mapping's address */
   oa_shape *shape; /* of a packed array, else NULL */
-  int dtype;
-  int group;
-  bool writes, goes_up;
-  char name[24]; /* for messages */
+  char name[24];   /* for messages */
 } oa_view;
 
 enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_SCALAR };
@@ -52,35 +52,36 @@ enum {
 /* One host interval, or other memory of a region, on one device. */
 typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
-  int kind;
   oa_device *device;
   uint64_t address; /* 0 until allocated */
-  oa_arena *arena;  /* the arena that has its memory; NULL: the memory is its own */
-  int64_t nbytes;
-  int holders;              /* regions that hold it and are not finished */
-  int references;           /* regions that were not waited for yet; it is in the table until there are none */
-  int exports;              /* its memory lives until there are no exports either */
+  /* Each call reads and writes what follows, down to one_view: in a row, so that it meets few lines of cache. */
+  oa_view *views;
+  oa_group *groups;
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
   int writing;              /* as many of these operands are written */
   pthread_t writer;         /* the thread of the last call that began to write it */
-  int pointers;             /* of a device scalar: its pointers less one */
-  bool moving;              /* it is allocated or copied without the lock: no call may begin */
-  oa_region_state *maker;   /* the region that allocates it: no other may share it before */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
-  bool escaped;             /* an address in it was given away */
-  bool zeros;               /* its memory was all zeros when it was allocated */
-  bool reused;              /* one of its arrays is OA_REUSED */
-  bool cleared;             /* a call needed zeros in it */
+  bool moving;              /* it is allocated or copied without the lock: no call may begin */
   bool elsewhere;           /* some of it is present on another device, or was */
+  bool escaped;             /* an address in it was given away */
   bool listed;              /* it is in the present table */
-  uint64_t serial;          /* the serial of the region that made it */
-  oa_resident *resident;    /* the entry of residency that its memory belongs to; NULL: none */
   oa_uses uses;
-  oa_view *views;
-  oa_group *groups;
-  int view_count, group_count;
-  oa_view one_view;
   oa_group one_group;
+  oa_view one_view;
+  bool zeros;   /* its memory was all zeros when it was allocated */
+  bool reused;  /* one of its arrays is OA_REUSED */
+  bool cleared; /* a call needed zeros in it */
+  int kind;
+  int view_count, group_count;
+  oa_arena *arena; /* the arena that has its memory; NULL: the memory is its own */
+  int64_t nbytes;
+  int holders;            /* regions that hold it and are not finished */
+  int references;         /* regions that were not waited for yet; it is in the table until there are none */
+  int exports;            /* its memory lives until there are no exports either */
+  int pointers;           /* of a device scalar: its pointers less one */
+  oa_region_state *maker; /* the region that allocates it: no other may share it before */
+  uint64_t serial;        /* the serial of the region that made it */
+  oa_resident *resident;  /* the entry of residency that its memory belongs to; NULL: none */
   struct oa_mapping *next, *previous; /* in the list of all mappings */
 } oa_mapping;
 

@@ -17,7 +17,7 @@ enum oa_slot_kind {
 };
 
 struct oa_slot {
-  uint32_t generation;
+  _Alignas(64) uint32_t generation; /* two lines of cache a slot */
   uint8_t kind;
   uint8_t dtype;
   bool reads, writes;

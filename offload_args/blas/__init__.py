@@ -25,6 +25,9 @@ Source: the reference BLAS, https://netlib.org/blas/.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._portable import missing
 from .batched import gemm_batched, trsm_batched
 from .extensions import dgmm, geam
 from .gemm import gemm, gemm_strided_batched
@@ -88,3 +91,6 @@ __all__ = [
     "trsm_batched",
     "trsv",
 ]
+
+if not TYPE_CHECKING:  # static checkers know all there is
+    __getattr__ = missing(__name__, __all__)

@@ -25,6 +25,9 @@ Source: LAPACK, https://netlib.org/lapack/.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._portable import missing
 from .cholesky import posv, potrf, potrs, trtrs
 from .lu import gesv, getrf, getrs
 from .qr import gels, geqrf, ormqr
@@ -45,3 +48,6 @@ __all__ = [
     "syevd",
     "trtrs",
 ]
+
+if not TYPE_CHECKING:  # static checkers know all there is
+    __getattr__ = missing(__name__, __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -291,6 +292,24 @@ def test_a_band_of_more_diagonals_than_64_bits_count_is_refused(device: str) -> 
     with offload_args(np.ones(1), np.ones(1), np.ones(1), device=device) as (dA, dx, dy):
         with pytest.raises((SizeOverflowError, LibraryVersionError), match=text):
             vendor.module.dgbmv(*first, vendor.op["N"], 1, 1, wide, wide, 1.0, dA, wide, dx, 1, 0.0, dy, 1)
+
+
+def test_an_error_of_one_column_names_no_leading_dimension_that_was_not_given(device: str) -> None:
+    vendor = Vendor(device)
+    first = next(first for order, first in vendor.orders if order == "F")
+    upper, op, plain = vendor.uplo["U"], vendor.op["N"], vendor.diag["N"]
+    with offload_args(np.ones(3), np.ones(1), np.ones(9), device=device) as (dA, dx, dy):
+        for call, text in (
+            (lambda: vendor.module.dgemv(*first, op, 9, 1, 1.0, dA, 2, dx, 1, 0.0, dy, 1), "(m=9, n=1)"),
+            (lambda: vendor.module.dgbmv(*first, op, 9, 1, 8, 0, 1.0, dA, 2, dx, 1, 0.0, dy, 1), "(n=1, 9 diagonals)"),
+            (lambda: vendor.module.dsbmv(*first, upper, 1, 8, 1.0, dA, 2, dx, 1, 0.0, dy, 1), "(n=1, 9 diagonals)"),
+            (
+                lambda: vendor.module.dtbmv(*first, upper, op, plain, 1, 8, dA, 2, dx, 1),
+                "(n=1, 9 diagonals)",
+            ),
+        ):
+            with pytest.raises(ExtentError, match=re.escape(f"A needs 9 elements {text}, has 3")):
+                call()
 
 
 @pytest.mark.promise("T31")

@@ -601,12 +601,16 @@ def main() -> None:
     cublas = json.loads((API / "cublas.json").read_text())["functions"]
     cblas = json.loads((API / "cblas.json").read_text())["functions"]
     sys.stdout.write(PRELUDE + mixed.PRELUDE)
+    prototypes, texts = [], []
     for name, function in cublas.items():
         there = partner(name, cblas)
         if not function["parameters"] or function["parameters"][0][0] != "handle":
             continue
         text = double(name, function, there, cblas[there]) if there is not None else own(name, function)
-        sys.stdout.write(f"\n{text}" if text else "")
+        if text:
+            prototypes.append(f"cublasStatus_t {name}({declared(function)});")
+            texts.append(f"\n{text}")
+    sys.stdout.write("\n".join(["", *prototypes, *texts]))  # some call others, which follow
 
 
 if __name__ == "__main__":

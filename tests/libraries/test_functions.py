@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload_args import blas, cblas, cublas, libraries, offload_args
+from offload_args import blas, cblas, cublas, lapack, libraries, offload_args
 from offload_args.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -75,6 +75,29 @@ def test_threads_that_ask_at_once_get_the_same_function() -> None:
 def test_a_function_that_the_library_lacks_is_no_attribute(name: str) -> None:
     with pytest.raises(AttributeError, match=r"module 'offload_args\.cblas' has no attribute"):
         getattr(cblas, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "likely"),
+    [
+        (cblas, "sgemvv", "sgemv"),
+        (cblas, "NoTran", "NoTrans"),
+        (cublas, "OP_TRANS", ""),
+        (blas, "gemmv", "gemv or gemm"),
+        (blas, "dgemm", "gemm"),
+        (lapack, "getr", "getrs or getrf"),
+        (blas, "__wrapped_", ""),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_names_like_it(module: ModuleType, name: str, likely: str) -> None:
+    text = f"; did you mean {likely}" if likely else "$"
+    with pytest.raises(AttributeError, match=rf"^module 'offload_args\.\w+' has no attribute '{name}'{text}"):
+        getattr(module, name)
+
+
+def test_a_misspelt_keyword_is_answered_with_the_one_like_it() -> None:
+    with pytest.raises(TypeError, match=r"^dscal\(\) got an unexpected keyword argument 'inxx'; did you mean incx\?$"):
+        cblas.dscal(4, 2.0, None, inxx=1)  # type: ignore[call-arg,arg-type]
 
 
 def test_a_function_that_nobody_has_any_more_is_freed() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
-from offload_args import Device, Out, blas, offload_args, testing
+from offload_args import Device, Out, blas, cblas, lapack, offload_args, testing
 from offload_args.errors import (
     HostAccessError,
     HostPointerError,
@@ -107,6 +107,44 @@ def test_the_refusal_of_an_array_method_names_the_remedy() -> None:
             with pytest.raises(AttributeError) as raised:
                 getattr(dx, name)
             assert not isinstance(raised.value, HostAccessError)
+
+
+def test_arithmetic_on_pointers_names_the_function_of_blas_that_does_it(device: str) -> None:
+    A, x = np.ones((3, 3)), ramp(3)
+    with offload_args(A, x, device=device) as (dA, dx):
+        for wrong, remedy in (
+            (lambda: dA @ dx, "blas.gemv for a matrix and a vector, blas.gemm for matrices"),
+            (lambda: A @ dx, "blas.gemm"),
+            (lambda: np.dot(dA, dx), "blas.gemv"),
+            (lambda: np.einsum("ij,j", dA, dx), "blas.gemv"),
+            (lambda: dA + dA, "blas.axpy for vectors, blas.geam for matrices"),
+            (lambda: dx + 1, r"blas.axpy .*; slices and offset\(n\) point further on"),
+            (lambda: x - dx, "blas.axpy"),
+            (lambda: 2 * dx, "blas.scal for a number"),
+            (lambda: -dx, "blas.scal"),
+            (lambda: np.linalg.norm(dx), "blas.nrm2"),
+            (lambda: np.linalg.solve(dA, dx), "lapack.gesv"),
+            (lambda: dx**2, "the functions of blas or a vendor's library"),
+        ):
+            with pytest.raises(HostAccessError, match=f"; use .*{remedy}"):
+                wrong()
+
+
+def test_the_tuple_of_a_region_passed_for_its_pointer_names_the_way_to_unpack_it(device: str) -> None:
+    A, x, y = np.ones((3, 3)), ramp(3), np.zeros(3)
+    with offload_args(x, y, device=device) as (dx, dy), offload_args(A, device=device) as dA:
+        for wrong in (
+            lambda: blas.gemv(1.0, dA, dx, 0.0, dy),  # type: ignore[arg-type]
+            lambda: blas.gemm(1.0, dA, dA, 0.0, dA),  # type: ignore[arg-type]
+            lambda: lapack.potrf(dA),  # type: ignore[arg-type]
+            lambda: cblas.sger(cblas.ColMajor, 3, 3, 1.0, dx, 1, dx, 1, dA, 3),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(HostPointerError, match=r"A needs a DevicePtr.*got a? ?tuple; .* as \(dA,\)$"):
+                wrong()
+    with offload_args(x, y, device=device) as both, pytest.raises(HostPointerError, match=r"as \(dx, \.\.\.\)$"):
+        blas.nrm2(both)  # type: ignore[arg-type]
+    with pytest.raises(HostPointerError, match=r"got tuple; lend it first"):
+        blas.nrm2((1.0, 2.0))  # type: ignore[arg-type]
 
 
 def test_host_memory_is_not_exported_as_gpu_memory() -> None:

@@ -168,6 +168,30 @@ def check_answers(bench: DoubleBench, function: roles.Function) -> None:
     destroy(bench, function, values, in_c=False)
 
 
+def check_descriptors(bench: DoubleBench, function: roles.Function) -> None:
+    """Fail unless the library is asked for a descriptor once, until its address is given away."""
+    first = next((one.by for one in function.arrays if one.by), None)
+    if first is None or any(isinstance(one, Given) for one in function.parameters):  # which may change its objects
+        return
+    described = next(one for one in function.parameters if one.name == first)
+    assert isinstance(described, Object)
+    asked = described.object_kind.describes[0]
+    values, arrays = legal_values(bench, function, full=True)
+
+    def times() -> int:
+        bench.recorder.reset({})
+        called(bench, function, values, pointers)
+        return [one.symbol for one in bench.recorder.records(own=True)].count(asked)
+
+    with bench.lent(arrays) as pointers:
+        assert times() > 0, f"{function.symbol}: never asks for {first}"
+        assert times() == 0, f"{function.symbol}: asks for {first} twice"
+        assert values[first].address
+        assert times() == 1, f"{function.symbol}: {first} may have changed"
+        assert times() == 1, f"{function.symbol}: {first} may have changed again"
+    destroy(bench, function, values, in_c=False)
+
+
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     """Check a function with all that it may take, and with no more than it needs; then with what does not fit."""
     for turn in range(turns):
@@ -187,4 +211,5 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                 words = f"{one.name} needs {NEEDED} bytes, as {one.query.symbol}"
                 refused(bench, function, size.id, NEEDED - 1, ExtentError, words)  # type: ignore[attr-defined]
     check_answers(bench, function)
+    check_descriptors(bench, function)
     assert not any(isinstance(one, GivenPlace) for one in function.arrays)

@@ -101,6 +101,21 @@ typedef struct oa_operand {
   int touched; /* 0: the call touches no element of it; else for oa_end */
 } oa_operand;
 
+/* Returns an operand. Member by member: compilers clear a large literal by an instruction that takes longer than all of
+ * these stores. */
+static inline oa_operand oa_operand_of(const char *name, const void *pointer, int access, int dtype, oa_extent extent) {
+  oa_operand o;
+  o.name = name;
+  o.pointer = pointer;
+  o.access = access;
+  o.dtype = dtype;
+  o.extent = extent;
+  o.address = NULL;
+  o.slot = NULL;
+  o.touched = 0;
+  return o;
+}
+
 /* The device pointers of one parameter: as a list, or as one pointer to memory that has all of the arrays. */
 typedef struct oa_pointer_list {
   const void *const *at; /* `count` of them; or NULL, and then: */
@@ -143,6 +158,24 @@ typedef struct oa_call {
   void *object;           /* the caller's own handle, if the core made it */
   struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
 } oa_call;
+
+/* Returns a call that oa_begin takes, member by member as well. */
+static inline oa_call oa_call_of(const char *function, const oa_library *library, oa_operand *operands, int count) {
+  oa_call call;
+  call.function = function;
+  call.library = library;
+  call.operands = operands;
+  call.count = count;
+  call.device_scalars = call.blocking = call.special = call.has_own_stream = 0;
+  call.own_stream = NULL;
+  call.only = NULL;
+  call.handle = call.device = call.stream = call.region = call.native_stream = call.saved = NULL;
+  call.saved_mode = call.open = call.vendor_status = 0;
+  call.begun = 0;
+  call.object = NULL;
+  call.lists = NULL;
+  return call;
+}
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
  * what they wait for, and brings up the missing bytes as one batch. Nothing is moved and nothing marked unless it
