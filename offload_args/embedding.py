@@ -67,7 +67,7 @@ def _refuse(given: object, dtype: int, device: int) -> NoReturn:
             f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
         )
     wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
-    if not isinstance(given, _core.Pointer):
+    if not issubclass(type(given), _core.Pointer):  # isinstance believes what an object says of itself
         raise HostPointerError(
             f"offload_args: an argument needs a {wanted}, got {type(given).__name__}; lend the array in a region first"
         )

@@ -9,6 +9,24 @@ from ..roles import Library
 from ..services import Struct
 
 WIDTH = 118
+# The begin and the end of the declarations of a header. To clang, complex numbers in C++ are an extension of C99.
+BEGIN_C = """#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wc99-extensions"
+#endif
+#pragma GCC visibility push(default)
+""".split("\n")
+END_C = """
+#pragma GCC visibility pop
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+#ifdef __cplusplus
+}
+#endif""".split("\n")
 COMPARED: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.LtE: "<=", ast.GtE: ">="}
 
 

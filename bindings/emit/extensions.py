@@ -90,6 +90,7 @@ def core_pxd() -> str:
             lines += _in_cython(one)
     for _, name, *_ in entries("dtypes"):
         lines += [f"    oa_{name} *oa_{name}_of(object pointer) except NULL"]
+    lines += ["    object oa_pointer_vector(const oa_any *handle)"]
     return "\n".join([*lines, ""])
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..parameters import Array, EnumValue, Parameter
 from ..roles import Function, Library
-from .c_text import wrapped
+from .c_text import BEGIN_C, END_C, wrapped
 from .wrappers import through_python
 
 # Of CBLAS, by the type of the enum: the first value, the names of the portable constants, and each library's constants.
@@ -155,11 +155,7 @@ def portable_header(libraries: list[Library]) -> str:
         "",
         '#include "offload_args.h"',
         "",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "#pragma GCC visibility push(default)",
-        "",
+        *BEGIN_C,
         "enum {",
     ]
     for first, names, _ in _ENUMS.values():
@@ -167,5 +163,5 @@ def portable_header(libraries: list[Library]) -> str:
     lines += ["};", ""]
     for one in portable_prototypes(libraries):
         lines += wrapped(one)
-    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif"]
+    lines += END_C
     return "\n".join([*lines, *through_python([f"oa_blas_{one.name}" for one in _functions(libraries)]), "#endif", ""])

@@ -127,6 +127,10 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     for key, texts in spelling.items():
         listed = "".join(f'"{text}", ' for text in texts)
         lines += [f"static const char *const {key}[] = {{{listed}NULL}};"]
+    others = {"also_done": library.also_done, "only_asked": library.only_asked}
+    others = {key: codes for key, codes in others.items() if codes}
+    for key, statuses in others.items():
+        lines += [f"static const int {key}[] = {{{', '.join(map(str, [*statuses, library.success]))}}};"]
     older = library.older
     if older:
         lines += ["static const oa_older older[] = {"]
@@ -156,6 +160,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         "routines": f"oa_routines_{library.name}",
         "routine_count": str(len(library.functions)),
         "success": str(library.success),
+        **{key: key for key in others},
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
         **{key: str(handle.get(key, 0)) for key in HANDLE_MODES},
         "needs_handle": str(int(library.handle is not None and "create" not in handle)),

@@ -10,7 +10,7 @@ from ..described import GivenList
 from ..parameters import Number
 from ..roles import Function, Library
 from ..services import Given
-from .c_text import made_from, struct_types, wrapped
+from .c_text import BEGIN_C, END_C, made_from, struct_types, wrapped
 
 
 def forms(library: Library, function: Function) -> list[bool]:
@@ -97,14 +97,14 @@ def header(library: Library) -> str:
         " * returns an oa_status; the text is in oa_last_error(). */",
     ]
     lines += [f"#ifndef {guard}", f"#define {guard}", "", '#include "offload_args.h"', ""]
-    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "#pragma GCC visibility push(default)", ""]
+    lines += BEGIN_C
     constants = [f"  OA_{library.name.upper()}_{name} = {value}," for name, value in library.constants.items()]
     if constants:
         lines += ["enum {", *constants, "};", ""]
     lines += struct_types(library)
     for one in prototypes(library):
         lines += wrapped(one)
-    lines += ["", "#pragma GCC visibility pop", "#ifdef __cplusplus", "}", "#endif"]
+    lines += END_C
     names = [f"oa_{library.name}_{one.name}" for one in library.functions]
     suffixed = zip(library.functions, names, strict=True)
     device_forms = [f"{name}_device" for one, name in suffixed if library.has_device_form(one)]

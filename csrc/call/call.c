@@ -90,7 +90,7 @@ typedef struct other_device {
 static int note_other(oa_present *element, void *data) {
   other_device *o = data;
   const oa_mapping *m = (const oa_mapping *)element;
-  if (m->device == o->mapping->device) return 0;
+  if (m->device == o->mapping->device || !oa_mappings_meet(m, o->mapping)) return 0;
   o->present = m;
   if (oa_mapping_is_newer(m)) o->newer = m;
   return 0;
@@ -121,9 +121,8 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
 /* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
-  const oa_mapping *mapping = slot->mapping;
-  return __builtin_expect(mapping->writing, 0) && !mapping->groups[mapping->views[slot->view].group].valid &&
-         !pthread_equal(mapping->writer, pthread_self());
+  const oa_group *group = oa_slot_group(slot);
+  return __builtin_expect(group->writing, 0) && !group->valid && !pthread_equal(group->writer, pthread_self());
 }
 
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
@@ -831,15 +830,13 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
 /* Marks an operand of a captured call as escaped: the graph may run at any time, so that leaving waits for the
  * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
-  oa_mapping *mapping = slot->mapping;
-  mapping->escaped = true;
-  mapping->groups[mapping->views[slot->view].group].escaped |= writes;
+  slot->mapping->escaped = true;
+  oa_slot_group(slot)->escaped |= writes;
 }
 
 /* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
-  const oa_mapping *mapping = slot->mapping;
-  oa_group *group = &mapping->groups[mapping->views[slot->view].group];
+  oa_group *group = oa_slot_group(slot);
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
@@ -850,12 +847,21 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
   }
 }
 
+static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {
+  for (; statuses && *statuses != library->success; statuses++)
+    if (*statuses == status) return true;
+  return false;
+}
+
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return oa_fail(OA_ERROR_ARGUMENT, "%s: oa_end without an oa_begin that succeeded", call->function);
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
-  const bool failed = vendor_status != (call->library ? call->library->success : 0);
+  const oa_library *const library = call->library;
+  const bool differs = __builtin_expect(vendor_status != (library ? library->success : 0), 0);
+  const bool only_asked = differs && library && is_among(library, library->only_asked, vendor_status);
+  const bool failed = differs && !only_asked && !(library && is_among(library, library->also_done, vendor_status));
   const bool capturing = call->open == OA_CALL_UNNOTED; /* or an address was taken, which escapes as well */
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
@@ -877,7 +883,7 @@ int oa_end(oa_call *call, int vendor_status) {
     const bool writes = o->touched && oa_writes(o->access);
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
-    if (writes) mark_written(o, slot, failed);
+    if (writes && !only_asked) mark_written(o, slot, failed);
     oa_slot_unhold(slot, may_write(o));
   }
   oa_announce_change();

@@ -24,7 +24,7 @@ typedef struct array {
 
 static int note_elsewhere(oa_present *element, void *data) {
   const oa_mapping *other = (const oa_mapping *)element, *mapping = data;
-  return other->device != mapping->device;
+  return other->device != mapping->device && oa_mappings_meet(other, mapping);
 }
 
 /* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */
@@ -34,7 +34,7 @@ static bool on_host(const oa_slot *slot) {
   mapping->elsewhere =
       mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
   if (mapping->elsewhere) return false; /* a call checks which device has the newer bytes */
-  const oa_group *group = &mapping->groups[mapping->views[slot->view].group];
+  const oa_group *group = oa_slot_group(slot);
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
 

@@ -85,7 +85,7 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
   if (!slot) return status;
   const oa_mapping *mapping = slot->mapping;
-  const oa_group *group = mapping ? &mapping->groups[mapping->views[slot->view].group] : NULL;
+  const oa_group *group = mapping ? oa_slot_group(slot) : NULL;
   now = (oa_pointer_info){.device = slot->region->device->number,
                           .dtype = slot->dtype,
                           .readable = slot->reads,
@@ -167,7 +167,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     *keep = oa_slot_handle(share);
   }
   mapping->escaped = true;
-  mapping->groups[mapping->views[slot->view].group].escaped |= slot->writes;
+  oa_slot_group(slot)->escaped |= slot->writes;
   *address = mapping->address + (uint64_t)slot->offset;
   oa_unlock();
   status = oa_end(&call, 0);

@@ -92,6 +92,25 @@ class Pointer {
   Handle *handle_ = nullptr;
 };
 
+/* A number as the C functions take it, and the address of one as they write it: `double _Complex`.
+ *   oa::check(oa_blas_zdotc(n, dx, 1, dy, 1, oa::number(&sum)));
+ *   oa::check(oa_blas_zscal(n, oa::number(1.0 / sum), dx, 1)); */
+__extension__ typedef float _Complex c_complex_float;
+__extension__ typedef double _Complex c_complex_double;
+inline c_complex_float *number(std::complex<float> *z) { return reinterpret_cast<c_complex_float *>(z); }
+inline c_complex_double *number(std::complex<double> *z) { return reinterpret_cast<c_complex_double *>(z); }
+inline c_complex_float number(std::complex<float> z) { return *number(&z); }
+inline c_complex_double number(std::complex<double> z) { return *number(&z); }
+
+/* A shape, of integers of any type: n, or {m, n}. */
+struct Shape {
+  std::vector<std::int64_t> sizes;
+
+  template <class... N, class = std::enable_if_t<(std::is_integral_v<N> && ...)>>
+  Shape(N... given) : sizes{static_cast<std::int64_t>(given)...} {}
+  Shape(std::vector<std::int64_t> given) : sizes(std::move(given)) {}
+};
+
 /* An array to lend. */
 template <class T>
 struct Array {
@@ -101,36 +120,41 @@ struct Array {
 
   /* Says that the array lies by columns, as in Fortran, not by rows. */
   Array by_columns() && {
-    std::int64_t stride = sizeof(T);
-    for (std::size_t i = 0; i < shape.size(); stride *= shape[i++]) strides[i] = stride;
+    std::uint64_t stride = sizeof(T); /* may wrap: the core refuses such a shape */
+    for (std::size_t i = 0; i < shape.size(); stride *= static_cast<std::uint64_t>(shape[i++]))
+      strides[i] = static_cast<std::int64_t>(stride);
     return std::move(*this);
   }
 };
 
 template <class T>
-Array<T> lend(T *data, std::vector<std::int64_t> shape, int direction = OA_BY_USE) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t stride = sizeof(T);
-  for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) strides[i] = stride;
-  return {const_cast<std::remove_const_t<T> *>(data), std::move(shape), std::move(strides), direction};
+Array<T> lend(T *data, Shape shape, int direction = OA_BY_USE) {
+  std::vector<std::int64_t> strides(shape.sizes.size());
+  std::uint64_t stride = sizeof(T); /* may wrap: the core refuses such a shape */
+  for (std::size_t i = strides.size(); i-- > 0; stride *= static_cast<std::uint64_t>(shape.sizes[i]))
+    strides[i] = static_cast<std::int64_t>(stride);
+  return {const_cast<std::remove_const_t<T> *>(data), std::move(shape.sizes), std::move(strides), direction};
 }
 /* Never comes down. */
 template <class T>
-Array<const T> in(const T *data, std::vector<std::int64_t> shape) {
+Array<const T> in(const T *data, Shape shape) {
   return lend<const T>(data, std::move(shape), OA_IN);
 }
 /* Never goes up. */
 template <class T>
-Array<T> out(T *data, std::vector<std::int64_t> shape) {
+Array<T> out(T *data, Shape shape) {
+  static_assert(!std::is_const_v<T>, "oa::out needs an array that may be written");
   return lend(data, std::move(shape), OA_OUT);
 }
 template <class T>
-Array<T> inout(T *data, std::vector<std::int64_t> shape) {
+Array<T> inout(T *data, Shape shape) {
+  static_assert(!std::is_const_v<T>, "oa::inout needs an array that may be written");
   return lend(data, std::move(shape), OA_INOUT);
 }
 /* Memory of the device with no array behind it. */
 template <class T>
-Array<T> scratch(std::vector<std::int64_t> shape) {
+Array<T> scratch(Shape shape) {
+  static_assert(!std::is_const_v<T>, "oa::scratch needs a type that may be written");
   return lend<T>(nullptr, std::move(shape), OA_SCRATCH);
 }
 
@@ -141,7 +165,7 @@ inline int device(const std::string &name) {
   return number;
 }
 
-/* Arrays lent to a device until close(), or until the end of the object, which discards them. */
+/* Arrays lent to a device until close(), or until the end of the object, which discards them. It can be moved. */
 template <class... T>
 class Region {
  public:
@@ -151,8 +175,13 @@ class Region {
     for (std::size_t i = 0; i < arrays.size(); i++) handles_[i] = arrays[i].handle;
   }
   Region(const std::string &name, const Array<T> &...given) : Region(oa::device(name), given...) {}
-  Region(const Region &) = delete;
-  Region &operator=(const Region &) = delete;
+  Region(Region &&other) noexcept : region_(std::exchange(other.region_, nullptr)), handles_(other.handles_) {}
+  /* Discards what it was before. */
+  Region &operator=(Region other) noexcept {
+    std::swap(region_, other.region_);
+    std::swap(handles_, other.handles_);
+    return *this;
+  }
   ~Region() {
     if (region_) end(OA_DISCARD);
   }

@@ -131,6 +131,13 @@ int oa_lent_array_check(oa_lent_array *lent, int position) {
   return a->flags & OA_BORROWED ? check_borrowed(lent, itemsize) : OA_OK;
 }
 
+oa_lines oa_lent_array_lines(const oa_lent_array *lent) {
+  const int64_t span = (int64_t)(lent->high - lent->low);
+  oa_lines lines = lent->layout.regular ? lent->layout.lines : (oa_lines){.width = span, .pitch = span, .count = 1};
+  lines.start = 0;
+  return lines;
+}
+
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {
   if (!array) return oa_fail_null(function, "array");
   oa_lent_array lent = {.array = (oa_array *)array};

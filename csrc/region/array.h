@@ -11,6 +11,7 @@ typedef struct oa_lent_array {
   uintptr_t low, high; /* its bytes on the host */
   bool packed;
   bool writes, out;
+  bool elsewhere;             /* some of it is present on another device */
   struct oa_mapping *mapping; /* its place, set by entering: the mapping, the view and the lines in the mapping */
   int view;
   oa_lines lines;
@@ -20,6 +21,8 @@ typedef struct oa_lent_array {
 /* Checks lent_array->array, which is at that position of the arguments, and fills all other members but its place.
  * Without the lock. */
 int oa_lent_array_check(oa_lent_array *lent_array, int position);
+/* Returns the array's bytes on the host, from the lowest on: all up to the highest if they are not lines. */
+oa_lines oa_lent_array_lines(const oa_lent_array *lent_array);
 /* Returns the name of an oa_direction, for messages. */
 const char *oa_direction_name(int direction);
 /* Finds the bytes of a host array: the interval [*low, *high), and *lines from the lowest byte, with no lines if the

@@ -41,18 +41,22 @@ static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   return OA_OK;
 }
 
-/* The mapping of an interval on one device, and whether other devices have some of the interval. */
+/* The mappings that have some of an array's bytes: one on its device, another one there, and any on other devices. A
+ * mapping that has bytes between the array's lines only is none of them. */
 typedef struct overlap {
   oa_device *device;
-  oa_mapping *here;
+  uintptr_t low;
+  oa_lines lines;
+  oa_mapping *here, *another;
   bool elsewhere, written_elsewhere;
 } overlap;
 
 static int note_overlap(oa_present *element, void *data) {
   overlap *o = data;
   oa_mapping *mapping = (oa_mapping *)element;
+  if (!oa_mapping_meets(mapping, o->low, o->lines)) return 0;
   if (mapping->device == o->device) {
-    if (!o->here) o->here = mapping;
+    *(o->here ? &o->another : &o->here) = mapping;
   } else {
     o->elsewhere = true;
     mapping->elsewhere = true;
@@ -181,18 +185,17 @@ static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_arra
 }
 
 /* Makes a mapping over the interval [low, high) of a cluster's arrays, which are sorted by address. */
-static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high,
-                       bool elsewhere) {
+static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
   oa_lent_array *first = cluster[0];
   const bool packed = count == 1 && first->packed;
   const int64_t nbytes = packed ? first->layout.size * oa_itemsize(first->array->dtype) : (int64_t)(high - low);
   oa_mapping *mapping = make_mapping(region, OA_MAPS_HOST, nbytes);
   if (!mapping) return OA_ERROR_MEMORY;
-  mapping->elsewhere = elsewhere;
   if (count > 1 && make_room(mapping, count)) return OA_ERROR_MEMORY;
   mapping->view_count = 0;
   for (int i = 0; i < count; i++) {
     oa_lent_array *lent = cluster[i];
+    mapping->elsewhere |= lent->elsewhere;
     if (!packed && !lent->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
@@ -217,29 +220,25 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   return OA_OK;
 }
 
-/* Gives the arrays of a cluster their place: in the mapping that is present, else in a new one. */
-static int place_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
-  overlap found = {.device = region->device};
-  oa_present_visit(&oa_table, low, high, note_overlap, &found);
-  if (found.elsewhere) {
-    for (int i = 0; i < count; i++) {
-      const int direction = cluster[i]->array->direction;
-      if (found.written_elsewhere || direction == OA_OUT || direction == OA_INOUT)
-        return oa_fail(
-            OA_ERROR_DIRECTION,
-            "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
-            "be on several devices for reading, or on one for writing: leave the other region first",
-            cluster[i]->name);
-    }
-  }
+/* Gives an array its place in the mapping that has it already, if there is one; else lent->mapping stays NULL. */
+static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
+  const int direction = lent->array->direction;
+  overlap found = {.device = region->device, .low = lent->low, .lines = oa_lent_array_lines(lent)};
+  oa_present_visit(&oa_table, lent->low, lent->high, note_overlap, &found);
+  lent->elsewhere = found.elsewhere;
+  if (found.written_elsewhere || (found.elsewhere && (direction == OA_OUT || direction == OA_INOUT)))
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
+                   "be on several devices for reading, or on one for writing: leave the other region first",
+                   lent->name);
   oa_mapping *here = found.here;
-  if (!here) return map_cluster(region, cluster, count, low, high, found.elsewhere);
-  if (low < here->at.low || high > here->at.high)
+  if (!here) return OA_OK;
+  if (found.another || lent->low < here->at.low || lent->high > here->at.high)
     return oa_fail(
         OA_ERROR_PRESENT,
         "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
         "the outer region, and slice its pointer",
-        cluster[0]->name, here->views[0].name);
+        lent->name, here->views[0].name);
   int attached = 0;
   while (attached < region->mapping_count && region->mappings[attached] != here) attached++;
   if (attached == region->mapping_count) {
@@ -249,13 +248,10 @@ static int place_cluster(oa_region_state *region, oa_lent_array **cluster, int c
     here->references++;
   }
   here->elsewhere |= found.elsewhere;
-  for (int i = 0; i < count; i++) {
-    const int status = share(cluster[i], here);
-    if (status) return status;
-  }
-  if (low == here->at.low && high == here->at.high && cluster[0]->array->flags & OA_RESIDENT)
-    oa_resident_attach(here, cluster[0]->array, false);
-  return OA_OK;
+  const int status = share(lent, here);
+  if (!status && lent->low == here->at.low && lent->high == here->at.high && lent->array->flags & OA_RESIDENT)
+    oa_resident_attach(here, lent->array, false);
+  return status;
 }
 
 static int by_address(const void *a, const void *b) {
@@ -282,8 +278,8 @@ static bool wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hi
   return true;
 }
 
-/* Gives every host array its mapping. Arrays whose intervals overlap form a cluster, which shares one. sorted: room for
- * count arrays. */
+/* Gives every host array its mapping: the one that has its bytes already, else a new one. Of the arrays that need a new
+ * one, those whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
   for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
@@ -293,6 +289,9 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
+    const int status = place_in_present(region, &lent[i]);
+    if (status) return status;
+    if (lent[i].mapping) continue;
     int at = hosts++; /* insertion sorts a few arrays fast; many are sorted below */
     for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_lent_array *){&lent[i]}) > 0; at--)
       sorted[at] = sorted[at - 1];
@@ -304,7 +303,7 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
     int end = i + 1;
     for (; end < hosts && sorted[end]->low < high; end++)
       if (sorted[end]->high > high) high = sorted[end]->high;
-    const int status = place_cluster(region, &sorted[i], end - i, sorted[i]->low, high);
+    const int status = map_cluster(region, &sorted[i], end - i, sorted[i]->low, high);
     if (status) return status;
     i = end;
   }

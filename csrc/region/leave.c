@@ -107,15 +107,14 @@ static int fail_coming_down(const oa_region_state *region, int status) {
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-/* Returns whether a call holds one of the region's pointers. */
-static bool is_in_a_call(const oa_region_state *region) {
+/* Returns whether a call holds one of the region's pointers, or a thread moves one of its arrays: what an update is
+ * bringing down is not lost, whatever becomes of the region. */
+static bool is_in_use(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->moving) return true;
   return false;
-}
-
-static oa_group *group_of(const oa_slot *slot) {
-  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
 
 /* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
@@ -125,7 +124,7 @@ static oa_slot *enclosing(const oa_slot *slot) {
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
-      if (s->mapping == slot->mapping && oa_slot_root(s) == s && group_of(s) == group_of(slot)) return s;
+      if (s->mapping == slot->mapping && oa_slot_root(s) == s && oa_slot_group(s) == oa_slot_group(slot)) return s;
   }
   return NULL;
 }
@@ -147,7 +146,7 @@ static void add_name(names *n, const oa_slot *slot) {
 static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
-    oa_group *group = group_of(slot);
+    oa_group *group = oa_slot_group(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
@@ -301,7 +300,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   names told = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
-  while (is_in_a_call(region)) oa_wait_change();
+  while (is_in_use(region)) oa_wait_change();
   account_writes(region, outcome, &told);
   while (region->slots) oa_slot_free(region->slots);
   collect_moves(region, outcome);

@@ -40,9 +40,38 @@ void oa_mapping_yield(oa_mapping *mapping) {
 }
 
 bool oa_mapping_is_newer(const oa_mapping *mapping) {
-  if (mapping->writing || mapping->leaving) return true;
+  if (mapping->leaving) return true;
   for (int g = 0; g < mapping->group_count; g++)
-    if (mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
+    if (mapping->groups[g].writing || mapping->groups[g].dirty || mapping->groups[g].escaped) return true;
+  return false;
+}
+
+/* -- bytes of the host -- */
+
+/* Returns a view's bytes on the host, from the mapping's first byte on: all to its end if they are not lines. */
+static oa_lines host_lines(const oa_mapping *mapping, const oa_view *view) {
+  const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
+  const oa_shape *s = view->shape;
+  oa_layout layout;
+  if (!s) return view->lines;
+  if (oa_layout_of(s->ndim, s->shape, s->strides, s->itemsize, &layout) || !layout.regular)
+    return (oa_lines){0, span, span, 1};
+  layout.lines.start = 0;
+  return layout.lines;
+}
+
+bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines) {
+  lines.start = (int64_t)(low - mapping->at.low);
+  for (int i = 0; i < mapping->view_count; i++)
+    if (!oa_lines_disjoint(host_lines(mapping, &mapping->views[i]), lines)) return true;
+  return false;
+}
+
+bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b) {
+  for (int i = 0; i < b->view_count; i++) {
+    const oa_lines lines = host_lines(b, &b->views[i]);
+    if (oa_mapping_meets(a, b->at.low + (uintptr_t)lines.start, lines)) return true;
+  }
   return false;
 }
 

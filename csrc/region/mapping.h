@@ -11,10 +11,12 @@
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed; /* regions that were left well wrote what is dirty, and no open region can still discard it */
-  bool escaped;   /* a writable address in it was given away */
-  bool arriving;  /* a call brings it up */
-  int cover;      /* the view that has every byte of the group, or -1 */
+  bool committed;   /* regions that were left well wrote what is dirty, and no open region can still discard it */
+  bool escaped;     /* a writable address in it was given away */
+  bool arriving;    /* a call brings it up */
+  int cover;        /* the view that has every byte of the group, or -1 */
+  int writing;      /* operands of calls that write it, from oa_begin to oa_end */
+  pthread_t writer; /* of the last of these calls; of all, while it is not valid, as others then wait */
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -58,8 +60,6 @@ typedef struct oa_mapping {
   oa_view *views;
   oa_group *groups;
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
-  int writing;              /* as many of these operands are written */
-  pthread_t writer;         /* the thread of the last call that began to write it */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
   bool elsewhere;           /* some of it is present on another device, or was */
@@ -100,6 +100,10 @@ void oa_mapping_unlist(oa_mapping *mapping);
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
+/* Returns whether some of these bytes of the host, from low on, may be bytes of the mapping's arrays. */
+bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
+/* Returns whether arrays of the two mappings may have a byte in common. */
+bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b);
 /* Groups the views whose bytes may meet, and finds the view of each group that covers the others. */
 void oa_mapping_form_groups(oa_mapping *mapping);
 /* Returns whether the view, which is packed, is exactly that array. */

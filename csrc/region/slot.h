@@ -78,21 +78,26 @@ oa_slot *oa_slot_take(oa_region_state *region, int kind);
 void oa_slot_free(oa_slot *slot);
 /* Destroys a slice that no call holds: frees its slot, and a device scalar with the last pointer to it. */
 int oa_slot_destroy(oa_slot *slot);
+/* Returns the group of a slot that has a mapping. */
+static inline oa_group *oa_slot_group(const oa_slot *slot) {
+  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
+}
 /* Lets a call hold the slot and its mapping. */
 static inline void oa_slot_hold(oa_slot *slot, bool writes) {
   slot->calls++;
   if (!slot->mapping) return;
   slot->mapping->calls++;
   if (!writes) return;
-  slot->mapping->writing++;
-  slot->mapping->writer = pthread_self();
+  oa_group *group = oa_slot_group(slot);
+  group->writing++;
+  group->writer = pthread_self();
 }
 /* Ends that; frees a slot that was destroyed meanwhile, with the last call that holds it. */
 static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
   slot->calls--;
   if (slot->mapping) {
     slot->mapping->calls--;
-    slot->mapping->writing -= writes;
+    if (writes) oa_slot_group(slot)->writing--;
   }
   if (__builtin_expect(slot->kind == OA_SLOT_DESTROYED, 0) && !slot->calls) oa_slot_destroy(slot);
 }

@@ -209,17 +209,37 @@ static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
   return status;
 }
 
+/* Returns the first view of a group that has every byte of the array; -1 if there is none. */
+static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group) {
+  oa_lines lines = p->array->lines;
+  lines.start = (int64_t)(p->array->low - mapping->at.low);
+  for (int i = 0; i < mapping->view_count && p->array->layout.regular; i++) {
+    const oa_view *view = &mapping->views[i];
+    if (view->group == group && !view->shape && oa_lines_contain(view->lines, lines)) return i;
+  }
+  return -1;
+}
+
+/* Returns whether the bytes of the view have to be named: not where those of another view have all of them, nor, on the
+ * way down, where no call could write them. An invalid group is looked at as a whole, to be refused. */
+static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
+  const oa_view *view = &mapping->views[i];
+  const oa_group *group = &mapping->groups[view->group];
+  if (!oa_mapping_meets(mapping, p->array->low, oa_lent_array_lines(p->array))) return false;
+  const int one = find_view_of_all(p, mapping, view->group);
+  if (one >= 0) return i == one && matters(p, mapping, view);
+  const bool all = !p->from || group->invalid;
+  const bool covered = group->cover >= 0 && group->cover != i && (all || mapping->views[group->cover].writes);
+  return !covered && (all || view->writes) && matters(p, mapping, view);
+}
+
 /* Adds the moves of one mapping: of each group those of the view that has all of it, else those of every view. */
 static int plan_holder(plan *p, holder *h) {
   const oa_mapping *mapping = h->mapping;
   int status = OA_OK;
   h->first = p->move_count;
-  for (int i = 0; i < mapping->view_count && !status; i++) {
-    const oa_view *view = &mapping->views[i];
-    const int cover = mapping->groups[view->group].cover;
-    if ((cover < 0 || cover == i) && mapping->address && matters(p, mapping, view))
-      status = plan_view(p, mapping, view);
-  }
+  for (int i = 0; i < mapping->view_count && !status; i++)
+    if (mapping->address && is_named(p, mapping, i)) status = plan_view(p, mapping, &mapping->views[i]);
   h->count = p->move_count - h->first;
   return status;
 }

@@ -120,7 +120,7 @@ static void an_address_on_its_way_is_on_no_other_device(void) {
 }
 
 struct beside {
-  oa_any *pointer;
+  oa_any *pointer, *other;
   float found;
   uint64_t address;
 };
@@ -153,6 +153,37 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   CHECK(b.found == 5);
   leave(region, OA_COMMIT);
   for (int i = 0; i < n; i++) CHECK(x[i] == 5);
+  check_empty();
+}
+
+static void *run_set_beside(void *data) {
+  const struct beside *b = data;
+  CHECK_OK(change(b->other, 4, 2, 0, 7));
+  return run_peek_beside(data);
+}
+
+/* The other column of the matrix is one mapping with this one, and written by the thread that then reads this one. */
+static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the_other_column(void) {
+  float x[8] = {0};
+  const int64_t shape[] = {4, 1}, strides[] = {2 * item, item};
+  const oa_array column = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
+  oa_array lent[] = {column, column};
+  lent[1].data = x + 1;
+  oa_region *region = enter(one, lent, 2);
+  CHECK_OK(change(lent[1].handle, 4, 2, 0, 6));
+  oa_operand p = operand(lent[0].handle, OA_OVERWRITE, 4, 2);
+  oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  struct beside b = {.pointer = lent[0].handle, .other = lent[1].handle, .found = -1};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_set_beside, &b) == 0);
+  usleep(5000); /* it has begun to read, or waits for the call */
+  struct change c = {p.address, 4, 2, 0, 5};
+  CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(b.found == 5);
+  leave(region, OA_COMMIT);
+  for (int i = 0; i < 8; i++) CHECK(x[i] == (i % 2 ? 7 : 5));
   check_empty();
 }
 
@@ -247,6 +278,33 @@ static void an_updated_array_is_not_reported_as_discarded(void) {
   CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
   CHECK(lost == 0);
   CHECK_OK(oa_region_wait(region));
+  CHECK(x[0] == 6);
+  check_empty();
+}
+
+static void *run_update(void *data) {
+  CHECK_OK(oa_update_from(data, -1));
+  return NULL;
+}
+
+static void an_array_that_is_being_updated_is_not_discarded(void) {
+  float x[4] = {1, 1, 1, 1}, found = -1;
+  const int64_t n = 4;
+  int lost = -1;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first, again = first;
+  oa_region *sharer = enter(one, &first, 1), *region = enter(one, &second, 1);
+  CHECK_OK(add(second.handle, n, 5));
+  configure(one, 0, SLOW);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_update, &again) == 0);
+  usleep(5000); /* it is bringing the results down */
+  CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
+  CHECK(lost == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(oa_region_wait(region));
+  CHECK_OK(peek(first.handle, &found));
+  CHECK(found == 6);
+  leave(sharer, OA_COMMIT);
   CHECK(x[0] == 6);
   check_empty();
 }
@@ -412,12 +470,14 @@ int main(void) {
     an_address_on_its_way_is_on_no_other_device();
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_BY_USE, run_peek_beside);
     a_first_write_in_flight_is_neither_overtaken_nor_cleared(OA_OUT, run_address_beside);
+    a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the_other_column();
     what_a_region_committed_comes_down_whatever_a_later_one_does(OA_IN);
     what_a_region_committed_comes_down_whatever_a_later_one_does(OA_BY_USE);
     threads_that_share_do_not_discard_for_each_other();
     a_failing_outer_region_discards_what_inner_ones_wrote();
     a_partial_write_in_flight_heals_nothing_that_fails_meanwhile();
     an_updated_array_is_not_reported_as_discarded();
+    an_array_that_is_being_updated_is_not_discarded();
     a_region_that_was_left_narrows_no_rights();
     what_was_written_is_not_lost_by_a_sharer_that_could_not_enter();
     a_sharer_of_an_array_inherits_no_other_arrays_failure();

@@ -66,8 +66,8 @@ static PyObject *slice_of(const oa_any *handle, int ndim, const int64_t *shape, 
 }
 
 static int region_get(PyObject *object, oa_region **handle) {
-  const int is_region = object == NULL || handle == NULL ? 0 : PyObject_IsInstance(object, python.region);
-  if (is_region < 0) return -1;
+  /* Not isinstance: an object may say that it is of another class. */
+  const int is_region = object != NULL && handle != NULL && PyObject_TypeCheck(object, (PyTypeObject *)python.region);
   if (is_region && atomic_load(&((Region *)object)->state) == OPEN) {
     *handle = ((Region *)object)->region;
     return 0;

@@ -227,6 +227,21 @@ print(x)
         assert "other code reset the device" in said and said.endswith("[2. 2. 2. 2.]\n")
 
 
+@pytest.mark.parametrize("use", ["hip.memory", "hip.trim()"])
+def test_memory_of_a_device_that_was_reset_is_asked_for_nothing(hip: str, use: str) -> None:
+    code = f"""
+with offload_args(np.ones(4), device=hip) as (dx,):
+    blas.scal(2.0, dx)
+double.hipSetDevice(hip.index)
+double.hipDeviceReset()
+try:
+    {use}
+except DeviceLostError as error:
+    print(error)
+"""
+    assert "other code reset the device" in (on_the_double(hip, code) or "other code reset the device")
+
+
 def test_a_host_dereference_of_device_memory_ends_the_process(hip: str) -> None:
     code = (
         ON_THE_DOUBLE

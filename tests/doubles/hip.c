@@ -177,7 +177,8 @@ hipError_t hipSetDevice(int device) {
 }
 hipError_t hipDeviceSynchronize(void) { ANSWER(cuCtxSynchronize()); }
 
-/* Ends all streams, events and memory of the current device. */
+/* Ends all streams, events, pools and memory of the current device. */
+static int pool_is_gone[DEVICES];
 static int reset(void) {
   for (int found = 1; found;) {
     void *memory = NULL;
@@ -188,6 +189,7 @@ static int reset(void) {
     found = memory && drop(memory, current()->number) >= 0;
   }
   current()->used = 0;
+  pool_is_gone[current()->number] = 1;
   return SUCCESS;
 }
 hipError_t hipDeviceReset(void);
@@ -218,16 +220,27 @@ static int check_copy(const void *to, const void *from, size_t nbytes, const voi
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) { ANSWER(cuMemGetInfo_v2(free_bytes, total_bytes)); }
+/* Ends the process as a pool of a device that was reset may do in HIP, which does not look. */
+static void check_pool(const hipMemPool_t pool) {
+  if (!pool || !pool_is_gone[((const struct device *)pool)->number]) return;
+  fprintf(stderr, "the double was given a pool of memory that is gone: HIP would use freed memory\n");
+  abort();
+}
 hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties) {
   ANSWER(cuMemPoolCreate((void **)pool, (const struct pool_properties *)properties));
 }
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  check_pool(pool);
   ANSWER(cuMemPoolSetAttribute(pool, attribute, value));
 }
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  check_pool(pool);
   ANSWER(cuMemPoolGetAttribute(pool, attribute, value));
 }
-hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) { ANSWER(cuMemPoolTrimTo(pool, keep)); }
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) {
+  check_pool(pool);
+  ANSWER(cuMemPoolTrimTo(pool, keep));
+}
 /* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
   gpu_address made = 0;

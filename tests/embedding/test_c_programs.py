@@ -9,20 +9,35 @@ from pathlib import Path
 import pytest
 
 from helpers.devices import HIP, open_or_skip
-from offload_args import libraries
+from offload_args import get_library, libraries
 from offload_args.embedding import cflags, libs
 
-SOURCE = Path(__file__).with_name("programs.c")
+HERE = Path(__file__).parent
 GPUS = ("cuda:0", HIP)
 ENDS_WITH = {"ends": 7, "ends_busy": 7}
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("programs") / "programs"
+    return build("programs", tmp_path_factory.mktemp("programs"), *libs(), "-pthread")
+
+
+def build(name: str, folder: Path, *options: str) -> Path:
+    """Build a program of this folder."""
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["gcc", "-O1", *warnings, *cflags(), "-o", path, SOURCE, *libs(), "-pthread", "-ldl"], check=True)
-    return path
+    command: list[str | Path] = [
+        "gcc",
+        "-O1",
+        *warnings,
+        *cflags(),
+        "-o",
+        folder / name,
+        HERE / f"{name}.c",
+        *options,
+        "-ldl",
+    ]
+    subprocess.run(command, check=True)
+    return folder / name
 
 
 def right(programs: Path, device: str, case: str) -> None:
@@ -80,3 +95,12 @@ def test_a_c_program_uses_two_devices_whichever_is_current(programs: Path, name:
 @pytest.mark.promise("T04")
 def test_a_stray_write_of_a_kernel_loses_the_device_of_a_c_program_and_no_array(programs: Path, cuda: str) -> None:
     right(programs, cuda, "stray")
+
+
+@pytest.mark.promise("T22")
+@pytest.mark.parametrize("last", ["open", "left"])
+def test_a_program_loads_and_unloads_the_library_again_and_again(device: str, last: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [build("loaded", tmp_path), get_library(), device, last], capture_output=True, text=True, timeout=120
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "right\n", "")

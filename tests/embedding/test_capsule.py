@@ -33,6 +33,17 @@ F32, F64 = 12, 13
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
+class Disguised:
+    """An object that says it is of another class, as those of unittest.mock do."""
+
+    def __init__(self, as_which: type) -> None:
+        self.as_which = as_which
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self.as_which
+
+
 def build(folder: Path, include: str = get_include(), *options: str) -> Path:
     """Build the extension `through`, linked with nothing of offload_args."""
     path = folder / f"through{SUFFIX}"
@@ -81,7 +92,7 @@ def test_a_stale_pointer_and_a_wrong_one_are_refused(through: ModuleType, device
         for nothing in (99, -7):
             with pytest.raises(ArgumentError, match=f"dtype {nothing}, which is not an oa_dtype"):
                 through.get(dx, nothing, -1)
-        for wrong in (x, None, 7, "x", object()):
+        for wrong in (x, None, 7, "x", object(), type(dx), Disguised(type(dx))):
             with pytest.raises(HostPointerError, match=rf"DevicePtr\[float64\], got {type(wrong).__name__}"):
                 through.scale(wrong, 1)
     with pytest.raises(StalePointerError):
@@ -110,7 +121,9 @@ def test_a_handle_becomes_a_pointer_with_bounds_of_its_own(through: ModuleType, 
                 through.make(dx, count, stride)
         with pytest.raises(HostPointerError):
             through.make_of_nothing()
-    assert not half.live
+        whole = through.vector(dx[1:])
+        assert (whole.shape, whole.dtype) == ((5,), dx.dtype)
+    assert not half.live and not whole.live
     np.testing.assert_array_equal(x, [0, 10, 20, 3, 4, 5])
 
 
@@ -122,8 +135,9 @@ def test_the_region_of_python_gives_its_handle_while_it_is_open(through: ModuleT
         through.synchronize(region)
     with pytest.raises(RegionError, match="not open"):
         through.synchronize(region)
-    with pytest.raises(TypeError, match=r"needs an offload_args\(...\) region"):
-        through.synchronize(3)
+    for wrong in (3, None, offload_args, Disguised(offload_args)):
+        with pytest.raises(TypeError, match=r"needs an offload_args\(...\) region"):
+            through.synchronize(wrong)
 
 
 @pytest.mark.promise("T43")

@@ -31,6 +31,12 @@ static PyObject *make(PyObject *module, PyObject *arguments) {
   return handle ? oa_python->pointer_new(handle, 1, &shape, stride ? &strides : NULL) : NULL;
 }
 
+static PyObject *vector(PyObject *module, PyObject *pointer) {
+  (void)module;
+  oa_any *handle = oa_any_of(pointer);
+  return handle ? oa_pointer_vector(handle) : NULL;
+}
+
 static PyObject *make_of_nothing(PyObject *module, PyObject *nothing) {
   (void)module, (void)nothing;
   const int64_t shape = 1;
@@ -108,6 +114,7 @@ static PyObject *double_on_a_thread(PyObject *module, PyObject *object) {
 
 static PyMethodDef methods[] = {{"get", get, METH_VARARGS, NULL},
                                 {"make", make, METH_VARARGS, NULL},
+                                {"vector", vector, METH_O, NULL},
                                 {"make_of_nothing", make_of_nothing, METH_NOARGS, NULL},
                                 {"scale", scale, METH_VARARGS, NULL},
                                 {"synchronize", synchronize, METH_O, NULL},

@@ -191,6 +191,10 @@ class Mapping:
     def meets(self, part: Part) -> bool:
         return not self.scratch and self.base == part.base and self.low < part.high and part.low < self.high
 
+    def shares(self, part: Part) -> bool:
+        """Tell whether an array of it and a part share an element."""
+        return self.meets(part) and any(overlap(lent.part, part) for _, lent in self.lent())
+
     def holds(self, part: Part) -> bool:
         return not self.scratch and self.base == part.base and self.low <= part.low and part.high <= self.high
 
@@ -330,25 +334,31 @@ class World:
     # -- entering ----------------------------------------------------------------------------------------------------
 
     def enter(self, number: int, device: str, arguments: Sequence[Argument]) -> Outcome:
-        """Lend arrays; arguments whose hulls overlap are one mapping."""
+        """Lend arrays: what is present is shared; of the others, arguments whose hulls overlap are one new mapping."""
+        pointers: dict[int, Pointer] = {}
+        errors: set[str] = set()
+        fresh: list[int] = []
+        for i, argument in enumerate(arguments):
+            try:
+                mapping = self._present(device, argument)
+                if mapping:
+                    pointers[i] = self._share(mapping, argument, fresh=False)
+                else:
+                    fresh.append(i)
+            except Refused as refused:
+                errors |= refused.errors
         clusters: list[list[int]] = []
-        for i in sorted(range(len(arguments)), key=lambda i: (arguments[i].part.base, arguments[i].part.low)):
+        for i in sorted(fresh, key=lambda i: (arguments[i].part.base, arguments[i].part.low)):
             if clusters and any(arguments[i].part.meets(arguments[j].part) for j in clusters[-1]):
                 clusters[-1].append(i)
             else:
                 clusters.append([i])
-        pointers: dict[int, Pointer] = {}
-        errors: set[str] = set()
         made: list[Mapping] = []
         for cluster in clusters:
-            members = [arguments[i] for i in cluster]
             try:
-                mapping = self._place(device, members)
-                if mapping is None:
-                    mapping = self._map(device, members)
-                    made.append(mapping)
+                made.append(self._map(device, [arguments[i] for i in cluster]))
                 for i in cluster:
-                    pointers[i] = self._share(mapping, arguments[i], fresh=mapping in made)
+                    pointers[i] = self._share(made[-1], arguments[i], fresh=True)
             except Refused as refused:
                 errors |= refused.errors
         if errors:
@@ -361,19 +371,19 @@ class World:
         self.regions[number] = Region(device, self.thread, ordered, bases)
         return Outcome(warnings=("PerformanceWarning",) * sum(pointer.mapping.packed for pointer in ordered))
 
-    def _place(self, device: str, members: list[Argument]) -> Mapping | None:
-        """Return the mapping that holds a cluster already."""
-        hull = _hull(members)
-        if members[0].direction == "Scratch":
+    def _present(self, device: str, argument: Argument) -> Mapping | None:
+        """Return the mapping that has an argument already."""
+        part = argument.part
+        if argument.direction == "Scratch":
             return None
         for elsewhere in self.mappings:
-            if elsewhere.device != device and elsewhere.meets(hull):
+            if elsewhere.device != device and elsewhere.shares(part):
                 if any(group.dirty and group.invalid for group in elsewhere.groups):
                     raise Unspecified
-                if elsewhere.newer or any(member.direction in ("Out", "InOut") for member in members):
+                if elsewhere.newer or argument.direction in ("Out", "InOut"):
                     raise Refused("DirectionError")
-        here = [mapping for mapping in self.mappings if mapping.device == device and mapping.meets(hull)]
-        if here and not here[0].holds(hull):
+        here = [mapping for mapping in self.mappings if mapping.device == device and mapping.shares(part)]
+        if len(here) > 1 or (here and not here[0].holds(part)):
             raise Refused("PresentError")
         return here[0] if here else None
 
@@ -500,12 +510,12 @@ class World:
                 yield "DirectionError"
 
     def _elsewhere(self, mapping: Mapping) -> list[Mapping]:
-        """Return the mappings of other devices that hold some of this one's interval."""
+        """Return the mappings of other devices that share an element with this one."""
         return [
             other
             for other in self.mappings
             if other.device != mapping.device and other.base == mapping.base and not mapping.scratch
-            if other.low < mapping.high and mapping.low < other.high
+            if any(other.shares(lent.part) for _, lent in mapping.lent())
         ]
 
     def _bring_up(self, pointer: Pointer) -> None:

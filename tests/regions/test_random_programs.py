@@ -575,6 +575,12 @@ class Writer:
         *["drop", "new", "reside", "stale"],
     )
 
+    BESIDE: Final = (
+        *["call"] * 3,
+        *["enter", "leave", "routine", "assign", "update"] * 2,
+        *["fill", "copy_from", "to_host", "address", "reside"],
+    )
+
     def __init__(self, program: Program, bases: str, kinds: Sequence[str] = KINDS, *, at_once: bool = False) -> None:
         self.program = program
         self.bases = bases
@@ -598,7 +604,7 @@ class Writer:
             if step is None:
                 return
             if self.at_once and len(program.worlds) < 5 and self.chance(2):
-                other = getattr(self, self.pick(("call", "call", "enter", "leave", "routine", "assign", "update")))()
+                other = getattr(self, self.pick(self.BESIDE))()
                 if other and not step.races(other):
                     program.do_at_once(step, other)
                 return
@@ -863,10 +869,11 @@ def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> N
 
 
 def test_two_steps_at_once_come_out_as_one_after_the_other(devices: tuple[str, str]) -> None:
-    kinds = ("nothing", *["enter"] * 4, *["leave"] * 3, *["routine"] * 3, *["assign"] * 2, "call", "address")
+    once = ("call", "address", "to_host", "fill", "copy_from", "reside")
+    kinds = ("nothing", *["enter"] * 4, *["leave"] * 3, *["routine"] * 3, *["assign"] * 2, *["update"] * 2, *once)
 
     def write(data: bytes) -> None:
-        bases = ("a", "A", "A")[data[0] % 3]
+        bases = ("a", "A", "A", "AF")[data[0] % 4]
         with program_on(devices, bases) as program:
             writer = Writer(program, bases, kinds, at_once=True)
             for at in range(0, len(data), BYTES):
@@ -1004,6 +1011,27 @@ def reads_on_the_host_what_another_device_has_left(p: Program, one: str, other: 
     p.do(p.write_lent("A", "[1::2, ::2]"))  # no device has any of it
 
 
+def updates_an_array_that_one_lent_for_reading_crosses(p: Program, one: str, other: str) -> None:
+    p.do(p.enter(one, ("by use", "A", "[:, :3]"), ("In", "A", "[::2]")))
+    p.do(p.address(p.operand(1, 0)))
+    p.do(p.update("A", "[:, :3]"))
+    p.do(p.scal(2.0, p.operand(1, 0, "[0]")))
+    p.do(p.update("A", "[:, 2:]"))
+    p.do(p.write_lent("A", "[:, :2]"))
+
+
+def lends_columns_apart_and_then_together(p: Program, one: str, other: str) -> None:
+    p.do(p.enter(one, ("by use", "A", "[:, :3]")))
+    p.do(p.enter(other, ("by use", "A", "[:, 3:]")))
+    p.do(p.scal(2.0, p.operand(1, 0, "[0]")))
+    p.do(p.scal(3.0, p.operand(2, 0, "[1]")))
+    p.do(p.leave(2, "well"))
+    p.do(p.enter(one, ("by use", "A", "[:, 3:]"), ("by use", "A", "[:, :3]")))
+    p.do(p.scal(5.0, p.operand(3, 0, "[:, 1]")))
+    p.do(p.leave(1, "discard"))
+    p.do(p.fill(p.operand(3, 1)))
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -1025,6 +1053,8 @@ def reads_on_the_host_what_another_device_has_left(p: Program, one: str, other: 
         overwrites_one_of_two_outs_that_overlap,
         overwrites_an_out_within_an_array_that_is_lent,
         reads_on_the_host_what_another_device_has_left,
+        updates_an_array_that_one_lent_for_reading_crosses,
+        lends_columns_apart_and_then_together,
     ],
 )
 def test_a_program_agrees_with_the_documents_that(

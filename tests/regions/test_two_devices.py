@@ -87,3 +87,15 @@ def test_an_array_on_two_devices_can_be_read_but_not_written_on_both() -> None:
     with offload_args(x, device="sim:1") as (first,):
         blas.scal(2.0, first)
     np.testing.assert_array_equal(x, 2 * np.arange(4.0))
+
+
+@pytest.mark.promise("T50")
+def test_two_devices_write_different_columns_of_one_array(devices: tuple[str, str]) -> None:
+    A = np.zeros((4, 6))
+    with offload_args(A[:, :2], device=devices[0]) as (left,), offload_args(A[:, 2:], device=devices[1]) as (right,):
+        left.fill(1.0)
+        right.fill(2.0)
+        blas.scal(3.0, left[1])
+        with pytest.raises(DirectionError, match="another device"):
+            offload_args(A[:, 1:3], device=devices[0]).open()
+    assert A.tolist() == [[1.0] * 2 + [2.0] * 4, [3.0] * 2 + [2.0] * 4, *[[1.0] * 2 + [2.0] * 4] * 2]

@@ -36,13 +36,7 @@ struct type_caster<oa::Pointer<T>> {
     return true;
   }
 
-  static handle cast(oa::Pointer<T> pointer, return_value_policy, handle) {
-    oa_pointer_info info = OA_SIZED(oa_pointer_info);
-    const int status = oa_pointer_query(pointer.any(), &info);
-    if (status) return oa_raise(status);
-    const std::int64_t count = info.nbytes / static_cast<std::int64_t>(sizeof(Plain));
-    return oa_import() < 0 ? nullptr : oa_python->pointer_new(pointer.any(), 1, &count, nullptr);
-  }
+  static handle cast(oa::Pointer<T> pointer, return_value_policy, handle) { return oa_pointer_vector(pointer.any()); }
 };
 
 }  // namespace detail

@@ -126,4 +126,21 @@ static inline PyObject *oa_raise(int status) { return oa_import() < 0 ? NULL : o
 #include "offload_args_names.h"
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns a new DevicePtr to all elements of the handle's memory, as a vector; NULL with an exception. */
+static inline PyObject *oa_pointer_vector(const oa_any *handle) {
+  if (oa_import() < 0) return NULL;
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  const int status = oa_pointer_query(handle, &info);
+  if (status) return oa_raise(status);
+  const int64_t count = info.nbytes / oa_itemsize(info.dtype);
+  return oa_python->pointer_new(handle, 1, &count, NULL);
+}
+
+#ifdef __cplusplus
+}
+#endif
 #endif

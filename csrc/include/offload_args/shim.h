@@ -243,6 +243,9 @@ struct oa_library {
   int symbol_count, routine_count;
   int optional_count; /* of the symbols, the last ones: a library without them is whole */
   int success;        /* the status of a call that succeeded */
+  /* Other statuses, which are not failures, ended by success, or NULL: of calls that did their work nevertheless, and
+   * of calls that were only asked for what they need, and wrote nothing. */
+  const int *also_done, *only_asked;
   /* Indices into symbols, or -1 where it has no such function: int create(void **), int destroy(void *),
    * int set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int),
    * int get_pointer_mode(void *, int *). create -1: the core makes no handles. */

@@ -1,0 +1,55 @@
+"""offload_args.hpp in C++ programs: regions that move and end, and pointers that a wrong function does not take."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from offload_args.embedding import cflags, libs
+
+SOURCE = Path(__file__).with_name("regions.cpp")
+COMPILERS = [name for name in ("g++", "clang++-19") if shutil.which(name)]
+COMMAND = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", *cflags(), SOURCE]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cpp") / "regions"
+    sanitizers = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    subprocess.run(["g++", *COMMAND, *sanitizers, "-o", path, *libs()], check=True)
+    return path
+
+
+def test_regions_move_end_with_their_objects_and_throw(program: Path, device: str) -> None:
+    ran = subprocess.run([program, device], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "right\n", "")
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_headers_give_a_strict_compiler_nothing_to_say(compiler: str) -> None:
+    subprocess.run([compiler, *COMMAND, "-fsyntax-only"], check=True)
+
+
+def test_a_pointer_or_array_that_is_misused_does_not_compile(tmp_path: Path) -> None:
+    misused = [
+        "oa_blas_dscal(4, 2.0, readable, 1);",
+        "oa_blas_dasum(4, single, 1, nullptr);",
+        "(void)(readable + 1);",
+        "oa::Pointer<double> host(&constant[0]);",
+        "oa::Region region(device, oa::in(constant.data(), 4)); auto other = region;",
+        "oa::out(constant.data(), 4);",
+    ]
+    mark = "  // test_cpp.py writes here what must not compile\n"
+    before, after = SOURCE.read_text().split(mark)
+    wrong = tmp_path / "wrong.cpp"
+    wrong.write_text(before + "\n".join(misused) + after)
+    command = ["g++", "-std=c++17", *cflags(), "-fsyntax-only", wrong]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    first = before.count("\n") + 1
+    refused = {int(number) - first for number in re.findall(r"wrong\.cpp:(\d+):\d+: error", ran.stderr)}
+    assert refused == set(range(5))
+    assert "oa::out needs an array that may be written" in ran.stderr
