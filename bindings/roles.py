@@ -435,6 +435,7 @@ class _Reader:
         self.roles = roles
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
+        self.enums_made: dict[tuple[str, bool], Enum] = {}
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
         self.order: list[str] = []  # the names of the function's parameters in the record
@@ -503,9 +504,15 @@ class _Reader:
         return list(listed)
 
     def enum(self, key: str, letter: str) -> Enum:
+        is_complex = letter in ("c", "z")
+        if (key, is_complex) not in self.enums_made:
+            self.enums_made[key, is_complex] = self.make_enum(key, is_complex)
+        return self.enums_made[key, is_complex]
+
+    def make_enum(self, key: str, is_complex: bool) -> Enum:
         entry = self.enums[key]
         names = self.constants_of(entry)
-        if letter in ("c", "z"):
+        if is_complex:
             names = entry.get("complex", names)
         values, flags = (
             tuple((self.stripped(one), self.all_constants.get(one, 0)) for one in listed)

@@ -113,7 +113,7 @@ def test_xstedc_finds_the_eigenvalues_of_a_tridiagonal_matrix(gpu: str) -> None:
     d, e = some(n), some(n - 1)
     whole = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
     D, E, Z, info = d.copy(), e.copy(), zeros(n, n, dtype=of), np.zeros(1, np.int32)
-    with offload_args(D, E, Z, Out(info), device=gpu) as (dD, dE, dZ, di):
+    with offload_args(D, E, Z, info, device=gpu) as (dD, dE, dZ, di):
         if lacks("Xstedc", lambda: cusolver.xstedc(params, cusolver.EIG_COMP_I, n, of, dD, dE, of, dZ, n, of, di)):
             return
     assert info[0] == 0
@@ -157,7 +157,7 @@ def test_xpolar_factors_a_tall_matrix(gpu: str) -> None:
     m, n, params, of = 20, 6, cusolver.create_params(), np.float64
     given = some(m, n)
     A, H, numbers, info = given.copy("F"), zeros(n, n, dtype=of), np.zeros(3), np.zeros(1, np.int32)
-    with offload_args(A, H, numbers, Out(info), device=gpu) as (dA, dH, dn, di):
+    with offload_args(A, H, numbers, info, device=gpu) as (dA, dH, dn, di):
         outputs = dn[:1], dn[1:2], dn[2:], di
         with pytest.raises(ArgumentError, match="needs M >= N, got M = 5 and N = 6"):
             cusolver.xpolar(params, LOWER, 5, n, of, dA, m, of, dH, n, of, *outputs)
