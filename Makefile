@@ -17,8 +17,9 @@ C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
 
+# Compiled modules are kept, also where the environment says otherwise: hundreds of children of the tests load them.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

@@ -2,6 +2,7 @@
  * vendors' libraries are dlopen'ed and have prototypes of our own here, so that no vendor header is needed. */
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <time.h>
 
 /* [cffi begin] */
@@ -21,7 +22,9 @@ double bare_cublas_loop(long count, int n, const bare_f32 *A, const bare_f32 *x,
 
 enum { COLUMN_MAJOR = 102, NO_TRANS = 111, OP_N = 0, NON_BLOCKING = 1 };
 
-static void (*cblas_sgemv)(int, int, int, int, float, const void *, int, const void *, int, float, void *, int);
+/* Sizes of 64 bits: one whose integers have 32 reads the low half of each. */
+static void (*cblas_sgemv)(int, int, int64_t, int64_t, float, const void *, int64_t, const void *, int64_t, float,
+                           void *, int64_t);
 static int (*cublas_sgemv)(void *, int, int, int, const float *, const void *, int, const void *, int, const float *,
                            void *, int);
 static int (*set_current)(void *);

@@ -100,9 +100,9 @@ def square(n: int) -> tuple[Any, Any, Any]:
 
 def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
     found = libraries.load("cblas")
-    prefix = "scipy_" if "libscipy_" in Path(found.path).name else ""
-    if bare.lib.bare_open_cblas(found.path.encode(), f"{prefix}cblas_sgemv".encode()):
-        raise SystemExit(f"{found.path} has no {prefix}cblas_sgemv")
+    symbols = [f"{prefix}cblas_sgemv{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
+    if all(bare.lib.bare_open_cblas(found.path.encode(), symbol.encode()) for symbol in symbols):
+        raise SystemExit(f"{found.path} has none of {', '.join(symbols)}")
     n, count = 8, 200  # short, so that most runs are not interrupted
     arrays = square(n)
     A, x, y = (bare.ffi.cast("bare_f32 *", array.ctypes.data) for array in square(n))

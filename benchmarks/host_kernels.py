@@ -39,6 +39,14 @@ OA_HOST_KERNEL(plain_add, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
   const int end = last < n ? last : n;
   for (int i = static_cast<int>(call->first * call->block[0]); i < end; i++) c[i] = a[i] + b[i];
 }
+/* The same in as many parts as there are blocks. */
+OA_HOST_KERNEL(plain_parts, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
+  const float *a = OA_ARGUMENT(call, 0, const float *), *b = OA_ARGUMENT(call, 1, const float *);
+  float *c = OA_ARGUMENT(call, 2, float *);
+  const long long n = OA_ARGUMENT(call, 3, int), first = n * call->first / call->grid[0];
+  const long long end = n * call->last / call->grid[0];
+  for (long long i = first; i < end; i++) c[i] = a[i] + b[i];
+}
 OA_HOST_KERNEL(plain_axpy, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
   const float *x = OA_ARGUMENT(call, 0, const float *);
   float *y = OA_ARGUMENT(call, 2, float *);
@@ -70,6 +78,21 @@ OA_HOST_KERNEL(plain_mean, OA_POINTER, OA_POINTER, OA_VALUE(int), OA_VALUE(int),
       to[i] = MEAN(from, i + ld + 1);
     }
 }
+/* The same in tiles of 32 rows and 256 columns. */
+OA_HOST_KERNEL(plain_tiles, OA_POINTER, OA_POINTER, OA_VALUE(int), OA_VALUE(int), OA_VALUE(int)) {
+  const float *from = OA_ARGUMENT(call, 0, const float *);
+  float *to = OA_ARGUMENT(call, 1, float *);
+  const int rows = OA_ARGUMENT(call, 2, int), columns = OA_ARGUMENT(call, 3, int), ld = OA_ARGUMENT(call, 4, int);
+  for (long long tile = call->first; tile < call->last; tile++) {
+    const long long top = 32 * (tile / call->grid[0]), left = 256 * (tile % call->grid[0]);
+    const long long bottom = top + 32 < rows ? top + 32 : rows, right = left + 256 < columns ? left + 256 : columns;
+    for (long long row = top; row < bottom; row++)
+      for (long long column = left; column < right; column++) {
+        const long long i = row * ld + column;
+        to[i] = MEAN(from, i + ld + 1);
+      }
+  }
+}
 
 OA_KERNEL_EXPORT double seconds(oa_kernel_function *kernel, const oa_kernel_call *call, int repeats) {
   struct timespec begun, ended;
@@ -99,17 +122,18 @@ def shapes(size: int, cores: int) -> dict[str, tuple[str, Shape, Shape]]:
     columns = min(size, 1024) - 2
     rows = size // (columns + 2) - 2
     blocks, eights = (-(-size // 256), 1, 1), (-(-rows // 8), 1, 1)
-    strided = (max(1, min(4 * cores, size // 4096)), 1, 1)
-    tiles = (-(-columns // 256), -(-rows // 32), 1)
+    strided = ((max(1, min(4 * cores, size // 4096)), 1, 1), (1, 1, 1))
+    tiles = ((-(-columns // 256), -(-rows // 32), 1), (1, 1, 1))
     lines = (blocks, (256, 1, 1))
     plain = (eights, (1, 1, 1))
     return {
         "add": ("plain_add", lines, lines),
-        "add_strided": ("plain_add", (strided, (1, 1, 1)), lines),
+        "add_strided": ("plain_parts", strided, strided),
         "axpy": ("plain_axpy", lines, lines),
         "mean": ("plain_mean", ((-(-columns // 256), rows, 1), (256, 1, 1)), plain),
         "mean_rows": ("plain_mean", (eights, (1, 1, 1)), plain),
-        "mean_tiles": ("plain_mean", (tiles, (1, 1, 1)), plain),
+        "mean_tiles": ("plain_tiles", tiles, tiles),
+        "plain_tiles": ("plain_mean", tiles, plain),
     }
 
 
@@ -122,8 +146,12 @@ def ratio(ours: Callable[[int], float], plain: Callable[[int], float], rounds: i
     return min(one for one, _ in pairs) / min(other for _, other in pairs)
 
 
+def on_matrix(name: str) -> bool:
+    return "mean" in name or "tiles" in name
+
+
 def sizes_of(name: str, size: int) -> tuple[int, ...]:
-    if "mean" not in name:
+    if not on_matrix(name):
         return (size,)
     ld = min(size, 1024)
     return size // ld - 2, ld - 2, ld
@@ -138,8 +166,8 @@ def main() -> None:
     given = parser.parse_args()
     cores = Kernel.compile(SOURCE, "add", VECTOR, device="host").info("host").multiprocessors
     names = list(shapes(1 << 20, cores))
-    kernels = {name: Kernel.compile(SOURCE, name, MATRIX if "mean" in name else VECTOR, device="host")
-               for name in (*names, "plain_add", "plain_axpy", "plain_mean")}  # fmt: skip
+    kernels = {name: Kernel.compile(SOURCE, name, MATRIX if on_matrix(name) else VECTOR, device="host")
+               for name in (*names, "plain_add", "plain_parts", "plain_axpy", "plain_mean")}  # fmt: skip
     heads = [*SIZES, *(f"{size}, launched on {cores}" for size in SIZES)]
     print(f"| kernel | {' | '.join(heads)} |")
     print("|---" * (1 + 2 * len(SIZES)) + "|")
@@ -156,7 +184,7 @@ def main() -> None:
 
 
 def arrays_for(name: str, size: int) -> list[Any]:
-    return [np.random.default_rng(i).random(size, F) for i in range(2 if "mean" in name else 3)]
+    return [np.random.default_rng(i).random(size, F) for i in range(2 if on_matrix(name) else 3)]
 
 
 def direct(library: ctypes.CDLL, name: str, size: int, cores: int, given: argparse.Namespace) -> float:

@@ -101,6 +101,8 @@ def with_pycuda(ptx: bytes, host: list[Any]) -> Callable[[], float]:
 
 
 def with_numba(ptx: bytes, host: list[Any]) -> Callable[[], float]:
+    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 names it, and NumPy 2.5 has it no more
+        np.row_stack = np.vstack  # type: ignore[attr-defined]
     from numba import cuda
 
     def vadd(a: Any, b: Any, c: Any, n: int) -> None:

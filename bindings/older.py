@@ -20,12 +20,80 @@ class Older:
     only: frozenset[str] = frozenset()  # the symbols that later versions lack
 
 
+class ApiError(ValueError):
+    """The faults of an api file, each on a line of its own, with the line of the file."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def _is_function(value: Any) -> bool:
+    """Returns whether this is {"returns": type, "parameters": [[name, type], ...]}."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("returns"), str)
+        and isinstance(value.get("parameters"), list)
+        and all(
+            isinstance(one, list) and len(one) == 2 and all(isinstance(text, str) for text in one)
+            for one in value["parameters"]
+        )
+    )
+
+
+def _is_enum(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(one) is int for one in value.values())
+
+
+def _faults(file: str, text: str, api: Any) -> list[str]:
+    """Returns what is wrong with the structure of an api file, each with its line."""
+    if not isinstance(api, dict):
+        return [f"{file}: needs an object with header, version, functions and enums (line 1)"]
+    wrong = [(key, "is missing, or no text") for key in ("header", "version") if not isinstance(api.get(key), str)]
+    entries = [(key, api.get(key)) for key in ("functions", "enums")]
+    wrong += [(key, "is missing, or no object") for key, table in entries if not isinstance(table, dict)]
+    for (key, table), is_right, needed in zip(
+        entries,
+        (_is_function, _is_enum),
+        ("an object with the text returns and the list parameters, of names and types", "an object of integers"),
+        strict=True,
+    ):
+        items = table.items() if isinstance(table, dict) else ()
+        wrong += [(name, f"of {key} is not {needed}") for name, value in items if not is_right(value)]
+    lines = text.splitlines()
+    found = []
+    for name, fault in wrong:
+        line = next((number for number, one in enumerate(lines, 1) if f"{json.dumps(name)}:" in one), 1)
+        found.append(f"{file}: {name} {fault} (line {line})")
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Reads an api file; raises ApiError if it is not one."""
+    try:
+        text = path.read_text()
+        api: dict[str, Any] = json.loads(text)
+    except FileNotFoundError:
+        raise ApiError([f"{path.name}: there is no api/{path.name}; run python -m bindings extract"]) from None
+    except json.JSONDecodeError as error:
+        raise ApiError([f"{path.name}: {error.msg} (line {error.lineno})"]) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ApiError([f"{path.name}: {error} (line 1)"]) from None
+    faults = _faults(path.name, text, api)
+    if faults:
+        raise ApiError(faults)
+    return api
+
+
 def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str, Any]:
-    """Reads api/<name>.json; with [older], joined with that file: what only one of the two has, and its `older`."""
-    api: dict[str, Any] = json.loads((folder / "api" / f"{name}.json").read_text())
+    """Reads api/<name>.json; with [older], joined with that file: what only one of the two has, and its `older`.
+
+    Raises ApiError with every fault of their structure.
+    """
+    api = _read(folder / "api" / f"{name}.json")
     if "older" not in roles:
         return api
-    older = json.loads((folder / "api" / f"{roles['older']['api']}.json").read_text())
+    older = _read(folder / "api" / f"{roles['older']['api']}.json")
     only = sorted(older["functions"].keys() - api["functions"].keys())
     enums = {key: {**older["enums"].get(key, {}), **values} for key, values in api["enums"].items()}
     return {

@@ -198,6 +198,7 @@ class Size(Parameter):
 
     label: str  # size, ld, inc, stride or integer
     may_be_negative: bool = False  # then it counts as 0
+    is_tried: bool = False  # a stride whose unit a first call tells
 
     @property
     def role(self) -> str:  # type: ignore[override]

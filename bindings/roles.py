@@ -8,6 +8,8 @@ The roles file says, for families of functions, what a header can't:
     trans = "operation"                                          an enum of the file's [enums]
     m = "size"                                                   or "ld", "inc", "stride"; "length": a size that may be
                                                                  negative, which is none, as in level 1; "value": any
+    stridea = "tried stride"                                     of complex numbers some versions count it in real ones:
+                                                                 a first call, of two products of one element, tells
     alpha = "scalar"                                             a number on the host or the device; "scalar[5]": five
     A = "in matrix(m, n, lda)"                                   a device array: in, out or inout, and its extent
     y = "inout vector(m if trans == OP_N else n, incy); overwrites if beta == 0"
@@ -35,7 +37,7 @@ A constant of the header that is not in the table stands for no dtype of NumPy's
 "becomes matrix(...)", of an inout array: the call leaves a matrix of another shape in its memory.
 "may repeat", of a vector: its increment may be 0, and then all are one element. "may be B" stands with both operands.
 "optional", beside arrays of pointers: there may be no such array. "optional if jobu == JOB_N": if this holds.
-"reads despite no const", of an "in" array: the header's lack of a const is wrong.
+"reads despite no const", of an "in" array or a scalar: the header's lack of a const is wrong.
 
 Extents say which elements are touched, and no others. `upper` and `unit` are tests, such as uplo == UPPER; a unit
 diagonal is not touched, unless there is nothing else. Rows and columns are those of the matrix: for functions with an
@@ -164,6 +166,13 @@ with a type that is not known is left out there:
     [raw]
     cublasHandle_t = "struct cublasContext *"
     cuComplex = "struct { float x, y; }"
+    "struct rocblas_device_malloc_base" = "opaque"               pointers to it are all that a caller has
+
+Functions that only <library>.raw has, which checks nothing but their number, and why:
+
+    [[only_raw]]
+    names = "rocblas_device_malloc_\\w+"                         a pattern, as in [[not_bound]]
+    reason = "..."
 
 Families that several libraries have stand in a file of their own, such as roles/blas.toml, and a library takes over
 those that its header has:
@@ -226,7 +235,7 @@ from typing import Any
 
 from . import described, expressions, schema, shared
 from .lines import extended_by, located
-from .older import Older, fault, read_api
+from .older import ApiError, Older, fault, read_api
 from .parameters import (
     C_NUMBER,
     EXTENTS,
@@ -274,7 +283,7 @@ HANDLE_MODES = ("host_mode", "device_mode")
 HOST_LIST = re.compile(r"(?P<role>\w+) list\((?P<length>\w+)\)(?: of (?P<of>\w+))?")
 NUMBER = re.compile(
     r"(?P<role>scalar|result|returned|update|output)(?:\[(?P<count>\d+)\])?"
-    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?"
+    r"(?: of (?P<of>\w+)(?:; complex as (?P<as>\w+))?)?(?P<anyhow>; reads despite no const)?"
 )
 
 
@@ -398,6 +407,7 @@ class Library:
     dtype_enums: list[Enum] = field(default_factory=list)
     adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
     not_bound: dict[str, list[str]] = field(default_factory=dict)
+    only_raw: dict[str, list[str]] = field(default_factory=dict)  # functions that only <library>.raw has, by the reason
     twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
     api_count: int = 0
 
@@ -425,6 +435,7 @@ class _Reader:
         self.roles = roles
         self.settings = roles.get("library", {})
         self.enums = roles.get("enums", {})
+        self.enums_made: dict[tuple[str, bool], Enum] = {}
         self.own_types: dict[str, str] = {}  # of the family that is read
         self.form = ""  # likewise
         self.order: list[str] = []  # the names of the function's parameters in the record
@@ -493,9 +504,15 @@ class _Reader:
         return list(listed)
 
     def enum(self, key: str, letter: str) -> Enum:
+        is_complex = letter in ("c", "z")
+        if (key, is_complex) not in self.enums_made:
+            self.enums_made[key, is_complex] = self.make_enum(key, is_complex)
+        return self.enums_made[key, is_complex]
+
+    def make_enum(self, key: str, is_complex: bool) -> Enum:
         entry = self.enums[key]
         names = self.constants_of(entry)
-        if letter in ("c", "z"):
+        if is_complex:
             names = entry.get("complex", names)
         values, flags = (
             tuple((self.stripped(one), self.all_constants.get(one, 0)) for one in listed)
@@ -627,7 +644,7 @@ class _Reader:
             dtype = "any" if pointee == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not pointee and count == 1)
         on_gpu = by_value and self.settings.get("backend") is not None
-        right = not pointee if by_value else bool(pointee) and const == (role == "scalar")
+        right = not pointee if by_value else bool(pointee) and (const != bool(found["anyhow"])) == (role == "scalar")
         takes_rounded = role == "scalar" and not on_gpu and count == 1 or role == "result" and self.on_device
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
             self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
@@ -645,6 +662,10 @@ class _Reader:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
+        if label == "tried stride":
+            if plain not in SIZE_TYPES or self.settings.get("backend"):
+                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or the library has a backend")
+            return Size(name=name, c_type=c_type, label="stride", is_tried=letter in ("c", "z"))
         if label in self.enums:
             enum = self.enum(label, letter)
             if plain != enum.type:
@@ -656,7 +677,7 @@ class _Reader:
         if label in ("host result", "returned on the host"):
             returned = label != "host result"
             pointee, const = (c_type, False) if returned else _pointee(c_type)
-            dtype = self.dtype(pointee, letter)
+            dtype = "i32" if pointee == "int64_t" else self.dtype(pointee, letter)  # an index, as wide as it gets
             if const or dtype not in C_NUMBER:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
@@ -958,25 +979,34 @@ class _Reader:
         twins = {symbol for one in functions for symbol in self.symbol(one.name)[1]} - {one.symbol for one in functions}
         return sorted(twins & self.api["functions"].keys())
 
-    def left_over(self, functions: list[Function]) -> dict[str, list[str]]:
+    def left_over(self, functions: list[Function]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Returns the functions that are not bound, by the reason, and those that only <library>.raw has."""
         bound = {name for one in functions for name in (one.symbol, one.wide_symbol, one.query)}
         bound |= set(self.twins(functions))
         used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
-        groups: dict[str, list[str]] = {one["reason"]: [] for one in self.roles.get("not_bound", [])}
-        for symbol in self.api["functions"]:
-            if symbol in bound:
-                continue
-            rule = next((one for one in self.roles.get("not_bound", []) if re.fullmatch(one["names"], symbol)), None)
-            if rule:
-                groups[rule["reason"]].append(symbol)
-            elif symbol not in used:
-                self.faults.append(f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]")
-        empty = [reason for reason, symbols in groups.items() if not symbols]
+        left = [symbol for symbol in self.api["functions"] if symbol not in bound]
+        found: list[dict[str, list[str]]] = []
+        for table in ("not_bound", "only_raw"):
+            rules = self.roles.get(table, [])
+            groups: dict[str, list[str]] = {one["reason"]: [] for one in rules}
+            for symbol in tuple(left):
+                rule = next((one for one in rules if re.fullmatch(one["names"], symbol)), None)
+                if rule:
+                    groups[rule["reason"]].append(symbol)
+                    left.remove(symbol)
+            self.faults += [
+                f"{self.name}.toml: [{table}] {reason!r}: no function is left for this reason"
+                for reason, symbols in groups.items()
+                if not symbols
+            ]
+            found.append(groups)
         self.faults += [
-            f"{self.name}.toml: [not_bound] {reason!r}: no function is left for this reason" for reason in empty
+            f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]"
+            for symbol in left
+            if symbol not in used
         ]
-        return groups
+        return found[0], found[1]
 
     def find(self) -> dict[str, Any]:
         """Returns how Python finds the library, with a value for every key."""
@@ -1049,7 +1079,7 @@ class _Reader:
             if name not in self.all_constants:
                 self.faults.append(f"{self.name}.toml: [library] {key}: the header has no {name}")
         row_major = settings.get("row_major")
-        not_bound = self.left_over(functions)
+        not_bound, only_raw = self.left_over(functions)
         find = self.find()
         if settings.get("name", self.name) != self.name:
             self.faults.append(f"{self.name}.toml: [library] name: {settings['name']!r} is not the name of the file")
@@ -1087,6 +1117,7 @@ class _Reader:
             dtype_enums=[self.enum(key, "") for key, one in self.enums.items() if "dtypes" in one],
             adds=settings.get("adds", {}),
             not_bound=not_bound,
+            only_raw=only_raw,
             twins=self.twins(functions),
             api_count=len(self.api["functions"]),
         )
@@ -1142,6 +1173,8 @@ def load(folder: Path = HERE) -> list[Library]:
             libraries.append(join(name, read_api(name, labels, folder), labels))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
+        except ApiError as error:
+            faults += error.faults
     if faults:
         raise RolesError(faults)
     return libraries

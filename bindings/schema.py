@@ -109,6 +109,7 @@ FILE = Table(
         "enums": Table(others=ENUM),
         "family": Table(others=FAMILY),
         "not_bound": Tables(Table({"names": TEXT, "reason": TEXT}, ("names", "reason"))),
+        "only_raw": Tables(Table({"names": TEXT, "reason": TEXT}, ("names", "reason"))),
     }
 )
 
@@ -175,7 +176,7 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for key, enum in roles.get("enums", {}).items():
         if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
             found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
-    for rule in roles.get("not_bound", []):
+    for rule in [*roles.get("not_bound", []), *roles.get("only_raw", [])]:
         try:
             re.compile(rule["names"])
         except re.error as error:

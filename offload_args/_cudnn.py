@@ -91,8 +91,19 @@ def _dtype_name(function: str, dtype: Any) -> str:
     return name
 
 
+def _check_text(function: str, layout: object) -> None:
+    if not isinstance(layout, str):
+        raise ArgumentTypeError(f'{function}: layout needs to be letters, such as "NCHW", got {shown(layout)}')
+
+
+def _check_strides(function: str, like: Any) -> None:
+    if any(stride < 0 or stride % like.dtype.itemsize for stride in like.strides):
+        raise ArgumentError(f"{function}: needs strides that are whole elements and not below 0, got {like.strides}")
+
+
 def _layout(function: str, layout: str, ndim: int) -> str:
     """Return the letters of a layout, those of filters as those of tensors."""
+    _check_text(function, layout)
     letters = "".join(_FILTERS.get(one, one) for one in layout)
     known = len(set(letters)) == len(letters) and set(letters) <= set(_VOLUMES)
     if not known or len(letters) != ndim:
@@ -112,8 +123,7 @@ def _facts(function: str, like: Any, layout: str) -> _Facts:
         raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
     letters = _layout(function, layout, len(like.shape))
     itemsize = like.dtype.itemsize
-    if any(stride < 0 or stride % itemsize for stride in like.strides):
-        raise ArgumentError(f"{function}: needs strides that are whole elements and not below 0, got {like.strides}")
+    _check_strides(function, like)
     axes = _VOLUMES if "D" in letters else _IMAGES
     span = 1 + sum(max(size - 1, 0) * stride // itemsize for size, stride in zip(like.shape, like.strides, strict=True))
     sizes = dict(zip(letters, like.shape, strict=True))
@@ -163,8 +173,11 @@ def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
 
 def _each(function: str, name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
     """Return a number for each of the axes."""
-    values = (value,) * count if isinstance(value, int) else tuple(value)
-    if len(values) != count:
+    try:
+        values = (value,) * count if isinstance(value, int) else tuple(value)
+    except TypeError:
+        values = ()
+    if len(values) != count or not all(isinstance(one, (int, np.integer)) for one in values):
         raise ArgumentError(f"{function}: {name} needs a number, or {count} of them, got {value!r}")
     return values
 
@@ -305,6 +318,7 @@ class Graph:
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
         """Have a result written to an argument; returns the graph."""
+        _check_tensors("cudnn.Graph.output", of=of)
         made = self._argument("cudnn.Graph.output", like, layout)
         if made.facts.shape != of.facts.shape:
             raise ArgumentError(
@@ -323,11 +337,17 @@ class Graph:
         dilation: int | Sequence[int] = 1,
     ) -> Tensor:
         """Convolve x with the filter w."""
-        where, axes = "cudnn.Graph.convolution", len(x.facts.shape) - 2
+        where = "cudnn.Graph.convolution"
+        _check_tensors(where, x=x, w=w)
+        axes = len(x.facts.shape) - 2
         pads, steps, gaps = (
             _each(where, name, value, axes)
             for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
         )
+        if len(w.facts.shape) != axes + 2 or not all(w.facts.shape) or min(steps) < 1:
+            raise ArgumentError(
+                f"{where}: w of shape {w.facts.shape} and stride {steps} do not fit x of shape {x.facts.shape}"
+            )
         sizes = [
             (size + 2 * pad - gap * (window - 1) - 1) // step + 1
             for size, window, pad, step, gap in zip(
@@ -361,6 +381,7 @@ class Graph:
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply the matrices of the last two axes; the others are batches."""
+        _check_tensors("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
         y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
@@ -391,6 +412,7 @@ class Graph:
         dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
         """
         where = "cudnn.Graph.attention"
+        _check_tensors(where, q=q, k=k, v=v)
         for name, one in (("q", q), ("k", k), ("v", v)):
             if one.is_virtual or len(one.facts.shape) != 4:
                 raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
@@ -454,6 +476,7 @@ class Graph:
     # -- inside --
 
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
+        _check_text(function, layout)
         if set(layout) <= set("BMKN"):
             facts = _matrix_facts(function, like, layout)
         elif len(layout) == 4 and set(layout) == set("BHSD"):
@@ -486,9 +509,11 @@ class Graph:
         return made
 
     def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
+        _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
-        if b is not None and any(
-            size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True)
+        if b is not None and (
+            len(b.facts.shape) != len(x.facts.shape)
+            or any(size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True))
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
         second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
@@ -518,6 +543,12 @@ class Graph:
         return tensors, tuple(one.signature for one in self._operations), outputs
 
 
+def _check_tensors(function: str, **given: object) -> None:
+    for name, one in given.items():
+        if not isinstance(one, Tensor):
+            raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
+
+
 def _matrix_facts(function: str, like: Any, layout: str) -> _Facts:
     """Return the facts of a pointer in the order of its axes, which is cuDNN's: batches, then rows and columns."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
@@ -525,6 +556,7 @@ def _matrix_facts(function: str, like: Any, layout: str) -> _Facts:
     if len(layout) != len(like.shape):
         raise ArgumentError(f"{function}: layout {layout!r} has not the {len(like.shape)} axes of the pointer")
     name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
+    _check_strides(function, like)
     steps = tuple(max(stride // like.dtype.itemsize, 1) for stride in like.strides)
     return _Facts(name, tuple(like.shape), steps)
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from . import _core
 from ._cffi import CDATA, FFI, converted
+from .display import shown
 from .dtypes import dtype_of
-from .errors import ArgumentTypeError, LibraryError, LibraryVersionError
+from .errors import ArgumentError, ArgumentTypeError, LibraryError, LibraryVersionError
 from .objects import LibraryObject
 from .pointers import DevicePtr
 
@@ -91,16 +92,28 @@ class _Function:
         return f"<{self.__module__}: {self.__doc__}>"
 
     def __call__(self, *arguments: Any) -> Any:
-        if len(arguments) != len(self._type.args):
-            raise ArgumentTypeError(
-                f"{self._title}: needs {len(self._type.args)} arguments, got {len(arguments)}: {self.__doc__}"
-            )
-        arguments = tuple(map(self._plain, arguments, self._type.args))
+        needed = len(self._type.args)
+        further = self._further(arguments[needed - 1 :]) if self._type.ellipsis and len(arguments) >= needed else ()
+        if len(arguments) - len(further) != needed:
+            raise ArgumentTypeError(f"{self._title}: needs {needed} arguments, got {len(arguments)}: {self.__doc__}")
+        arguments = (*map(self._plain, arguments, self._type.args), *further)
         if not any(map(_is_on_device, arguments)):
             return self._call(arguments)
         if self._routine:
             return self._check(arguments)
         return self._call(converted(self._title, arguments, self._type.args))
+
+    def _further(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the sizes that the first argument counts, of a function that takes any number of them, for cffi."""
+        count, *sizes = arguments
+        if count != len(sizes):
+            raise ArgumentError(f"{self._title}: got {len(sizes)} sizes, and {shown(count)} as their number")
+        wrong = [one for one in sizes if not isinstance(one, int) or not 0 <= one < 2**64]
+        if wrong:
+            raise ArgumentTypeError(
+                f"{self._title}: a size needs an integer, 0 or more, of at most 64 bits, got {shown(wrong[0])}"
+            )
+        return tuple(self._raw.ffi.cast("size_t", one) for one in sizes)
 
     def _plain(self, value: Any, c_type: Any) -> Any:
         """Return a library's object as the vendor's own; return other values as they are."""
@@ -122,7 +135,7 @@ class _Function:
             self._raw.check_version(self._title, self.__name__)
             self._address = self._raw.ffi.cast(c_type, pointer)
         answer = self._address(*arguments)
-        if self._raw.status and self._type.result.cname == self._raw.status and answer:
+        if self._raw.status and self._type.result.cname == self._raw.status and answer not in self._raw.fine:
             name = self._type.result.elements.get(answer, "a status")
             raise LibraryError(f"{self._title}: the library returned {name} ({answer})")
         return answer
@@ -185,6 +198,7 @@ class Raw:
         self.ffi = declared.ffi
         self.handle: str = declared.HANDLE
         self.status: str = declared.STATUS
+        self.fine = (0, *declared.FINE)  # statuses that are not failures
         self.functions = importlib.import_module(f".{library}", __package__)
         self._older: tuple[str, dict[str, str]] = declared.OLDER
         self._routines: dict[str, str] = declared.ROUTINES

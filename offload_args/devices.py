@@ -26,7 +26,7 @@ _HOST: Final = next(one.name for one in _BACKENDS if not one.flags & (_core.OA_D
 
 
 class Memory(NamedTuple):
-    """Give a device's memory in bytes."""
+    """Give a device's memory in bytes, or zeros where the driver does not say, as HIP on some kernels."""
 
     free: int
     total: int
@@ -127,7 +127,7 @@ class Device:
 
     @property
     def memory(self) -> Memory:
-        """The free and total memory now, in bytes."""
+        """The free and total memory now, in bytes; zeros if the driver does not say."""
         info = _core.device_info(self.number)
         return Memory(info.memory_free, info.memory_total)
 

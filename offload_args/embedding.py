@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import _core
 from .devices import by_number
@@ -60,7 +60,7 @@ def libs() -> list[str]:
     return [f"-L{folder}", "-loffload_args", f"-Wl,-rpath,{folder}"]
 
 
-def _refuse(given: object, dtype: int, device: int) -> NoReturn:
+def _refuse(given: Any, dtype: int, device: int) -> NoReturn:
     """Raise the error of an object that is not the DevicePtr that a C extension needs."""
     if dtype != _core.OA_ANY and not 0 <= dtype < len(DTYPE_NAMES):
         raise ArgumentError(

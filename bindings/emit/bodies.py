@@ -440,11 +440,15 @@ class Body:
             self.add(f"    status = {self.vendor_call(False)};")
         else:
             self.add(f"  const int status = {self.vendor_call(False)};")
-        result = self.function.result
-        if result and result.dtype == "i32":
-            narrow = " && !wide" if self.wide_symbol else ""
-            self.add(f"  if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
+        self.widen("  ")
         self.add("  return oa_end(&call, status);")
+
+    def widen(self, indent: str) -> None:
+        """Makes 64 bits of an index of 32 that the vendor's function left."""
+        result = self.function.result
+        if result and result.dtype == "i32" and not result.c_type.startswith("int64_t"):
+            narrow = " && !wide" if self.wide_symbol else ""
+            self.add(f"{indent}if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
 
     def vendor_call(self, wide: bool) -> str:
         """Returns the C expression that calls the vendor's function."""
@@ -474,6 +478,7 @@ class Body:
         self.add(f"    const int refused = oa_workspaces_take(&taken, &call, {nbytes});")
         self.add("    if (refused) return refused;")
         self.add(f"    status = {self.vendor_call(False)};")
+        self.widen("    ")
         self.add("    return oa_workspaces_end(&taken, &call, status);")
         self.add("  }")
 
@@ -510,9 +515,38 @@ class Body:
 
     # -- on the CPU: called later, in stream order
 
+    def tried(self, one: Parameter) -> str:
+        """Returns the letter of what oa_stride_unit passes for a parameter."""
+        extents = [extent for array in self.function.arrays for extent in array.extents]
+        counts = {ast.unparse(one.batch[1]) for one in extents if one.batch}
+        match one:
+            case EnumValue():
+                return "e"
+            case Size():
+                return "2" if one.label == "stride" or one.name in counts else "1"
+            case Array():
+                return "r" if one.direction == "in" else "w"
+            case Number() if one.role == "scalar":
+                return "n"
+        raise ValueError(f"{one.name}: a function with tried strides can't have a {type(one).__name__}")
+
+    def stride_unit(self) -> None:
+        """Finds the unit of strides that a first call tells."""
+        strides = [one for one in self.function.sizes if one.is_tried]
+        if not strides:
+            return
+        letters = "".join(map(self.tried, self.function.parameters))
+        self.add(f'  const int unit = oa_stride_unit(routine, symbol, values, "{letters}");')
+        self.add("  if (!unit) return OA_ERROR_VERSION;")
+        for one in strides:
+            product = f"oa_times({one.name}, unit)"
+            failure = f'oa_fail_too_large(routine->function, "{one.name} in real numbers", {product})'
+            self.add(f"  if (oa_is_wide({product}) && !oa_routine_is_ilp64(routine)) return {failure};")
+
     def late(self) -> None:
         """Packs the values, and leaves the call to oa_submit. Without operands it is made at once."""
         arrays = self.function.arrays
+        self.stride_unit()
         if not arrays:  # everything is on the host: no device, no order to keep
             self.add("  if (!device) {")
             self.pack("    ", on_device=False)
@@ -536,6 +570,8 @@ class Body:
             at = self.at[one.name]
             if isinstance(one, Size) and one.label == "ld":
                 self.add(f"{indent}late.values[{at}].integer = {one.name};")
+            elif isinstance(one, Size) and one.is_tried:
+                self.add(f"{indent}late.values[{at}].integer = oa_times({one.name}, unit);")
             elif isinstance(one, Array):
                 self.add(f"{indent}late.values[{at}].pointer = operands[{self.position(one)}].address;")
         loads = ""

@@ -11,7 +11,7 @@ from ..parameters import Result
 from ..roles import Library
 from .c_text import made_from
 
-BASIC = {"void", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
+BASIC = {"void", "_Bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
 BASIC |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 INTEGER = "blasint"  # 32 bits, or 64 in an ILP64 build
 WIDE = "__ilp64"  # ends the names of the functions of such a build
@@ -24,7 +24,8 @@ def _types_in(c_type: str) -> set[str]:
 
 def _definitions(library: Library) -> dict[str, str]:
     """Returns the C definition of each of the header's own types, by name."""
-    found = {name: f"typedef {meaning} {name};" for name, meaning in [*library.integers.items(), *library.raw.items()]}
+    named = [*library.integers.items(), *library.raw.items()]
+    found = {name: f"{name};" if meaning == "opaque" else f"typedef {meaning} {name};" for name, meaning in named}
     for name, values in library.api["enums"].items():
         listed = ", ".join(f"{key} = {value}" for key, value in values.items())
         found[name] = f"typedef enum {{ {listed} }} {name};"
@@ -44,6 +45,8 @@ def declarations(library: Library) -> str:
         types = [entry["returns"], *(c_type for _, c_type in entry["parameters"])]
         own = set().union(*map(_types_in, types)) - BASIC - {INTEGER}
         if not own <= defined.keys():
+            if name in {one for names in library.only_raw.values() for one in names}:
+                raise ValueError(f"{name}: [raw] defines not all of {', '.join(sorted(own))}")
             continue
         used |= dict.fromkeys(sorted(own))
         returns, *parameters = types
@@ -75,6 +78,7 @@ def raw_file(library: Library, path: Path) -> None:
         if any(passed[:-1]):
             results |= dict.fromkeys(symbols, passed.index(True))
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status}
+    facts["FINE: tuple[int, ...]"] = tuple(library.also_done + library.only_asked)
     facts |= {"ROUTINES: dict[str, str]": routines, "RESULTS: dict[str, int]": results}
     older = (library.older.before, library.older.instead) if library.older else ("", {})
     facts["OLDER: tuple[str, dict[str, str]]"] = older

@@ -26,8 +26,10 @@ def report(libraries: Iterable[Library]) -> str:
         for function in library.functions:
             families.setdefault(function.family, []).append(function.name)
         lines += [f"| {key} | {' '.join(names)} |" for key, names in sorted(families.items())]
-        lines += ["", "Not bound:", "", "| why | count | functions |", "|---|---|---|"]
-        for reason, names in library.not_bound.items():
-            lines.append(f"| {reason} | {len(names)} | {' '.join(names)} |")
+        only_raw = f"Only in `{library.name}.raw`, with the vendor's own signature:"
+        for title, groups in ((only_raw, library.only_raw), ("Not bound:", library.not_bound)):
+            if groups or title == "Not bound:":
+                lines += ["", title, "", "| why | count | functions |", "|---|---|---|"]
+            lines += [f"| {reason} | {len(names)} | {' '.join(names)} |" for reason, names in groups.items()]
         lines.append("")
     return "\n".join(lines)

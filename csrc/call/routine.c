@@ -163,6 +163,55 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
+/* Reads a complex number of an array. Its imaginary part is 0. */
+static double real_at(const void *array, int dtype, int at) {
+  return dtype == OA_C128 ? ((const double *)array)[2 * at] : (double)((const float *)array)[2 * at];
+}
+
+/* Calls a function with two products of 1 by 1 matrices, their strides 2, and sees which elements it takes. */
+static int try_strides(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried, int dtype) {
+  static const double reals[] = {1, 0, 2, 0, 3, 0, 4, 0};
+  static const float singles[] = {1, 0, 2, 0, 3, 0, 4, 0};
+  const int is_double = dtype == OA_C128;
+  double sums[8] = {0};
+  oa_value passed[OA_MOST_VALUES] = {{0}};
+  for (int i = 0; i < routine->count; i++) switch (tried[i]) {
+      case 'e':
+        passed[i] = values[i];
+        break;
+      case 'n':
+        memcpy(&passed[i], is_double ? (const void *)reals : singles, oa_itemsize(dtype));
+        break;
+      case 'r':
+        passed[i].pointer = is_double ? (const void *)reals : singles;
+        break;
+      case 'w':
+        passed[i].pointer = sums;
+        break;
+      default:
+        passed[i].integer = tried[i] - '0';
+    }
+  routine->call(symbol, passed, oa_routine_is_ilp64(routine));
+  const double second = real_at(sums, dtype, 1), third = real_at(sums, dtype, 2);
+  if (real_at(sums, dtype, 0) == 1 && second == 4 && third == 0) return 2;
+  if (real_at(sums, dtype, 0) == 1 && second == 0 && third == 9) return 1;
+  oa_fail(OA_ERROR_VERSION,
+          "%s is not called: with strides of 2, the loaded version takes neither every second element nor, as some do, "
+          "every one; load another version",
+          routine->function);
+  return 0;
+}
+
+int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried) {
+  static void *known[2][3]; /* by precision and unit: the function that was found to have it */
+  const int dtype = routine->dtypes[strchr(tried, 'w') - tried], is_double = dtype == OA_C128;
+  for (int unit = 1; unit <= 2; unit++)
+    if (__atomic_load_n(&known[is_double][unit], __ATOMIC_RELAXED) == symbol) return unit;
+  const int unit = try_strides(routine, symbol, values, tried, dtype);
+  if (unit) __atomic_store_n(&known[is_double][unit], symbol, __ATOMIC_RELAXED);
+  return unit;
+}
+
 /* Makes the call `times` times, and moves its arrays on. */
 static __attribute__((noinline)) int call_times(oa_late *late) {
   int status = 0;

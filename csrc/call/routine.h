@@ -59,6 +59,12 @@ static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
   return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
 }
 
+/* Returns the unit of a function's strides between matrices of complex numbers: 1: an element; 2: a real number, as in
+ * some versions of OpenBLAS; 0 with the error set: neither. A first call of it, on a few numbers, tells. tried: what
+ * that one passes, a letter a value: "e" an enum as it is in values, "1" and "2" these integers, "n" the number 1, "r"
+ * an array that is read, "w" the one that is written. */
+int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried);
+
 /* Returns the sum of sizes that were checked to be 0 or more; one that does not fit is too large for any array. */
 static inline int64_t oa_plus(int64_t a, int64_t b) {
   int64_t sum;

@@ -228,7 +228,12 @@ int oa_device_get_info(int number, oa_device_info *info) {
   snprintf(now.backend, sizeof now.backend, "%s", device->backend->name);
   snprintf(now.model, sizeof now.model, "%s", device->model);
   status = device->backend->memory(device, &now.memory_free, &now.memory_total);
-  now.memory_free += device->spare_bytes;
+  if (status == OA_ERROR_BACKEND) { /* the rest is known all the same */
+    now.memory_free = now.memory_total = 0;
+    status = OA_OK;
+  } else {
+    now.memory_free += device->spare_bytes;
+  }
   if (!status) oa_sized_write(info, &now);
   return status;
 }

@@ -107,10 +107,13 @@ static int fail_coming_down(const oa_region_state *region, int status) {
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-/* Returns whether a call holds one of the region's pointers. */
-static bool is_in_a_call(const oa_region_state *region) {
+/* Returns whether a call holds one of the region's pointers, or a thread moves one of its arrays: what an update is
+ * bringing down is not lost, whatever becomes of the region. */
+static bool is_in_use(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->moving) return true;
   return false;
 }
 
@@ -297,7 +300,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   names told = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
-  while (is_in_a_call(region)) oa_wait_change();
+  while (is_in_use(region)) oa_wait_change();
   account_writes(region, outcome, &told);
   while (region->slots) oa_slot_free(region->slots);
   collect_moves(region, outcome);

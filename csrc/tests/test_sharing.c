@@ -282,6 +282,33 @@ static void an_updated_array_is_not_reported_as_discarded(void) {
   check_empty();
 }
 
+static void *run_update(void *data) {
+  CHECK_OK(oa_update_from(data, -1));
+  return NULL;
+}
+
+static void an_array_that_is_being_updated_is_not_discarded(void) {
+  float x[4] = {1, 1, 1, 1}, found = -1;
+  const int64_t n = 4;
+  int lost = -1;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first, again = first;
+  oa_region *sharer = enter(one, &first, 1), *region = enter(one, &second, 1);
+  CHECK_OK(add(second.handle, n, 5));
+  configure(one, 0, SLOW);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_update, &again) == 0);
+  usleep(5000); /* it is bringing the results down */
+  CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
+  CHECK(lost == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(oa_region_wait(region));
+  CHECK_OK(peek(first.handle, &found));
+  CHECK(found == 6);
+  leave(sharer, OA_COMMIT);
+  CHECK(x[0] == 6);
+  check_empty();
+}
+
 /* -- regions that could not be entered -- */
 
 static struct {
@@ -450,6 +477,7 @@ int main(void) {
     a_failing_outer_region_discards_what_inner_ones_wrote();
     a_partial_write_in_flight_heals_nothing_that_fails_meanwhile();
     an_updated_array_is_not_reported_as_discarded();
+    an_array_that_is_being_updated_is_not_discarded();
     a_region_that_was_left_narrows_no_rights();
     what_was_written_is_not_lost_by_a_sharer_that_could_not_enter();
     a_sharer_of_an_array_inherits_no_other_arrays_failure();

@@ -13,6 +13,7 @@ static PyObject *name_owndata;
  * region. */
 enum { BUCKETS = 4096 };
 static Held *locked[BUCKETS], *owners[BUCKETS];
+static unsigned long changes; /* of the two so far */
 /* A list of the arrays that are lent no longer and still read-only: NumPy refuses to set a view's flag while the array
  * that it views is read-only. */
 static PyObject *deferred;
@@ -51,13 +52,31 @@ static int owner_is_locked(const PyObject *owner) {
   return 0;
 }
 
+/* Returns 1 if the two may have an element in common: arrays of different columns of one matrix have none. */
+static int may_share(PyObject *a, PyObject *b) {
+  Py_INCREF(a);                           /* it may be lent no longer, once garbage is collected */
+  PyObject *work = PyLong_FromLong(1000); /* NumPy returns True if it would need more steps than these */
+  PyObject *shared = work == NULL ? NULL : PyObject_CallFunctionObjArgs(python.may_share, a, b, work, NULL);
+  const int none = shared == Py_False;
+  Py_XDECREF(work);
+  Py_XDECREF(shared);
+  Py_DECREF(a);
+  if (shared == NULL) report(python.may_share);
+  return !none;
+}
+
 /* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view that it was taken
  * of. Returns 0 if the host is known to have made the array read-only itself. */
 int is_lent(const Held *one) {
   if (is_locked(one, 0)) return 0;
-  for (const Held *held = *bucket_of(owners, owner_of(one)); held != NULL; held = held->next_of_owner)
-    if (owner_of(held) == owner_of(one) && held->writeable && held->low <= one->low && one->high <= held->high)
-      return 1;
+  Held **bucket = bucket_of(owners, owner_of(one));
+  for (const Held *held = *bucket, *next; held != NULL; held = next) {
+    const unsigned long before = changes;
+    next = held->next_of_owner;
+    if (owner_of(held) != owner_of(one) || !held->writeable || held->low > one->low || one->high > held->high) continue;
+    if (!held->gaps || may_share(held->array, one->array)) return 1;
+    if (changes != before) next = *bucket; /* garbage that was collected meanwhile ended a region */
+  }
   return 0;
 }
 
@@ -70,6 +89,7 @@ static void count_in(Held *held) {
   if (*of_owner != NULL) (*of_owner)->place_of_owner = &held->next_of_owner;
   *of_owner = held;
   held->counted = 1;
+  changes++;
 }
 
 static void count_out(Held *held) {
@@ -79,6 +99,7 @@ static void count_out(Held *held) {
   *held->place_of_owner = held->next_of_owner;
   if (held->next_of_owner != NULL) held->next_of_owner->place_of_owner = held->place_of_owner;
   held->counted = 0;
+  changes++;
 }
 
 /* Sets the flag. Returns 0, or -1 with no exception if NumPy refuses. */
@@ -179,8 +200,9 @@ int keep_alive(Held *held, PyObject *array) {
 }
 
 void find_bytes(Held *held, const oa_array *array) {
+  uintptr_t nbytes = (uintptr_t)oa_itemsize(array->dtype);
   held->low = (uintptr_t)array->data;
-  held->high = held->low + (uintptr_t)oa_itemsize(array->dtype);
+  held->high = held->low + nbytes;
   for (int i = 0; i < array->ndim; i++) {
     if (array->shape[i] == 0) {
       held->high = held->low;
@@ -188,7 +210,9 @@ void find_bytes(Held *held, const oa_array *array) {
     }
     const int64_t reach = (array->shape[i] - 1) * array->strides[i];
     *(reach < 0 ? &held->low : &held->high) += (uintptr_t)reach;
+    nbytes *= (uintptr_t)array->shape[i];
   }
+  held->gaps = held->high - held->low != nbytes;
 }
 
 /* -- owners of arrays with resident memory ------------------------------------------------------------------------- */

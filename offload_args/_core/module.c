@@ -100,8 +100,10 @@ static int read_module(const char *name, const Attribute *attributes) {
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
   static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
                           "load",    "default_device", "region", "device",  "read_options", NULL};
-  static const Attribute of_numpy[] = {
-      {"ndarray", &python.ndarray}, {"complexfloating", &python.complexfloating}, {NULL, NULL}};
+  static const Attribute of_numpy[] = {{"ndarray", &python.ndarray},
+                                       {"may_share_memory", &python.may_share},
+                                       {"complexfloating", &python.complexfloating},
+                                       {NULL, NULL}};
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};

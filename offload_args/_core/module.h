@@ -25,6 +25,7 @@
 /* The objects of Python that C uses. setup() fills it, once; all references are held until the process ends. */
 struct python {
   PyObject *ndarray;
+  PyObject *may_share;       /* numpy.may_share_memory */
   PyObject *complexfloating; /* the type of NumPy's complex scalars: their __float__ drops the imaginary part */
   /* Of ndarray: a subclass may have others by these names, so ndarray's own are called. */
   PyObject *base, *flags, *dtype, *array_struct, *setflags;
@@ -146,6 +147,7 @@ typedef struct Held {
   PyObject *array, *root;     /* strong references: the array, and the array that owns its memory */
   PyObject *weak, *weak_root; /* weak references: they make ndarray.resize refuse */
   uintptr_t low, high;        /* the interval of the array's bytes, gaps included */
+  int gaps;                   /* 1: there may be some */
   PyObject *owner;            /* of memory that may become resident: root, or array if that is NULL; borrowed */
   struct Held *next;          /* in its bucket of `locked` */
   struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */

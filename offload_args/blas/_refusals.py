@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OffloadError
 
 if TYPE_CHECKING:
     from ._routine import Pointer
 
-__all__ = ["check_shape", "forward", "inexpressible", "misfit"]
+__all__ = ["check_shape", "forward", "inexpressible", "misfit", "note_exchange"]
 
 
 def misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> ArgumentError:
@@ -54,3 +54,10 @@ def forward(name: str, operand: str, inc: int) -> int:
             reason = 'for a complex A in C order; lend A in Fortran order: numpy.asfortranarray(A), order="F"'
         raise ArgumentError(f"blas.{name}: {operand} has a stride of {inc} elements, needs a positive one {reason}")
     return inc
+
+
+def note_exchange(error: OffloadError, written: Pointer, first: str, second: str) -> None:
+    """Note on an error of the library's function that it got two operands exchanged, as `written` is in C order."""
+    if not str(error).startswith("blas.") and _order(written) == "C":
+        text = f"its {first} is {second} here, and its {second} is {first}"
+        error.add_note(f"The result is in C order, so the library works on transposes: {text}.")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core import layout
-from ..errors import ArgumentError, ArgumentTypeError
+from .._portable import need_pointer
+from ..errors import ArgumentError, ArgumentTypeError, OffloadError
+from ._refusals import note_exchange
 from ._routine import WRONG, Routine
 from .gemm import arranged
 from .level3 import triangular
@@ -39,11 +41,14 @@ def _read(routine: Routine, given: tuple[Sequence[Pointer], ...], *options: str)
     lists = [list(pointers) * batch if len(pointers) == 1 else list(pointers) for pointers in given]
     if not batch:
         return lists, None
+    for operand, pointers in zip(routine.operands, lists, strict=True):
+        need_pointer(f"blas.{routine.name}", f"{operand}[0]", pointers[0])
     entry, *geometries = routine.read(tuple(pointers[0] for pointers in lists), *options)
     for operand, pointers, geometry in zip(routine.operands, lists, geometries, strict=True):
         first = pointers[0]
         for i, pointer in enumerate(pointers):
             if pointer is not first and _geometry(routine, first, pointer) != geometry:
+                need_pointer(f"blas.{routine.name}", f"{operand}[{i}]", pointer)
                 routine.explain((pointer,) * len(lists), *options)
                 raise ArgumentError(
                     f"blas.{routine.name}: {operand}[{i}] is {pointer!r}, needs the dtype, shape, order and leading "
@@ -85,7 +90,11 @@ def gemm_batched(
     first, second = (op_a, lists[0], lda), (op_b, lists[1], ldb)
     if transposed:
         m, n, first, second = n, m, second, first
-    entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], beta, lists[2], ldc, len(C))
+    try:
+        entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], beta, lists[2], ldc, len(C))
+    except OffloadError as error:
+        note_exchange(error, C[0], "A", "B")
+        raise
 
 
 def trsm_batched(

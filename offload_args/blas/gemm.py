@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._core import product
 from ..dtypes import DTYPE_NAMES
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
-from ._refusals import inexpressible, misfit
+from ._refusals import inexpressible, misfit, note_exchange
 from ._routine import Routine, level3
 
 if TYPE_CHECKING:
@@ -73,8 +73,12 @@ def gemm(
     On GPUs A and B may be of float16 or bfloat16, with a C of the same dtype or of float32, or of int8 with a C of
     int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
     """
-    if not product(_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
-        _rare("gemm", alpha, A, B, beta, C, trans_a, trans_b)
+    try:
+        if not product(_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
+            _rare("gemm", alpha, A, B, beta, C, trans_a, trans_b)
+    except OffloadError as error:
+        note_exchange(error, C, "A", "B")
+        raise
 
 
 @level3
@@ -87,8 +91,12 @@ def gemm_strided_batched(
     (1, ...), or of two dimensions, serves for all. Each matrix of an operand has the same order; orders may be mixed,
     except that a complex operand with "C" needs the order of C. Dtypes are gemm's. It is one call of the library.
     """
-    if not product(_STRIDED_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
-        _rare("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
+    try:
+        if not product(_STRIDED_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
+            _rare("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
+    except OffloadError as error:
+        note_exchange(error, C, "A", "B")
+        raise
 
 
 def _rare(

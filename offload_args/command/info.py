@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     for device in found["devices"]:
         total = device["memory_total"] / 2**30
         free = device["memory_free"] / 2**30
-        details = f"{device['model']}, {free:.1f} of {total:.1f} GiB free"
+        details = f"{device['model']}, {f'{free:.1f} of {total:.1f} GiB free' if total else 'memory not known'}"
         if device["driver_version"]:
             details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
             details += f", {device['driver']}" * bool(device["driver"])

@@ -214,7 +214,10 @@ def _host_memory() -> int:
 
 def _on(where: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
-    free = where.memory.free if where.is_gpu else _host_memory() - nbytes  # the arrays themselves lie there, too
+    memory = where.memory
+    free = _host_memory() - nbytes  # the arrays themselves lie there, too
+    if where.is_gpu:
+        free = memory.free if memory.total else nbytes  # the driver may not say
     found = Estimate(where.name, where.model, nbytes, max(free, 0))
     try:
         found.region = _measure_region(where, dtype)

@@ -20,6 +20,7 @@ _MACHINE: Final = 190
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
 _RESERVED_BYTES: Final = 1024  # of a block's shared memory: from sm_90 on the driver has them, and files count them
+_FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, in its info, and the bit of a kernel, in its other
 _ATTRIBUTE: Final = struct.Struct("<BBH")
 
 
@@ -87,6 +88,13 @@ def _registers(name: str, elf: Elf) -> dict[str, int]:
     return found
 
 
+def _device_functions(elf: Elf) -> set[str]:
+    """Return the functions without a launch: a kernel calls them, and `nvcc -G` does not inline them."""
+    table = elf.named(".symtab")
+    symbols = elf.symbols(table) if table is not None else ()
+    return {one.name for one in symbols if one.info & 15 == _FUNCTION and not one.other & _ENTRY}
+
+
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     """Return the target ("sm_90") and the kernels. Raises ModuleError for a file that is damaged."""
     elf = Elf(name, data)
@@ -97,10 +105,11 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     sizes = {section.name: section.nbytes for section in elf.sections}
     reserved = _RESERVED_BYTES if ".nv.shared.reserved.0" in sizes else 0
     kernels: dict[str, KernelFacts] = {}
+    others = _device_functions(elf)
     left = len(data)  # sections may lie over each other: no more bytes are read than there are
     for section in elf.sections:
         kernel = section.name.removeprefix(".nv.info.")
-        if kernel == section.name or f".text.{kernel}" not in sizes:
+        if kernel == section.name or f".text.{kernel}" not in sizes or kernel in others:
             continue
         left -= section.nbytes
         if left < 0:

@@ -30,6 +30,11 @@ GROUPS: dict[str, Callable[[Device], Iterator[tuple[str, Callable[[], None]]]]] 
 BLAS = {"cuda": "cublas", "hip": "rocblas"}
 
 
+def _memory(device: Device) -> str:
+    total = device.memory.total
+    return f"{total / 2**30:.1f} GiB" if total else "memory not known"
+
+
 def _library(device: Device) -> str:
     name = BLAS.get(device.backend, "cblas")
     try:
@@ -73,7 +78,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
         "offload_args": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}",
         "system": f"{platform.platform()}, {platform.machine()}",
-        "device": f"{device.name}, {device.model}, {device.memory.total / 2**30:.1f} GiB",
+        "device": f"{device.name}, {device.model}, {_memory(device)}",
         "driver": f"{device.driver_version} {libraries.driver(device.backend)}".rstrip(),
         "library": _library(device),
         "checks": counts,

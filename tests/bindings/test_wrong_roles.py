@@ -197,6 +197,7 @@ WRONG = [
     ("[family.sum]\n", '[family.sum]\nalso = { inc = "incx" }\n', "also inc: incx is not among its parameters"),
     ("[family.sum]\n", '[family.sum]\nalso = { incc = "inc" }\n', "also incc: no function has it"),
     ("[family.sum]\n", '[family.sum]\ntypes = { floats = "f64" }\n', "no function has a parameter of this type"),
+    ('inc = "inc"', 'inc = "tried stride"', "or the library has a backend"),
     # the rest of the file
     ("[library]", "[libraries]", "libraries is not understood"),
     ('name = "vendor"', 'name = "vendr"', "'vendr' is not the name of the file"),
@@ -244,3 +245,36 @@ def test_a_wrong_roles_file_is_refused_with_its_line(tmp_path: Path, right: str,
     changed = [a == b for a, b in zip(ROLES.splitlines(), text.splitlines(), strict=False)].index(False) + 1
     if not any(one in fault for one in ELSEWHERE):
         assert f"line {changed}" in found[0]
+
+
+WRONG_API = [
+    ('"v_sum"', '"v_sum', "vendor.json: Invalid control character"),
+    ('"version": "1"', '"version": 1', "vendor.json: version is missing, or no text"),
+    ('"enums"', '"enum"', "vendor.json: enums is missing, or no object"),
+    ('"V_OK": 0', '"V_OK": "0"', "vendor.json: v_status_t of enums is not an object of integers"),
+    ('["n", "int"]', '["n"]', "vendor.json: v_sscale of functions is not an object with the text returns and the list"),
+    ('"returns": "v_status_t"', '"gives": "v_status_t"', "vendor.json: v_sscale of functions is not an object"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "fault"), WRONG_API)
+def test_a_wrong_api_file_is_refused_with_its_line(tmp_path: Path, right: str, wrong: str, fault: str) -> None:
+    checked(tmp_path, ROLES)
+    path = tmp_path / "api" / "vendor.json"
+    lines = json.dumps(API, indent=1).replace('[\n     "', '["').replace('",\n     "', '", "').replace('"\n    ]', '"]')
+    assert right in lines
+    path.write_text(lines.replace(right, wrong, 1))
+    (found,) = workshop.check(tmp_path)
+    assert found.startswith(fault)
+    name = (
+        fault.split()[1] if " of " in fault else "v_sum" if "control" in fault else right.partition(":")[0].strip('"')
+    )
+    line = int(found.rpartition("(line ")[2].rstrip(")"))
+    assert line == 1 or name in path.read_text().splitlines()[line - 1]
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "", "\0", '{"functions": []}', "[" * 100000])
+def test_what_is_no_api_file_at_all_is_refused(tmp_path: Path, text: str) -> None:
+    checked(tmp_path, ROLES)
+    (tmp_path / "api" / "vendor.json").write_text(text)
+    assert all(one.startswith("vendor.json: ") for one in workshop.check(tmp_path))

@@ -9,7 +9,14 @@ import pytest
 
 from offload_args import Device, In, Out, Scratch, blas, cblas, offload_args
 from offload_args._core import repeat
-from offload_args.errors import AliasError, ArgumentError, DirectionError, StalePointerError
+from offload_args.errors import (
+    AliasError,
+    ArgumentError,
+    DirectionError,
+    HostPointerError,
+    StalePointerError,
+    WrongDeviceError,
+)
 
 
 def numbers(*shape: int) -> Any:
@@ -166,3 +173,57 @@ def test_what_can_not_be_repeated_is_refused() -> None:
             repeat(cblas.dcopy, 2, (1, 1), "AB", 2, dx, 1, dy, 1)
     with pytest.raises(StalePointerError):
         repeat(cblas.dcopy, 2, (1, 1), "", 1, dx, 1, dy, 1)
+
+
+# -- one wrong pointer among many --------------------------------------------------------------------------------------
+MANY, PLACE = 1000, 617
+WRONG_ENTRIES = {
+    "stale": (StalePointerError, "is a pointer whose region has ended"),
+    "elsewhere": (WrongDeviceError, "is on sim:1"),
+    "short": (ArgumentError, "needs the dtype, shape, order and leading dimension"),
+    "none": (HostPointerError, "needs a DevicePtr, got NoneType"),
+    "aliased": (AliasError, "is written and overlaps"),
+}
+
+
+@pytest.mark.promise("T48")
+@pytest.mark.parametrize("wrong", WRONG_ENTRIES)
+@pytest.mark.parametrize("name", ["gemm_batched", "trsm_batched"])
+def test_one_wrong_pointer_among_a_thousand_is_named_by_its_place(device: str, name: str, wrong: str) -> None:
+    A, B = np.asfortranarray(np.eye(2)), np.ones((MANY, 2, 2)).transpose(0, 2, 1)
+    error, text = WRONG_ENTRIES[wrong]
+    with offload_args(A.copy(order="F"), device=device) as (dead,):
+        pass
+    before = Device(device).counters
+    with offload_args(np.eye(2), device="sim:1") as (elsewhere,), offload_args(A, B, device=device) as (dA, dB):
+        written, read = [dB[i] for i in range(MANY)], [dA] * MANY
+        entries = {"stale": dead, "elsewhere": elsewhere.T, "short": written[0][:1], "none": None}
+        listed = written if wrong == "aliased" else read
+        listed[PLACE] = entries.get(wrong, written[3])
+        with pytest.raises(error, match=rf"[ABC]\[{PLACE}\].* {text}"):
+            if name == "gemm_batched":
+                blas.gemm_batched(1.0, read, [dA], 0.0, written)
+            else:
+                blas.trsm_batched(1.0, read, written)
+    after = Device(device).counters
+    assert (after.bytes_up, after.calls) == (before.bytes_up, before.calls)
+    assert (B == 1).all()
+
+
+def test_an_error_of_a_product_in_c_order_says_which_operand_is_which(device: str) -> None:
+    A, B, C = numbers(3, 2, 2)
+    with offload_args(A, device=device) as (dead,):
+        pass
+    with offload_args(B, C, device=device) as (dB, dC):
+        for wrong in (
+            lambda: blas.gemm(1.0, dead, dB, 0.0, dC),
+            lambda: blas.gemm_batched(1.0, [dead], [dB], 0.0, [dC]),
+        ):
+            with pytest.raises(StalePointerError, match=r"gemm: B(\[0\])? is a pointer|gemm_batched: B") as raised:
+                wrong()
+            assert raised.value.__notes__ == [
+                "The result is in C order, so the library works on transposes: its A is B here, and its B is A."
+            ]
+        with pytest.raises(StalePointerError, match=r"gemm: A is a pointer") as raised:
+            blas.gemm(1.0, dead, dB.T, 0.0, dC.T)
+        assert not hasattr(raised.value, "__notes__")

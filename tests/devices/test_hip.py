@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers.processes import printed, python
+from helpers.processes import output_of, printed, python
 from offload_args import Scratch, blas, offload_args
 from offload_args.errors import DeviceMemoryError
 
@@ -38,6 +39,22 @@ testing.no_mappings_left()
 with offload_args(x, device="hip:0") as (dx,):
     dx[1:].fill(3)
 print(x.sum(), Device("hip:0").counters.memory_used)
+"""
+
+
+NOTHING_SAID = """
+import numpy as np
+from offload_args import Device, Scratch, offload_args
+from offload_args.errors import DeviceMemoryError
+device, x = Device("hip:0"), np.ones(1000)
+with offload_args(x, device=device) as (dx,):
+    dx.fill(3)
+print(device.memory, x.sum())
+try:
+    with offload_args(Scratch((1 << 50,), "f8"), device=device):
+        pass
+except DeviceMemoryError as error:
+    print(error)
 """
 
 
@@ -70,6 +87,18 @@ def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: s
     said = printed(TOO_MUCH.replace("hip:0", hip), HIP_DOUBLE_VERSION="5", HIP_MEM_POOL_SUPPORT=pools)
     assert f"{hip}: out of device memory: 9007199254740992 bytes requested" in said
     assert said.rstrip().endswith("2998.0 0")
+
+
+def test_a_device_whose_memory_is_not_known_works(hip: str, tmp_path: Path) -> None:
+    said = printed(NOTHING_SAID.replace("hip:0", hip), HIP_DOUBLE_MEMORY="0")
+    assert said.startswith("Memory(free=0, total=0) 3000.0")
+    assert f"{hip}: out of device memory: 9007199254740992 bytes requested" in said
+    command = sys.executable, "-m", "offload_args"
+    told = output_of(*command, "info", folder=tmp_path, HIP_DOUBLE_MEMORY="0")
+    assert f"device {hip}" in told
+    assert "memory not known" in told
+    checks = "selftest", "--device", hip, "--every", "60"
+    assert "memory not known" in output_of(*command, *checks, folder=tmp_path, HIP_DOUBLE_MEMORY="0")
 
 
 def test_a_failure_that_is_reported_here_is_not_left_for_the_programs_own_checks(hip: str) -> None:

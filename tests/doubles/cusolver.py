@@ -2,9 +2,9 @@
 
     python tests/doubles/cusolver.py > cusolver.c
 
-It has the functions that `offload_args.lapack` calls, and some of each other kind: batches, and the 64-bit interface
-with its settings. It checks that arrays, info and workspaces are on the device, that workspaces are as large as it said
-and are written all over, and what cuSOLVER refuses: gesvd of a matrix with more columns than rows.
+It has the functions that `offload_args.lapack` calls, and some of each other kind: batches, exchanges of rows, and the
+64-bit interface with its settings. It checks that arrays, info and workspaces are on the device, that workspaces are as
+large as it said and are written all over, and what cuSOLVER refuses: gesvd of a matrix with more columns than rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 
 PRELUDE = """
 #include <complex.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -226,7 +227,81 @@ int cusolverDn{U}gesvd(handle h, signed char jobu, signed char jobvt, int m, int
   free(superb);
   return SUCCESS;
 }
+
+/* Of the 64-bit interface, and exchanges of rows. */
+int scipy_LAPACKE_{t}{sy}evr(int, char, char, char, int, {T} *, int, {R}, {R}, int, int, {R}, int *, {R} *, {T} *, int,
+                             int *);
+int scipy_LAPACKE_{t}stedc(int, char, int, {R} *, {R} *, {T} *, int);
+int scipy_LAPACKE_{t}larft(int, char, char, int, int, const {T} *, int, const {T} *, {T} *, int);
+int scipy_LAPACKE_{t}laswp(int, int, {T} *, int, int, int, const int *, int);
+
+static int wide_syevdx_{t}(int jobz, int range, int uplo, int n, {T} *A, int lda, {R} vl, {R} vu, int64_t il,
+                           int64_t iu, int64_t *count, {R} *W) {
+  int found = 0, *support = malloc((size_t)(2 * n + 2) * sizeof *support);
+  {T} *Z = malloc((size_t)(n * n + 1) * sizeof *Z);
+  const char which = range == 1001 ? 'A' : range == 1002 ? 'I' : 'V';
+  const int info = scipy_LAPACKE_{t}{sy}evr(COLUMNS, jobz ? 'V' : 'N', which, uplo ? 'U' : 'L', n, A, lda, vl, vu,
+                                            (int)il, (int)iu, 0, &found, W, Z, n ? n : 1, support);
+  for (long i = 0; jobz && i < (long)n * found; i++) A[i % n + i / n * lda] = Z[i];
+  *count = found;
+  free(Z), free(support);
+  return info;
+}
+static int wide_gesvdr_{t}(char jobu, char jobv, int m, int n, int k, {T} *A, int lda, {R} *S, {T} *U, int ldu, {T} *V,
+                           int ldv) {
+  const size_t size = (size_t)(m + n + 1) * (size_t)(m + n + 1);
+  {T} *u = malloc(size * sizeof *u), *vt = malloc(size * sizeof *vt);
+  {R} *s = malloc(size * sizeof *s), *superb = malloc(size * sizeof *superb);
+  const int least = m < n ? m : n;
+  const int info = scipy_LAPACKE_{t}gesvd(COLUMNS, 'S', 'S', m, n, A, lda, s, u, m, vt, least, superb);
+  for (long r = 0; r < k; r++) {
+    S[r] = s[r];
+    for (long i = 0; jobu == 'S' && i < m; i++) U[i + r * ldu] = u[i + r * m];
+    for (long j = 0; jobv == 'S' && j < n; j++) V[j + r * ldv] = ({T})conj(vt[r + j * least]);
+  }
+  free(u), free(vt), free(s), free(superb);
+  return info;
+}
+/* U H of A by its singular values: U is of u v^H, and H of v s v^H. */
+static int wide_polar_{t}(int m, int n, {T} *A, int lda, {T} *H, int ldh, double *norm) {
+  {T} *u = malloc((size_t)(m * n + 1) * sizeof *u), *vt = malloc((size_t)(n * n + 1) * sizeof *vt);
+  {R} *s = malloc((size_t)(n + 1) * sizeof *s), *superb = malloc((size_t)(n + 1) * sizeof *superb), sum = 0;
+  const int info = scipy_LAPACKE_{t}gesvd(COLUMNS, 'S', 'S', m, n, A, lda, s, u, m, vt, n, superb);
+  for (long r = 0; r < n; r++) sum += s[r] * s[r];
+  *norm = sqrt((double)sum);
+  for (long j = 0; j < n; j++) {
+    for (long i = 0; i < m; i++) A[i + j * lda] = 0;
+    for (long i = 0; i < n; i++) H[i + j * ldh] = 0;
+    for (long r = 0; r < n; r++) {
+      for (long i = 0; i < m; i++) A[i + j * lda] += u[i + r * m] * vt[r + j * n];
+      for (long i = 0; i < n; i++) H[i + j * ldh] += ({T})conj(vt[r + i * n]) * s[r] * vt[r + j * n];
+    }
+  }
+  free(u), free(vt), free(s), free(superb);
+  return info;
+}
+int cusolverDn{U}laswp(handle h, int n, {T} *A, int lda, int k1, int k2, const int *ipiv, int incx) {
+  if (!is_good(h) || !is_array(A) || !is_array(ipiv) || k1 < 1 || k2 < k1 || k2 > lda) return INVALID_VALUE;
+  scipy_LAPACKE_{t}laswp(COLUMNS, n, A, lda, k1, k2, ipiv, incx);
+  return SUCCESS;
+}
 """
+
+# Only of real dtypes, or of complex ones.
+GEEV = {
+    "real": """
+int scipy_LAPACKE_{t}geev(int, char, char, int, {T} *, int, {T} *, {T} *, {T} *, int, {T} *, int);
+static int wide_geev_{t}(int left, int right, int n, {T} *A, int lda, {T} *W, {T} *VL, int ldvl, {T} *VR, int ldvr) {
+  return scipy_LAPACKE_{t}geev(COLUMNS, left ? 'V' : 'N', right ? 'V' : 'N', n, A, lda, W, W + n, VL, ldvl, VR, ldvr);
+}
+""",
+    "complex": """
+int scipy_LAPACKE_{t}geev(int, char, char, int, {T} *, int, {T} *, {T} *, int, {T} *, int);
+static int wide_geev_{t}(int left, int right, int n, {T} *A, int lda, {T} *W, {T} *VL, int ldvl, {T} *VR, int ldvr) {
+  return scipy_LAPACKE_{t}geev(COLUMNS, left ? 'V' : 'N', right ? 'V' : 'N', n, A, lda, W, VL, ldvl, VR, ldvr);
+}
+""",
+}
 
 # The 64-bit interface; a type is 0, 1, 4 or 5.
 WIDE = """
@@ -269,6 +344,94 @@ int cusolverDnXgetrf(handle h, params p, int64_t m, int64_t n, int type, void *A
   free(pivots);
   return SUCCESS;
 }
+#define SIZES(name, given)                                     \\
+  int cusolverDnX##name##_bufferSize given {                   \\
+    *device = DEVICE_BYTES, *host = HOST_BYTES;                \\
+    return is_good(h) && p->magic == MAGIC ? SUCCESS : INVALID_VALUE; \\
+  }
+SIZES(syevdx, (handle h, params p, int jobz, int range, int uplo, int64_t n, int type, const void *A, int64_t lda,
+               void *vl, void *vu, int64_t il, int64_t iu, int64_t *count, int type_w, const void *W, int compute,
+               size_t *device, size_t *host))
+int cusolverDnXsyevdx(handle h, params p, int jobz, int range, int uplo, int64_t n, int type, void *A, int64_t lda,
+                      void *vl, void *vu, int64_t il, int64_t iu, int64_t *count, int type_w, void *W, int compute,
+                      void *work, size_t lwork, void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+#define BOUNDS(R) *(R *)vl, *(R *)vu, il, iu, count
+  *info = EACH(type, wide_syevdx_s(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(float), W),
+               wide_syevdx_d(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(double), W),
+               wide_syevdx_c(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(float), W),
+               wide_syevdx_z(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(double), W));
+  return is_array(W) && type_w == type % 4 ? SUCCESS : INVALID_VALUE;
+}
+SIZES(geev, (handle h, params p, int left, int right, int64_t n, int type, const void *A, int64_t lda, int type_w,
+             const void *W, int type_vl, const void *VL, int64_t ldvl, int type_vr, const void *VR, int64_t ldvr,
+             int compute, size_t *device, size_t *host))
+int cusolverDnXgeev(handle h, params p, int left, int right, int64_t n, int type, void *A, int64_t lda, int type_w,
+                    void *W, int type_vl, void *VL, int64_t ldvl, int type_vr, void *VR, int64_t ldvr, int compute,
+                    void *work, size_t lwork, void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+  if (type_w != type) return 9; /* real A and complex W: this double has no such form */
+  *info = EACH(type, wide_geev_s(left, right, (int)n, A, (int)lda, W, VL, (int)ldvl, VR, (int)ldvr),
+               wide_geev_d(left, right, (int)n, A, (int)lda, W, VL, (int)ldvl, VR, (int)ldvr),
+               wide_geev_c(left, right, (int)n, A, (int)lda, W, VL, (int)ldvl, VR, (int)ldvr),
+               wide_geev_z(left, right, (int)n, A, (int)lda, W, VL, (int)ldvl, VR, (int)ldvr));
+  return is_array(W) && is_array(VL) && is_array(VR) ? SUCCESS : INVALID_VALUE;
+}
+SIZES(stedc, (handle h, params p, int compz, int64_t n, int type, const void *D, const void *E, int type_z,
+              const void *Z, int64_t ldz, int compute, size_t *device, size_t *host))
+int cusolverDnXstedc(handle h, params p, int compz, int64_t n, int type, void *D, void *E, int type_z, void *Z,
+                     int64_t ldz, int compute, void *work, size_t lwork, void *host_work, size_t host_lwork,
+                     int *info) {
+  CHECKED(D)
+  const char which = "NIV"[compz - 10];
+  *info = EACH(type_z, scipy_LAPACKE_sstedc(COLUMNS, which, (int)n, D, E, Z, (int)ldz),
+               scipy_LAPACKE_dstedc(COLUMNS, which, (int)n, D, E, Z, (int)ldz),
+               scipy_LAPACKE_cstedc(COLUMNS, which, (int)n, D, E, Z, (int)ldz),
+               scipy_LAPACKE_zstedc(COLUMNS, which, (int)n, D, E, Z, (int)ldz));
+  return is_array(E) && is_array(Z) && type == type_z % 4 ? SUCCESS : INVALID_VALUE;
+}
+SIZES(gesvdr, (handle h, params p, signed char jobu, signed char jobv, int64_t m, int64_t n, int64_t k, int64_t over,
+               int64_t iterations, int type, const void *A, int64_t lda, int type_s, const void *S, int type_u,
+               const void *U, int64_t ldu, int type_v, const void *V, int64_t ldv, int compute, size_t *device,
+               size_t *host))
+int cusolverDnXgesvdr(handle h, params p, signed char jobu, signed char jobv, int64_t m, int64_t n, int64_t k,
+                      int64_t over, int64_t iterations, int type, void *A, int64_t lda, int type_s, void *S, int type_u,
+                      void *U, int64_t ldu, int type_v, void *V, int64_t ldv, int compute, void *work, size_t lwork,
+                      void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+  if (k + over > (m < n ? m : n) || !is_array(S) || !is_array(U) || !is_array(V)) return INVALID_VALUE;
+#define SIZE jobu, jobv, (int)m, (int)n, (int)k, A, (int)lda, S, U, (int)ldu, V, (int)ldv
+  *info = EACH(type, wide_gesvdr_s(SIZE), wide_gesvdr_d(SIZE), wide_gesvdr_c(SIZE), wide_gesvdr_z(SIZE));
+  return SUCCESS;
+}
+SIZES(larft, (handle h, params p, int direct, int storev, int64_t n, int64_t k, int type, const void *V, int64_t ldv,
+              int type_tau, const void *tau, int type_t, void *T, int64_t ldt, int compute, size_t *device,
+              size_t *host))
+int cusolverDnXlarft(handle h, params p, int direct, int storev, int64_t n, int64_t k, int type, const void *V,
+                     int64_t ldv, int type_tau, const void *tau, int type_t, void *T, int64_t ldt, int compute,
+                     void *work, size_t lwork, void *host_work, size_t host_lwork) {
+  const int *info = T;
+  CHECKED(V)
+  const char which = direct ? 'B' : 'F';
+  EACH(type, scipy_LAPACKE_slarft(COLUMNS, which, 'C', (int)n, (int)k, V, (int)ldv, tau, T, (int)ldt),
+       scipy_LAPACKE_dlarft(COLUMNS, which, 'C', (int)n, (int)k, V, (int)ldv, tau, T, (int)ldt),
+       scipy_LAPACKE_clarft(COLUMNS, which, 'C', (int)n, (int)k, V, (int)ldv, tau, T, (int)ldt),
+       scipy_LAPACKE_zlarft(COLUMNS, which, 'C', (int)n, (int)k, V, (int)ldv, tau, T, (int)ldt));
+  return is_array(tau) && !storev ? SUCCESS : INVALID_VALUE;
+}
+SIZES(polar, (handle h, params p, int uplo, int64_t m, int64_t n, int type, const void *A, int64_t lda, int type_h,
+              const void *H, int64_t ldh, int compute, size_t *device, size_t *host))
+int cusolverDnXpolar(handle h, params p, int uplo, int64_t m, int64_t n, int type, void *A, int64_t lda, int type_h,
+                     void *H, int64_t ldh, int compute, void *work, size_t lwork, void *host_work, size_t host_lwork,
+                     double *residual, double *norm, double *rcond, int *info) {
+  CHECKED(A)
+  if (m < n || !is_array(H) || !is_array(residual) || !is_array(norm) || !is_array(rcond)) return INVALID_VALUE;
+  *info = EACH(type, wide_polar_s((int)m, (int)n, A, (int)lda, H, (int)ldh, norm),
+               wide_polar_d((int)m, (int)n, A, (int)lda, H, (int)ldh, norm),
+               wide_polar_c((int)m, (int)n, A, (int)lda, H, (int)ldh, norm),
+               wide_polar_z((int)m, (int)n, A, (int)lda, H, (int)ldh, norm));
+  return SUCCESS;
+}
 """
 
 TYPES = {
@@ -284,7 +447,7 @@ def text() -> str:
     parts = [PRELUDE]
     for letter, (type_of, real, of_q, of_eigenvalues) in TYPES.items():
         words = {"t": letter, "U": letter.upper(), "T": type_of, "R": real, "or": of_q, "sy": of_eigenvalues}
-        part = ROUTINES
+        part = ROUTINES + GEEV["complex" if letter in "cz" else "real"]
         for word, meaning in words.items():
             part = part.replace(f"{{{word}}}", meaning)
         parts.append(part)

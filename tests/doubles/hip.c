@@ -2,6 +2,7 @@
  * codes, over memory that traps on the host. Where releases differ it does as AMD's sources do. The environment says:
  *   HIP_DOUBLE_VERSION=5      the release: 5 (5.7), 6 (6.4, the default) or 7
  *   HIP_MEM_POOL_SUPPORT=1    pools in release 5, where they are off; =0: none in later ones, where they are on
+ *   HIP_DOUBLE_MEMORY=0       nothing is said of the device's memory, as where the kernel does not tell it
  *   HIP_DOUBLE_FAIL=9         the 9th call fails with hipErrorUnknown; hipDoubleFail does so at run time
  *
  * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
@@ -219,7 +220,10 @@ static int check_copy(const void *to, const void *from, size_t nbytes, const voi
 }
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */
-hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) { ANSWER(cuMemGetInfo_v2(free_bytes, total_bytes)); }
+hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+  const char *text = getenv("HIP_DOUBLE_MEMORY");
+  ANSWER(text && !atoi(text) ? INVALID_VALUE : cuMemGetInfo_v2(free_bytes, total_bytes));
+}
 /* Ends the process as a pool of a device that was reset may do in HIP, which does not look. */
 static void check_pool(const hipMemPool_t pool) {
   if (!pool || !pool_is_gone[((const struct device *)pool)->number]) return;

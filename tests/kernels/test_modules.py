@@ -208,3 +208,14 @@ def test_an_hsaco_that_has_an_argument_elsewhere_is_refused() -> None:
     module = Module.load(made_hsaco(described={"odd": ((0, 8, True), (12, 4, False))}))
     with pytest.raises(errors.SignatureError, match="at offset 8 .* at offset 12"):
         module.kernel("odd", InOut[np.float32], np.int32)
+
+
+CALLED = """__device__ __noinline__ float twice(float x) { return 2 * x; }
+extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
+@pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for a debugger"])
+def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:
+    made = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)
+    assert list(Module.load(made).kernels) == ["doubled"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
+import subprocess
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kernels import test_atomics, test_debug, test_partitions
 from kernels.images import CLANG, HIP, INCLUDE, TARGETS, compiled
 from kernels.test_partitions import LINES, MATRICES, source_of
-from offload_args import Module
+from offload_args import Device, In, Kernel, Module, Out, offload_args
 from offload_args.errors import LibraryError
 from offload_args.kernels.debug import OPTION, with_record
 from offload_args.kernels.rtc import NVRTC
@@ -80,3 +83,52 @@ def test_nvrtc_compiles_all_of_it(form: str) -> None:
     except LibraryError:
         pytest.skip("device unavailable: no NVRTC")
     check_kernels(form, image)
+
+
+# -- loops on the host -------------------------------------------------------------------------------------------------
+
+HOST_COMPILERS = pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+ADD = """#include <offload_args/kernel.h>
+OA_KERNEL(add, oa::In<float> a, oa::Out<float> c, long long n) {
+  for (auto one : c.mine(PARTITION, here)) *one = a[one.index()] + a[one.index() + 1];
+}"""
+BOUNDS = """#include <offload_args/kernel.h>
+OA_KERNEL(three, oa::In<int> x, oa::Out<int> y, oa::Out<int> z, oa::Out<int> w, int n, int k, int m) {
+  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()];
+  const int bound = here.index() % 2 ? k : m;
+  for (auto one : z.mine(oa::Linear1D(bound), here)) *one = 2 * x[one.index()];
+  if (here.index() > 0)
+    for (auto one : w.mine(oa::Linear1D(here.index() < 3 ? here.index() : k), here)) *one = 3 * x[one.index()];
+}"""
+
+
+@HOST_COMPILERS
+@pytest.mark.parametrize("partition", ["Linear1D(n)", "GridStride1D(n)", "Linear2D(n, n)"])
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="device unavailable: not an x86-64 processor")
+def test_the_loop_over_a_partition_adds_four_floats_at_once(compiler: str, partition: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"device unavailable: no {compiler}")
+    source = ADD.replace("PARTITION", f"oa::{partition}").encode()
+    given = [compiler, "-std=c++17", "-O3", f"-I{INCLUDE}", "-S", "-x", "c++", "-", "-o", "-"]
+    assert b"addps" in subprocess.run(given, input=source, capture_output=True, check=True).stdout
+
+
+@HOST_COMPILERS
+def test_threads_with_bounds_of_their_own_have_the_elements_below_these(
+    compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"device unavailable: no {compiler}")
+    monkeypatch.setenv("CXX", compiler)
+    i32 = np.int32
+    three = Kernel.compile(BOUNDS, "three", (In[i32], *[Out[i32]] * 3, i32, i32, i32), device="host")
+    x, i = np.arange(1, 65, dtype=i32), np.arange(64)
+    for n, k, m in [(64, 64, 64), (50, 40, 30), (1, 64, 64), (64, 0, 7), (0, 1, 2), (10, 63, -5), (-(2**31), 64, 1)]:
+        y, z, w = (np.full(64, -1, i32) for _ in range(3))
+        with offload_args(x, y, z, w, device=Device.host()) as (dx, dy, dz, dw):
+            for one in (dy, dz, dw):
+                one.fill(-1)
+            three[4, 16](dx, dy, dz, dw, n, k, m)
+        np.testing.assert_array_equal(y, np.where(i < n, x, -1))
+        np.testing.assert_array_equal(z, np.where(i < np.where(i % 2, k, m), 2 * x, -1))
+        np.testing.assert_array_equal(w, np.where((i >= 3) & (i < k), 3 * x, -1))

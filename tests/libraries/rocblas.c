@@ -1,5 +1,6 @@
 /* A double of rocBLAS, of few functions: before version 4 trmm works in place, and has no 64-bit forms beside it. Build
  * with -DVERSION="4.4.1" or -DVERSION="2.47.0" -DBEFORE_4. */
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,47 @@ int rocblas_stop_device_memory_size_query(handle_t handle, size_t *size) {
 int rocblas_set_device_memory_size(handle_t handle, size_t size) {
   degraded = handle && size == 1;
   return 0;
+}
+
+/* Memory for the caller's own functions: any number of sizes, each rounded up to 64 bytes. */
+struct taken {
+  size_t count, offsets[16];
+  char *memory;
+};
+static struct taken *newest;
+int rocblas_device_malloc_alloc(handle_t handle, struct taken **taken, size_t count, ...) {
+  if (!handle || count > 16) return 11;
+  va_list sizes;
+  va_start(sizes, count);
+  size_t total = 0;
+  struct taken *made = newest = calloc(1, sizeof *made);
+  for (made->count = 0; made->count < count; made->count++) {
+    made->offsets[made->count] = total;
+    total += (va_arg(sizes, size_t) + 63) / 64 * 64;
+  }
+  va_end(sizes);
+  made->memory = calloc(1, total + 1);
+  *taken = made;
+  return 0;
+}
+_Bool rocblas_device_malloc_success(struct taken *taken) { return taken->memory != NULL; }
+int rocblas_device_malloc_get(struct taken *taken, size_t index, void **memory) {
+  if (index >= taken->count) return 7;
+  *memory = taken->memory + taken->offsets[index];
+  return 0;
+}
+int rocblas_device_malloc_free(struct taken *taken) {
+  free(taken->memory);
+  free(taken);
+  return 0;
+}
+int rocblas_set_optimal_device_memory_size_impl(handle_t handle, size_t count, ...) {
+  va_list sizes;
+  va_start(sizes, count);
+  size_t last = 0;
+  for (size_t i = 0; i < count; i++) last = va_arg(sizes, size_t);
+  va_end(sizes);
+  return handle && last == 3 ? 0 : 11;
 }
 
 int rocblas_sgemv(handle_t handle, int trans, int m, int n, const float *alpha, const float *A, int lda, const float *x,

@@ -10,7 +10,14 @@ import pytest
 
 from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
-from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryError, LibraryVersionError
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ExtentError,
+    LibraryError,
+    LibraryVersionError,
+)
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
@@ -388,6 +395,41 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
 def test_a_layout_that_does_not_fit_a_matrix_is_refused() -> None:
     with pytest.raises(ArgumentError, match="layout 'BMK' has not the 2 axes of the pointer"):
         cudnn.Graph().input(np.zeros((4, 4), np.float16), "BMK")
+
+
+def test_wrong_layouts_numbers_and_tensors_are_refused_by_name() -> None:
+    x, w = np.zeros((1, 4, 8, 8), np.float16), np.zeros((4, 4, 3, 3), np.float16)
+    graph = cudnn.Graph()
+    tx, tw, volume = graph.input(x), graph.input(w, "KCHW"), graph.input(np.zeros((1, 4, 3, 3, 3), np.float16), "NCDHW")
+    for call, error, words in (
+        (
+            lambda: cudnn.tensor(x, 5),
+            ArgumentTypeError,
+            r'cudnn\.tensor: layout needs to be letters, such as "NCHW", got',
+        ),
+        (lambda: graph.input(x, None), ArgumentTypeError, r"cudnn\.Graph\.input: layout needs to be letters"),
+        (
+            lambda: graph.input(x[..., ::-1], "BHSD"),
+            ArgumentError,
+            r"cudnn\.Graph\.input: needs strides .* not below 0",
+        ),
+        (
+            lambda: cudnn.pooling(0, 1.5),
+            ArgumentError,
+            r"cudnn\.pooling: window needs a number, or 2 of them, got 1\.5",
+        ),
+        (lambda: cudnn.convolution(padding=(1, "a")), ArgumentError, "padding needs a number, or 2 of them"),
+        (lambda: graph.relu("x"), ArgumentTypeError, "x needs to be a tensor of the graph, got"),
+        (lambda: graph.add(tx, x), ArgumentTypeError, "b needs to be a tensor of the graph, got"),
+        (lambda: graph.add(tx, volume), ArgumentError, "do not fit"),
+        (lambda: graph.matmul(tx, 3), ArgumentTypeError, r"cudnn\.Graph\.matmul: b needs to be a tensor"),
+        (lambda: graph.convolution(tx, volume), ArgumentError, "do not fit x of shape"),
+        (lambda: graph.convolution(tx, tw, stride=0), ArgumentError, r"stride \(0, 0\) do not fit x of shape"),
+        (lambda: graph.attention(tx, tx, None), ArgumentTypeError, "v needs to be a tensor of the graph, got None"),
+        (lambda: graph.output(None, x), ArgumentTypeError, "of needs to be a tensor of the graph, got None"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
 
 
 def test_the_fastest_engine_computes_the_same(gpu: str) -> None:

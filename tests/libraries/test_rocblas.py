@@ -63,6 +63,26 @@ except LibraryError as error:
     print(type(error).__name__, error)
 """
 
+SIZES = """
+raw = rocblas.raw
+handle, taken, memory = raw.ffi.new("rocblas_handle *"), raw.ffi.new("struct rocblas_device_malloc_base **"), []
+raw.rocblas_create_handle(handle)
+assert raw.rocblas_device_malloc_alloc(handle[0], taken, 3, 100, 1, 64) == 0
+assert raw.rocblas_device_malloc_success(taken[0])
+for index in range(3):
+    address = raw.ffi.new("void **")
+    raw.rocblas_device_malloc_get(taken[0], index, address)
+    memory.append(int(raw.ffi.cast("uintptr_t", address[0])))
+assert [one - memory[0] for one in memory] == [0, 128, 192], memory
+assert raw.rocblas_device_malloc_free(taken[0]) == 0
+assert raw.rocblas_set_optimal_device_memory_size_impl(handle[0], 10, *range(9, 3, -1), 2**64 - 1, 5, 4, 3) == 0
+for wrong in ((2, 100), (1, 100, 1), (1, -1), (1, 2**64), (1, 1.0), ()):
+    try:
+        raw.rocblas_set_optimal_device_memory_size_impl(handle[0], *wrong)
+    except (ArgumentError, ArgumentTypeError) as error:
+        print(str(error).removeprefix("rocblas.raw.rocblas_set_optimal_device_memory_size_impl: "))
+"""
+
 
 @pytest.fixture(scope="module")
 def doubles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -139,6 +159,18 @@ assert (y == 2 * np.arange(4)).all()
     assert run(code, doubles["4.4.1"]) == "640"
 
 
+def test_raw_returns_a_status_that_is_not_a_failure(doubles: dict[str, str]) -> None:
+    code = """
+raw, ffi = rocblas.raw, rocblas.raw.ffi
+handle = ffi.new("rocblas_handle *")
+raw.rocblas_create_handle(handle)
+raw.rocblas_start_device_memory_size_query(handle[0])
+number = ffi.new("float *")
+print(raw.rocblas_sgemv(handle[0], 111, 1, 1, number, number, 1, number, 1, number, number, 1))
+"""
+    assert run(code, doubles["4.4.1"]) == "9"
+
+
 @pytest.mark.parametrize("version", ["4.4.1", "2.47.0"])
 def test_trmm_is_one_function_in_every_version(doubles: dict[str, str], version: str) -> None:
     assert run(TRMM, doubles[version]) == f"{version}.abcdef01"
@@ -183,3 +215,10 @@ def test_a_double_that_cannot_be_taken_is_refused(doubles: dict[str, str], call:
     code = f"try:\n    {call}\nexcept OffloadError as error:\n    print(type(error).__name__, error)"
     said = run(code, doubles["4.4.1"])
     assert said.startswith(kind) and text in said
+
+
+def test_functions_of_any_number_of_sizes_are_called_through_raw(doubles: dict[str, str]) -> None:
+    lines = printed(BEGIN + SIZES, DOUBLE=doubles["4.4.1"]).splitlines()
+    assert lines[:2] == ["got 1 sizes, and 2 as their number", "got 2 sizes, and 1 as their number"]
+    assert [one.rpartition("got ")[2] for one in lines[2:5]] == ["-1", str(2**64), "1.0"]
+    assert lines[5].startswith("needs 2 arguments, got 1")

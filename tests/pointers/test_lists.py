@@ -140,6 +140,7 @@ def test_a_batch_of_nothing_needs_no_region(cuda: str) -> None:
     assert Device(cuda).counters.mappings == 0
 
 
+@pytest.mark.promise("T48")
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [

@@ -63,7 +63,8 @@ def width(bench: DoubleBench, c_type: str) -> int:
 
 def answer(one: Number) -> Any:
     """Return the number that the double writes or returns: another one for each dtype and count."""
-    numbers: list[Any] = [(19 if one.dtype[0] in "iu" else 4.5) + at for at in range(one.count)]
+    first = {"i": -19, "u": 19}.get(one.dtype[0], 4.5)
+    numbers: list[Any] = [first + at for at in range(one.count)]
     if one.dtype in ("c64", "c128"):
         numbers = [complex(real, -2.25) for real in numbers]
     return numbers[0] if one.count == 1 else tuple(numbers)
@@ -98,7 +99,10 @@ def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish],
             if not form.on_device or bench.runs_late:
                 found[at] = Wish(peek=peek)
         elif not form.on_device:
-            found[at] = Wish(peek=peek if one.role == "update" else 0, poke=bytes_of(one, answer(one), wide))
+            found[at] = Wish(
+                peek=peek if one.role == "update" else 0,
+                poke=bytes_of(one, answer(one), wide or one.c_type == "int64_t *"),
+            )
     result = function.result
     if result and result.role == "returned":
         return found, bytes_of(result, answer(result), wide=True)

@@ -61,50 +61,56 @@ class UnfitError(TooManyError):
 
 
 @cache
+def library(name: str) -> roles.Library:
+    """Return one library of the build; processes that need no other don't read the others."""
+    labels = roles.read_roles(name)
+    return roles.join(name, roles.read_api(name, labels), labels)
+
+
 def libraries() -> dict[str, roles.Library]:
     """Return every library of the build."""
-    return {one.name: one for one in roles.load()}
+    return {name: library(name) for name in roles.names()}
 
 
-def functions(library: str) -> dict[str, roles.Function]:
+def functions(name: str) -> dict[str, roles.Function]:
     """Return the bound functions of a library by name: those that compute, which services and copies do not.
 
     Those whose extents descriptors say are not among them.
     """
     return {
         one.name: one
-        for one in libraries()[library].functions
-        if not one.is_service and not one.of("host") and one.name not in described(library) and not one.written
+        for one in library(name).functions
+        if not one.is_service and not one.of("host") and one.name not in described(name) and not one.written
     }
 
 
 @cache
-def described(library: str) -> dict[str, roles.Function]:
+def described(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library whose extents descriptors or the library say, by name."""
-    known = libraries()[library]
+    known = library(name)
     return {one.name: one for one in known.functions if is_described(known, one)}
 
 
-def services(library: str) -> dict[str, roles.Function]:
+def services(name: str) -> dict[str, roles.Function]:
     """Return the services of a library by name."""
-    return {one.name: one for one in libraries()[library].functions if one.is_service}
+    return {one.name: one for one in library(name).functions if one.is_service}
 
 
-def copies(library: str) -> dict[str, roles.Function]:
+def copies(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library that copy between arrays of the host and of the device, by name."""
-    functions = libraries()[library].functions
+    functions = library(name).functions
     return {one.name: one for one in functions if one.of("host") and not one.is_service and not one.written}
 
 
-def written(library: str) -> dict[str, roles.Function]:
+def written(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library whose bodies are written by hand, by name."""
-    return {one.name: one for one in libraries()[library].functions if one.written}
+    return {one.name: one for one in library(name).functions if one.written}
 
 
-def of_family(library: str, family: str, every: bool) -> list[roles.Function]:
+def of_family(name: str, family: str, every: bool) -> list[roles.Function]:
     """Return the functions of a family; without `every`, one of those that differ in their types only."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}
-    for one in libraries()[library].functions:
+    for one in library(name).functions:
         if one.family == family:
             key = () if every else tuple(f"{type(part).__name__} {part.name}" for part in one.arguments)
             alike.setdefault(key, []).append(one)

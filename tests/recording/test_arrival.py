@@ -40,17 +40,18 @@ def test_every_argument_of_a_copy_arrives(workers: Workers, variant: str, family
     workers[variant].ask("copies", family, Turns(3, every=True))
 
 
+@pytest.mark.promise("T31")
 @pytest.mark.parametrize(
     ("variant", "family"),
     [(name, one.family) for name in legal.libraries() for one in legal.described(name).values()],
 )
-def test_a_function_with_descriptors_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
+def test_a_function_with_descriptors_gets_its_arguments_and_refuses_unfit_arrays(
     workers: Workers, variant: str, family: str
 ) -> None:
     workers[variant].ask("described", family, Turns(2, every=True))
 
 
-@pytest.mark.promise("T30")
+@pytest.mark.promise("T30", "T31")
 @pytest.mark.parametrize(
     ("variant", "family"), [(name, one.family) for name in legal.libraries() for one in legal.written(name).values()]
 )

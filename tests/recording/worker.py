@@ -51,7 +51,7 @@ CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
 def main() -> None:
     """Answer requests until there are no more."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
-    library = legal.libraries()[settings["library"]]
+    library = legal.library(settings["library"])
     package = Path(offload_args.__file__).parent
     if not (package / "include").exists():  # an editable install has what was compiled elsewhere
         package = Path(offload_args._core.__file__).parent

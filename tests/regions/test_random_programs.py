@@ -575,6 +575,12 @@ class Writer:
         *["drop", "new", "reside", "stale"],
     )
 
+    BESIDE: Final = (
+        *["call"] * 3,
+        *["enter", "leave", "routine", "assign", "update"] * 2,
+        *["fill", "copy_from", "to_host", "address", "reside"],
+    )
+
     def __init__(self, program: Program, bases: str, kinds: Sequence[str] = KINDS, *, at_once: bool = False) -> None:
         self.program = program
         self.bases = bases
@@ -598,7 +604,7 @@ class Writer:
             if step is None:
                 return
             if self.at_once and len(program.worlds) < 5 and self.chance(2):
-                other = getattr(self, self.pick(("call", "call", "enter", "leave", "routine", "assign", "update")))()
+                other = getattr(self, self.pick(self.BESIDE))()
                 if other and not step.races(other):
                     program.do_at_once(step, other)
                 return
@@ -863,10 +869,11 @@ def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> N
 
 
 def test_two_steps_at_once_come_out_as_one_after_the_other(devices: tuple[str, str]) -> None:
-    kinds = ("nothing", *["enter"] * 4, *["leave"] * 3, *["routine"] * 3, *["assign"] * 2, "call", "address")
+    once = ("call", "address", "to_host", "fill", "copy_from", "reside")
+    kinds = ("nothing", *["enter"] * 4, *["leave"] * 3, *["routine"] * 3, *["assign"] * 2, *["update"] * 2, *once)
 
     def write(data: bytes) -> None:
-        bases = ("a", "A", "A")[data[0] % 3]
+        bases = ("a", "A", "A", "AF")[data[0] % 4]
         with program_on(devices, bases) as program:
             writer = Writer(program, bases, kinds, at_once=True)
             for at in range(0, len(data), BYTES):

@@ -154,3 +154,17 @@ def test_a_failed_entry_gives_the_flags_back(device: str) -> None:
     with pytest.raises(TypeError):
         offload_args(x, np.array(["text"]), device=device).__enter__()
     assert x.flags.writeable
+
+
+@pytest.mark.promise("T14")
+def test_a_read_only_view_between_the_columns_of_a_lent_array_is_not_written(device: str) -> None:
+    A = ramp(4, 6)
+    v = A[1:3, 3:]
+    v.setflags(write=False)
+    with offload_args(A[:, :3], device=device):
+        region = offload_args(InOut(v), device=device)
+        with pytest.raises(DirectionError, match="read-only"):
+            region.open()
+        with offload_args(v, device=device) as (dv,), pytest.raises(DirectionError, match="read-only"):
+            dv.fill(1.0)
+    np.testing.assert_array_equal(A, ramp(4, 6))

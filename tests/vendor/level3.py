@@ -169,7 +169,7 @@ def packing(r: Routine) -> None:
 
 @CASES.of("{t}gemm_strided_batched", letters="sdczh")
 @CASES.of("{t}gemm3m_strided_batched", letters="c")
-@CASES.of("{t}gemm_batch_strided", letters="sd")
+@CASES.of("{t}gemm_batch_strided")
 def gemm_strided(r: Routine) -> None:
     shapes = [(3, *shape) for shape in SHAPES] + [(1, 4, 3, 5), (0, 4, 3, 5), (7, 2, 2, 2)]
     for (order, first), trans_a, trans_b, (count, m, n, k) in r.each(r.vendor.orders, "NTC", "NTC", shapes):

@@ -24,7 +24,7 @@ DTYPES = {
     "c64": "complex64",
     "c128": "complex128",
 }
-ONLY_IN_THE_WHEEL = [("sd", "gemm_batch_strided"), ("sdcz", "gemm_batch"), ("sdcz", "geadd")]
+ONLY_IN_THE_WHEEL = [("sdcz", "gemm_batch_strided"), ("sdcz", "gemm_batch"), ("sdcz", "geadd")]
 LACKING = [name for name in bound(cblas) if not is_there(name)]
 
 
@@ -55,6 +55,29 @@ def test_functions_of_low_precision_that_no_wheel_has(tmp_path: Path) -> None:
     options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["gcc", *options, "-o", double, source], check=True)
     run_cases(str(double), sorted(low.CASES))
+
+
+ODD = """
+#include <stdlib.h>
+int cblas_isamax(int n, const float *x, int inc) { return (void)n, (void)x, (void)inc, 0; }
+void cblas_zgemm_batch_strided(int order, int a, int b, int m, int n, int k, const void *alpha, const double *A,
+                               int lda, int stride_a) { if (stride_a > 2) abort(); }
+"""
+CALLS_THE_ODD = """
+import numpy as np
+from offload_args import cblas, offload_args
+one = np.ones(9, complex)
+with offload_args(one, one.copy()) as (a, c):
+    cblas.zgemm_batch_strided(102, 111, 111, 1, 1, 1, 1.0, a, 1, 3, a, 1, 3, 0.0, c, 1, 3, 3)
+"""
+
+
+def test_a_version_that_counts_strides_between_complex_matrices_in_a_way_of_its_own_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd.c").write_text(ODD)
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-o", tmp_path / "libodd.so", tmp_path / "odd.c"], check=True)
+    environment = {**os.environ, "OFFLOAD_ARGS_CBLAS": str(tmp_path / "libodd.so")}
+    ran = subprocess.run([sys.executable, "-c", CALLS_THE_ODD], env=environment, capture_output=True, text=True)
+    assert "LibraryVersionError: cblas.zgemm_batch_strided is not called: with strides of 2" in ran.stderr, ran.stderr
 
 
 def an_argument(kind: str, name: str) -> Any:

@@ -207,10 +207,10 @@ typedef struct oa_backend_info {
 
 typedef struct oa_device_info {
   size_t size;
-  char name[32];    /* "cuda:0" */
-  char backend[16]; /* "cuda" */
-  char model[128];  /* "NVIDIA H200" */
-  int64_t memory_total;
+  char name[32];        /* "cuda:0" */
+  char backend[16];     /* "cuda" */
+  char model[128];      /* "NVIDIA H200" */
+  int64_t memory_total; /* both 0: the driver does not say, as HIP on some kernels */
   int64_t memory_free;
   int index; /* within its backend */
   int flags; /* oa_device_flags */

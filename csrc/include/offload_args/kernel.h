@@ -401,6 +401,7 @@ class Here {
     return static_cast<long long>(block_index(axis)) * threads(axis) + thread_index(axis);
   }
   OA_DEVICE long long size(int axis = 0) const { return static_cast<long long>(blocks(axis)) * threads(axis); }
+  OA_DEVICE bool is_before(long long end, bool mine) const { return index() < (mine ? end : 0); }
   OA_DEVICE bool is_on_x() const { return now::is_on_x(); }
   /* The thread's number in its block, along x, then y, then z. */
   OA_DEVICE int thread() const {
@@ -434,15 +435,21 @@ struct Place {
   OA_FUNCTION long long first(int axis) const { return static_cast<long long>(block_[axis]) * threads_[axis]; }
 };
 
+constexpr long long no_bound = 0x7fffffffffffffff;
+
 /* The thread that runs, in its block and grid. */
 class Here : public Place {
   long long x, y, z; /* in the grid: what the compiler sees a loop run over */
   bool in_row;       /* of blocks along x that are one loop: x alone says which block it is */
+  /* clang does not split a loop at a bound: the first thread of a row tells the others which one it met. */
+  long long below; /* x is less; no_bound if nothing is known */
+  long long *met;  /* becomes the least bound that the thread asks about; may be null */
 
  public:
   static constexpr bool of_block = false;
-  OA_FUNCTION Here(const Place &place, long long x, long long y, long long z, bool in_row)
-      : Place(place), x(x), y(y), z(z), in_row(in_row) {
+  OA_FUNCTION Here(const Place &place, long long x, long long y, long long z, bool in_row, long long below = no_bound,
+                   long long *met = nullptr)
+      : Place(place), x(x), y(y), z(z), in_row(in_row), below(below), met(met) {
 #if OA_DEBUG
     for (int axis = 0; axis < 3; axis++) {
       running.block[axis] = block_index(axis);
@@ -451,6 +458,15 @@ class Here : public Place {
 #endif
   }
   OA_FUNCTION long long index(int axis = 0) const { return axis == 0 ? x : axis == 1 ? y : z; }
+  /* Tells whether x is below a bound, if mine, which is the same for a whole row. */
+  OA_FUNCTION bool is_before(long long end, bool mine) const {
+#if defined(__clang__)
+    if (met && end < *met) *met = end;
+    return mine && (below <= end || x < end);
+#else
+    return x < (mine ? end : 0);
+#endif
+  }
   OA_FUNCTION bool is_on_x() const { return y == 0 && z == 0; }
   OA_FUNCTION unsigned block_index(int axis = 0) const {
     return axis == 0 && in_row ? static_cast<unsigned>(x / threads_[0]) : block_[axis];
@@ -524,8 +540,8 @@ struct Linear1D {
   long long n;
   OA_FUNCTION explicit Linear1D(long long n) : n(n) {}
   OA_FUNCTION One of(const Here &here) const {
-    const long long i = here.index(), end = here.is_on_x() ? n : 0;
-    return {0, i, i, i < end};
+    const long long i = here.index();
+    return {0, i, i, here.is_before(n, here.is_on_x())};
   }
 };
 
@@ -565,8 +581,8 @@ struct Linear2D : Matrix {
   using Matrix::Matrix;
   OA_FUNCTION One of(const Here &here) const {
     const long long row = here.index(1), column = here.index();
-    const long long end = row < rows && here.index(2) == 0 ? columns : 0;
-    return {row, column, row * ld + column, column < end};
+    const bool mine = row < rows && here.index(2) == 0;
+    return {row, column, row * ld + column, here.is_before(columns, mine)};
   }
 };
 
@@ -936,7 +952,17 @@ struct Kernel<function> {
   }
   OA_FUNCTION static void run_row(const Place place, long long first, long long end, long long y, long long z,
                                   const A... arguments) {
-    for (long long x = first; x < end; x++) function(Here(place, x, y, z, true), arguments...);
+    long long x = first;
+#if defined(__clang__)
+    if (first == end) return;
+    long long met = no_bound;
+    function(Here(place, x++, y, z, true, no_bound, &met), arguments...);
+    const long long below = met;
+    long long split = smaller(below, end);
+    asm("" : "+r"(split)); /* so that clang does not know it as the bound, and compare with it instead */
+    for (; x < split; x++) function(Here(place, x, y, z, true, below), arguments...);
+#endif
+    for (; x < end; x++) function(Here(place, x, y, z, true), arguments...);
   }
   template <class T>
   OA_FUNCTION static T given(const oa_kernel_call *call, int number) {
