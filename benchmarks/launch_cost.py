@@ -97,6 +97,7 @@ def with_pycuda(ptx: bytes, host: list[Any]) -> Callable[[], float]:
     function.prepare("PPPi")
     a, b, c = (driver.mem_alloc(4 * N) for _ in host)
     names = {"call": function.prepared_async_call, "stream": driver.Stream(), "a": a, "b": b, "c": c, "n": N}
+    context.pop()  # the loop makes it current; one left on PyCUDA's stack ends the process at its end
     return timer("call((1, 1), (256, 1, 1), stream, a, b, c, n)", **names, context=context)
 
 

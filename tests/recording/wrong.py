@@ -87,8 +87,10 @@ def wrong_sizes(function: roles.Function, one: Size, call: Call) -> Iterator[Wro
     of_ld = [array for array in function.arrays if one.name in names_of(array)]
     left_out = of_ld and not any(call.touched[array.name].size for array in of_ld)  # no size is 0 here
     if one.label == "ld" and not left_out:
-        yield from (Wrong(value, (ExtentError,)) for value in (0, -1, least_ld(call, one) - 1))
-        yield Wrong(-(2**63), (ExtentError, SizeOverflowError))
+        compared = any(one.name in legal.expressions.names_in(needed) for needed in function.requires)  # before extents
+        kinds = (ExtentError, ArgumentError) if compared else (ExtentError,)
+        yield from (Wrong(value, kinds) for value in (0, -1, least_ld(call, one) - 1))
+        yield Wrong(-(2**63), (*kinds, SizeOverflowError))
         yield Wrong(2**63 - 1, REFUSED_SIZES)
     if one.label == "inc":
         if not legal.may_stand_still(function, one.name):
@@ -104,8 +106,11 @@ def unfit_sizes(call: Call) -> Iterator[tuple[Size, Wrong]]:
         for size in call.function.sizes:
             if size.name not in legal.expressions.names_in(one):
                 continue
-            values = (value for value in (0, 100) if not legal.value(one, call.names | {size.name: value}))
-            yield from ((size, Wrong(value, (ArgumentError,), f"needs {ast.unparse(one)}, got ")) for value in values)
+            for value in (0, 100):
+                names = call.names | {size.name: value}
+                if not legal.value(one, names):
+                    first = next(other for other in call.function.requires if not legal.value(other, names))
+                    yield size, Wrong(value, (ArgumentError,), f"needs {ast.unparse(first)}, got ")
 
 
 def names_of(array: Array) -> set[str]:
