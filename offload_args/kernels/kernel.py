@@ -208,7 +208,7 @@ class Kernel(_core.Kernel):
         except TypeError:
             raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {shown(given)}") from None
         if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
-            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers of at least 1, got {shown(given)}")
+            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers from 1 to {_MOST}, got {shown(given)}")
         x, y, z = (*sizes, 1, 1)[:3]
         return x, y, z
 
@@ -220,7 +220,7 @@ class Kernel(_core.Kernel):
                 f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(given)}"
             ) from None
         if not 0 <= nbytes <= _MOST:
-            raise ArgumentError(f"{self.name}: shared_bytes needs 0 or more bytes, got {shown(given)}")
+            raise ArgumentError(f"{self.name}: shared_bytes needs 0 to {_MOST} bytes, got {shown(given)}")
         return nbytes
 
     def _value(self, i: int, given: object) -> bytes:
