@@ -8,7 +8,9 @@
  * next synchronization.
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
- * is held while another is taken. They are many so that a missing event shows as a race under ThreadSanitizer. */
+ * is held while another is taken; a worker that runs a library's function has `running` besides. They are many so that a
+ * missing event shows as a race under ThreadSanitizer. */
+#define _GNU_SOURCE /* locks that prefer writers */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -280,6 +282,24 @@ static void mark_wait(struct mark *mark) {
   mark_drop(mark);
 }
 
+/* -- the end of the process ---------------------------------------------------------------------------------------- */
+
+/* Held for reading while a library's function runs. The vendors' libraries end before the workers do: what would run in
+ * them by then waits for ever. */
+static pthread_rwlock_t running = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+static void stop_running(void) {
+  enum { MOST_SECONDS = 10 };
+  struct timespec end;
+  if (atomic_load(&oa_forked)) return; /* there are no workers in a child */
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += MOST_SECONDS;
+  pthread_rwlock_timedwrlock(&running, &end);
+}
+
+/* When the library is loaded: so it stops after the program's own handlers, which may leave regions yet. */
+static __attribute__((constructor)) void stop_at_exit(void) { atexit(stop_running); }
+
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 
 static void execute(struct sim *sim, struct operation *operation) {
@@ -293,7 +313,9 @@ static void execute(struct sim *sim, struct operation *operation) {
                     operation->fill.width, operation->fill.lines);
       break;
     case RUN:
+      pthread_rwlock_rdlock(&running);
       operation->run(operation->data);
+      pthread_rwlock_unlock(&running);
       break;
     case RECORD:
       mark_reach(operation->mark);

@@ -1,6 +1,7 @@
 /* Programs without Python, one a case: programs DEVICE CASE. Each prints "right" if its results are. */
 #include <offload_args.h>
 #include <offload_args/launch.h>
+#include <offload_args/testing.h>
 #include <offload_args_blas.h>
 
 #include <dlfcn.h>
@@ -121,6 +122,34 @@ static int ends(void) {
   enter(&array, x, NULL);
   must(scale(&array, 2));
   puts("right");
+  return 7;
+}
+
+static oa_region *left_at_exit;
+static void leave_at_exit(void) {
+  if (leave(left_at_exit, OA_COMMIT) || !is(x, 1, 2)) _exit(8);
+}
+
+/* The program's own handler leaves the region. */
+static int ends_with_handler(void) {
+  oa_array array;
+  fill(x, 1);
+  left_at_exit = enter(&array, x, NULL);
+  must(scale(&array, 2));
+  atexit(leave_at_exit);
+  puts("right");
+  return 7;
+}
+
+/* The process ends before the sim device's worker calls the library. */
+static int ends_late(void) {
+  oa_array array;
+  fill(x, 1);
+  enter(&array, x, NULL);
+  must(scale(&array, 2)); /* loads the library */
+  must(oa_sim_configure(device, 0, 0, 50000));
+  must(scale(&array, 2));
+  puts(dlopen(getenv("SLOW_END"), RTLD_NOW) ? "right" : "wrong"); /* ends after what was loaded before */
   return 7;
 }
 
@@ -329,6 +358,8 @@ int main(int count, char **arguments) {
   } cases[] = {{"thread", thread},
                {"forked", forked},
                {"ends", ends},
+               {"ends_late", ends_late},
+               {"ends_with_handler", ends_with_handler},
                {"ends_busy", ends_busy},
                {"reuse", reuse},
                {"stream", stream},

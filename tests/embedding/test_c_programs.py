@@ -14,7 +14,11 @@ from offload_args.embedding import cflags, libs
 
 HERE = Path(__file__).parent
 GPUS = ("cuda:0", HIP)
-ENDS_WITH = {"ends": 7, "ends_busy": 7}
+ENDS_WITH = {"ends": 7, "ends_busy": 7, "ends_with_handler": 7}
+SLOW_END = """
+#include <unistd.h>
+static __attribute__((destructor)) void end(void) { usleep(200000); }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +66,18 @@ def test_a_forked_c_program_gets_a_clear_status_and_its_parent_goes_on(programs:
 
 
 @pytest.mark.promise("T22")
-@pytest.mark.parametrize("case", ["ends", "ends_busy"])
+@pytest.mark.parametrize("case", ["ends", "ends_busy", "ends_with_handler"])
 def test_a_c_program_may_end_at_any_place(programs: Path, device: str, case: str) -> None:
     right(programs, device, case)
+
+
+@pytest.mark.promise("T22")
+def test_no_worker_calls_a_library_that_has_ended_with_the_process(programs: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", slow], input=SLOW_END, text=True, check=True)
+    found = os.environ | {"SLOW_END": str(slow)}
+    ran = subprocess.run([programs, "sim:0", "ends_late"], capture_output=True, text=True, timeout=60, env=found)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, "right\n", "")
 
 
 @pytest.mark.promise("T08")
