@@ -8,8 +8,8 @@
  * next synchronization.
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
- * is held while another is taken; a worker that runs a library's function has `running` besides. They are many so that a
- * missing event shows as a race under ThreadSanitizer. */
+ * is held while another is taken; a worker that runs a library's function has `running` besides. They are many so that
+ * a missing event shows as a race under ThreadSanitizer. */
 #define _GNU_SOURCE /* locks that prefer writers */
 #include "device/backend.h"
 #include "offload_args/testing.h"
