@@ -10,7 +10,6 @@
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
  * is held while another is taken; a worker that runs a library's function has `running` besides. They are many so that
  * a missing event shows as a race under ThreadSanitizer. */
-#define _GNU_SOURCE /* locks that prefer writers */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -284,23 +283,37 @@ static void mark_wait(struct mark *mark) {
 
 /* -- the end of the process ---------------------------------------------------------------------------------------- */
 
-/* Held for reading while a library's function runs. The vendors' libraries end before the workers do: what would run in
- * them by then waits for ever. */
-static pthread_rwlock_t running = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+/* The vendors' libraries end before the workers do: functions of theirs that have not begun by then are not run. */
+static atomic_bool stopping;
+static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while one runs */
 
+/* Waits for those that run, unless one takes very long. */
 static void stop_running(void) {
   enum { MOST_SECONDS = 10 };
   struct timespec end;
   if (atomic_load(&oa_forked)) return; /* there are no workers in a child */
+  atomic_store(&stopping, true);
   clock_gettime(CLOCK_REALTIME, &end);
   end.tv_sec += MOST_SECONDS;
-  pthread_rwlock_timedwrlock(&running, &end);
+  if (pthread_rwlock_timedwrlock(&running, &end) == 0) pthread_rwlock_unlock(&running);
 }
 
-/* When the library is loaded: so it stops after the program's own handlers, which may leave regions yet. */
+/* When this library is loaded: so it stops after the program's own handlers, which may leave regions yet. */
 static __attribute__((constructor)) void stop_at_exit(void) { atexit(stop_running); }
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
+
+static void run_function(struct sim *sim, struct operation *operation) {
+  pthread_rwlock_rdlock(&running);
+  if (!atomic_load(&stopping)) {
+    operation->run(operation->data);
+  } else {
+    pthread_mutex_lock(&sim->mutex);
+    report(sim, "the process ends, and a call had not begun");
+    pthread_mutex_unlock(&sim->mutex);
+  }
+  pthread_rwlock_unlock(&running);
+}
 
 static void execute(struct sim *sim, struct operation *operation) {
   switch (operation->kind) {
@@ -313,9 +326,7 @@ static void execute(struct sim *sim, struct operation *operation) {
                     operation->fill.width, operation->fill.lines);
       break;
     case RUN:
-      pthread_rwlock_rdlock(&running);
-      operation->run(operation->data);
-      pthread_rwlock_unlock(&running);
+      run_function(sim, operation);
       break;
     case RECORD:
       mark_reach(operation->mark);

@@ -80,6 +80,13 @@ def test_no_worker_calls_a_library_that_has_ended_with_the_process(programs: Pat
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "right\n", "")
 
 
+@pytest.mark.promise("T22")
+def test_a_region_that_an_early_handler_of_exit_leaves_fails_and_does_not_hang(tmp_path: Path) -> None:
+    program = build("handler", tmp_path)
+    ran = subprocess.run([program, get_library()], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, "right\n", "")
+
+
 @pytest.mark.promise("T08")
 def test_memory_goes_from_region_to_region_of_c_threads_and_results_are_exact(programs: Path, device: str) -> None:
     right(programs, device, "reuse")
