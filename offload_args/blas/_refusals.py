@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, OffloadError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._routine import Pointer
 
-__all__ = ["check_shape", "forward", "inexpressible", "misfit", "note_exchange"]
+__all__ = ["check_shape", "forward", "inexpressible", "misfit", "named", "note_exchange", "note_names"]
 
 
 def misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> ArgumentError:
@@ -56,8 +59,24 @@ def forward(name: str, operand: str, inc: int) -> int:
     return inc
 
 
-def note_exchange(error: OffloadError, written: Pointer, first: str, second: str) -> None:
-    """Note on an error of the library's function that it got two operands exchanged, as `written` is in C order."""
-    if not str(error).startswith("blas.") and _order(written) == "C":
-        text = f"its {first} is {second} here, and its {second} is {first}"
-        error.add_note(f"The result is in C order, so the library works on transposes: {text}.")
+def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -> None:
+    """Call a library's function whose operands have other names than the caller's: {its name: the caller's}."""
+    try:
+        call(*arguments)
+    except OffloadError as error:
+        note_names(error, callers)
+        raise
+
+
+def note_names(error: OffloadError, callers: dict[str, str]) -> None:
+    """Note on an error of a library's function what the caller calls the operands that it names."""
+    words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
+    text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
+    if text and not str(error).startswith("blas."):
+        error.add_note(f"The library's operands have other names here: {text}.")
+
+
+def note_exchange(error: OffloadError, C: Pointer) -> None:
+    """Note on an error of the library's function for a product in C order that it got A and B exchanged."""
+    if _order(C) == "C":
+        note_names(error, {"A": "B", "B": "A"})
