@@ -27,7 +27,7 @@ _HPR2 = Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2", "x1 y1 ap1", "uplo")
 _TPMV = Routine("tpmv", "stpmv dtpmv ctpmv ztpmv", "ap1 x1", "uplo trans diag")
 _TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv", "ap1 x1", "uplo trans diag")
 
-# What the vendors call ab and ap.
+# The vendors' names of ab and ap.
 _NAMES: Final = {"A": "ab", "AP": "ap"}
 
 # The arguments of a triangle: its sizes, and then itself.
