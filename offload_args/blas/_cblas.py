@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import repeat
 from ..pointers import DevicePtr
-from ._refusals import named
+from ._names import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, OffloadError
+from ._names import note_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._routine import Pointer
 
-__all__ = ["check_shape", "forward", "inexpressible", "misfit", "named", "note_exchange", "note_names"]
+__all__ = ["check_shape", "forward", "inexpressible", "misfit", "note_exchange"]
 
 
 def misfit(name: str, operand: str, pointer: Pointer, needed: tuple[int, ...], reason: str) -> ArgumentError:
@@ -57,23 +55,6 @@ def forward(name: str, operand: str, inc: int) -> int:
             reason = 'for a complex A in C order; lend A in Fortran order: numpy.asfortranarray(A), order="F"'
         raise ArgumentError(f"blas.{name}: {operand} has a stride of {inc} elements, needs a positive one {reason}")
     return inc
-
-
-def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -> None:
-    """Call a library's function whose operands have other names than the caller's: {its name: the caller's}."""
-    try:
-        call(*arguments)
-    except OffloadError as error:
-        note_names(error, callers)
-        raise
-
-
-def note_names(error: OffloadError, callers: dict[str, str]) -> None:
-    """Note on an error of a library's function what the caller calls the operands that it names."""
-    words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
-    text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
-    if text and not str(error).startswith("blas."):
-        error.add_note(f"The library's operands have other names here: {text}.")
 
 
 def note_exchange(error: OffloadError, C: Pointer) -> None:

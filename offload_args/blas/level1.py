@@ -8,7 +8,8 @@ from .._core import layout
 from .._portable import contiguous
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._refusals import misfit, named
+from ._names import named
+from ._refusals import misfit
 from ._routine import WRONG, Routine, is_complex
 
 if TYPE_CHECKING:

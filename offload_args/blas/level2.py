@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import layout
 from ..errors import OffloadError
-from ._refusals import check_shape, forward, inexpressible, named, note_names
+from ._names import named, note_names
+from ._refusals import check_shape, forward, inexpressible
 from ._routine import WRONG, Routine
 from .gemm import GEMM
 from .level3 import HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, TRSM

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
-from ._refusals import check_shape, inexpressible, named
+from ._names import named
+from ._refusals import check_shape, inexpressible
 from ._routine import Routine, level3
 
 if TYPE_CHECKING:

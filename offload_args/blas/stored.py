@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._portable import contiguous
 from ..errors import ArgumentError, OffloadError
-from ._refusals import check_shape, misfit, note_names
+from ._names import note_names
+from ._refusals import check_shape, misfit
 from ._routine import Routine
 
 if TYPE_CHECKING:
