@@ -308,9 +308,9 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
     if not why:
         return ""
     return (
-        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, and its earlier answers would count as "
-        f"true afterwards; have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, "
-        f"or label an output `gives`"
+        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, of which the core remembers the extents; "
+        f"have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, or label an "
+        f"output `gives`"
     )
 
 

@@ -101,7 +101,7 @@ Of libraries whose objects describe memory:
     grid = "in all()"                                            all that the pointer has
     z = "in described(zDesc); optional"                          there may be no such array
 
-and for the functions that set and ask them, beside the roles of services. The core remembers the answers of an object
+and for the functions that set and ask them, beside the roles of services. The core remembers the extents of an object
 until a service or a function with an output has it, so that only these may change one:
 
     zDesc = "object tensor or none"                              "holds tensor": the first object uses it from now on
