@@ -308,7 +308,7 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
     if not why:
         return ""
     return (
-        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, of which the core remembers the extents; "
+        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, whose extents the core remembers; "
         f"have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, or label an "
         f"output `gives`"
     )

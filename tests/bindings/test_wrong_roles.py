@@ -253,12 +253,12 @@ WRONG = [
     (
         '"host out bytes(n)"',
         '"out bytes(n)"',
-        "states: the function is named after v_desc_t, so it changes a Desc, of",
+        "states: the function is named after v_desc_t, so it changes a Desc, whose",
     ),
     (
         '"host in bytes(n)"',
         '"in bytes(n)"',
-        "by: the function writes no array and no number, so it changes a Desc, of",
+        "by: the function writes no array and no number, so it changes a Desc, whose",
     ),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
