@@ -77,7 +77,7 @@ def gemm(
         if not product(_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
             _rare("gemm", alpha, A, B, beta, C, trans_a, trans_b)
     except OffloadError as error:
-        note_exchange(error, C, "A", "B")
+        note_exchange(error, C)
         raise
 
 
@@ -95,7 +95,7 @@ def gemm_strided_batched(
         if not product(_STRIDED_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
             _rare("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
     except OffloadError as error:
-        note_exchange(error, C, "A", "B")
+        note_exchange(error, C)
         raise
 
 
