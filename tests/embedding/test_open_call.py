@@ -5,13 +5,11 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from offload_args import ArgumentError, DevicePtr, offload_args, update
-from offload_args import _core
+from offload_args import ArgumentError, DevicePtr, _core, offload_args, update
 from offload_args.embedding import cflags, libs
 
 DURING = """
