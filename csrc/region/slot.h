@@ -112,7 +112,7 @@ static inline bool oa_slot_is_own(const oa_slot *slot) {
 }
 /* Returns a slot of the mapping that such calls hold, or NULL. It looks at all slots: for threads that would wait. */
 const oa_slot *oa_slot_own_of(const oa_mapping *mapping);
-/* Returns OA_ERROR_ARGUMENT with a text: the function would wait for ever, as a call of its own thread holds the slot. */
+/* Returns OA_ERROR_ARGUMENT with the text: the function would wait for ever, for a call of its own thread. */
 int oa_slot_fail_own(const char *function, const oa_slot *slot);
 /* The same if another thread has seized the mapping and waits for a call of this thread; else OA_OK. */
 int oa_slot_check_seized(const char *function, const oa_mapping *mapping);

@@ -550,7 +550,7 @@ static void *run_open_slowly(void *data) {
   return NULL;
 }
 
-/* The other thread's call is waited for, this thread's is refused: whoever holds the same pointer. */
+/* A call of another thread is waited for, one of this thread refused, also where both hold one pointer. */
 static void an_open_call_is_found_among_those_of_other_threads(bool is_own) {
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
