@@ -56,8 +56,8 @@ def forward(name: str, operand: str, inc: int) -> int:
     return inc
 
 
-def note_exchange(error: OffloadError, written: Pointer, first: str, second: str) -> None:
-    """Note on an error of the library's function that it got two operands exchanged, as `written` is in C order."""
-    if not str(error).startswith("blas.") and _order(written) == "C":
-        text = f"its {first} is {second} here, and its {second} is {first}"
+def note_exchange(error: BaseException, C: Pointer) -> None:
+    """Note on a library's failure of a product that A and B were exchanged, if C is in C order."""
+    if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
+        text = "its A is B here, and its B is A"
         error.add_note(f"The result is in C order, so the library works on transposes: {text}.")
