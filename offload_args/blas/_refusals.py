@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, OffloadError
+from ._names import note_names
 
 if TYPE_CHECKING:
     from ._routine import Pointer
@@ -57,7 +58,6 @@ def forward(name: str, operand: str, inc: int) -> int:
 
 
 def note_exchange(error: BaseException, C: Pointer) -> None:
-    """Note on a library's failure of a product that A and B were exchanged, if C is in C order."""
-    if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
-        text = "its A is B here, and its B is A"
-        error.add_note(f"The result is in C order, so the library works on transposes: {text}.")
+    """Note on an error of the library's function for a product in C order that it got A and B exchanged."""
+    if isinstance(error, OffloadError) and _order(C) == "C":
+        note_names(error, {"A": "B", "B": "A"})
