@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What stands for a routine on a device and for a dtype. It is never freed. */
+/* A function that stands for a routine on a device and for a dtype. It is never freed. */
 typedef struct Chosen {
   struct Chosen *next;
   int device, dtype;
@@ -133,7 +133,7 @@ static inline void put_object(Values *to, PyObject *object) { PyTuple_SetItem(to
 
 static inline void put_integer(Values *to, int64_t integer) {
   if (__builtin_expect(to->objects != NULL, 0))
-    put_object(to, PyLong_FromLongLong(integer)); /* NULL, with an exception, for want of memory */
+    put_object(to, PyLong_FromLongLong(integer)); /* NULL, with an exception, without memory */
   else
     to->values[to->count++].integer = integer;
 }
