@@ -70,7 +70,7 @@ PyObject *tuple_of(int count, const int64_t *values);
 int read_integers(PyObject *tuple, int64_t *values);
 
 /* -- pointer.c ----------------------------------------------------------------------------------------------------- */
-/* What BLAS needs to know of an array. */
+/* The layout of an array as BLAS needs it. */
 typedef struct {
   int dimensions;        /* 1 to 3; 0 of other arrays, of which no more is known */
   int uneven;            /* 1: the stride is not a whole number of elements */
