@@ -268,7 +268,18 @@ hipError_t hipFreeAsync(void *address, hipStream_t stream) {
   ANSWER_AND_DO(is_live(stream) ? cuMemFreeAsync((uintptr_t)address, stream) : INVALID_VALUE);
 }
 /* While a stream is captured for all threads, these are refused on every thread, whatever they are for. */
-static int is_capturing_anywhere(void) { return captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST); }
+static _Thread_local int capture_mode; /* of what this thread may do */
+static int is_capturing_anywhere(void) {
+  if (capture_mode == RELAXED) return 0;
+  return captures_here || (capture_mode == OF_ALL_THREADS && __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST));
+}
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+  const int wanted = (int)*mode;
+  if (wanted < OF_ALL_THREADS || wanted > RELAXED) return remember(INVALID_VALUE);
+  *(int *)mode = capture_mode;
+  capture_mode = wanted;
+  return remember(SUCCESS);
+}
 #define UNLESS_CAPTURING(expression) (is_capturing_anywhere() ? UNSUPPORTED : (expression))
 hipError_t hipMalloc(void **address, size_t nbytes) {
   ANSWER(UNLESS_CAPTURING(allocate_of(address, nbytes, NULL, NULL)));
@@ -370,7 +381,8 @@ hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags) {
 hipError_t hipStreamDestroy(hipStream_t stream) { ANSWER(cuStreamDestroy_v2(stream)); }
 /* No stream but the default one, and no event, is waited for while any stream is captured for all threads. */
 hipError_t hipStreamSynchronize(hipStream_t stream) {
-  ANSWER(stream && !belongs(stream) ? UNLESS_CAPTURING(SUCCESS) : belongs(stream));
+  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
+  ANSWER(stream && !belongs(stream) && (is_refused || capture_of(stream)) ? UNSUPPORTED : belongs(stream));
 }
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
   ANSWER(cuStreamWaitEvent(stream, event, flags));
@@ -382,7 +394,10 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) { ANSWER(c
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) { ANSWER(cuEventRecord(event, stream)); }
 hipError_t hipEventDestroy(hipEvent_t event) { ANSWER_AND_DO(cuEventDestroy_v2(event)); }
 hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
-hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(UNLESS_CAPTURING(cuEventSynchronize(event))); }
+hipError_t hipEventSynchronize(hipEvent_t event) {
+  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
+  ANSWER(is_refused ? UNSUPPORTED : cuEventSynchronize(event));
+}
 
 /* -- captured graphs ----------------------------------------------------------------------------------------------- */
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);

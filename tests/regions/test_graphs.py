@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -174,6 +175,29 @@ def test_what_a_graph_writes_after_the_last_call_comes_down(gpu: str) -> None:
             graphs.launch()
     np.testing.assert_array_equal(x, 16 * ramp(4))
     graphs.destroy()
+
+
+@pytest.mark.parametrize("mode", [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED])
+def test_another_region_is_entered_and_left_while_a_stream_is_captured(gpu: str, mode: int) -> None:
+    graphs, x = Graphs(gpu), ramp(4)
+    kept: list[float] = []
+    with offload_args(x, device=gpu, stream=graphs) as (dx,):
+        blas.scal(1.0, dx)
+        with graphs.captured(mode):
+            blas.scal(2.0, dx)
+            with ThreadPoolExecutor(1) as pool:
+                kept += pool.submit(thrice, gpu, 300_000).result()
+        graphs.launch()
+    assert kept == [3.0, 3.0]
+    np.testing.assert_array_equal(x, 2 * ramp(4))
+    graphs.destroy()
+
+
+def thrice(device: str, size: int) -> list[float]:
+    y = np.ones(size)
+    with offload_args(y, device=device) as (dy,):
+        blas.scal(3.0, dy)
+    return [float(y[0]), float(y[-1])]
 
 
 def test_other_regions_compute_while_a_stream_is_captured(gpu: str) -> None:
