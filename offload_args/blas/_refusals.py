@@ -57,7 +57,7 @@ def forward(name: str, operand: str, inc: int) -> int:
     return inc
 
 
-def note_exchange(error: OffloadError, C: Pointer) -> None:
+def note_exchange(error: BaseException, C: Pointer) -> None:
     """Note on an error of the library's function for a product in C order that it got A and B exchanged."""
-    if not str(error).startswith("blas.") and _order(C) == "C":
+    if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
         note_names(error, {"A": "B", "B": "A"})
