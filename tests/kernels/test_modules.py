@@ -33,6 +33,10 @@ def test_a_module_lists_its_kernels_and_their_parameters(image: bytes, tmp_path:
         assert module.name == "kernels.bin" and "vadd(" in repr(module)
 
 
+def test_a_kernel_of_any_format_may_be_undeclared(image: bytes) -> None:
+    assert "vadd" in repr(Module.load(image).kernel("vadd"))
+
+
 def test_ptx_states_target_and_block_limit() -> None:
     text = PTX.replace(")\n{", ")\n.maxntid 16, 8, 2\n{", 1).replace("sm_50", "sm_90a")
     module = Module.load(text.encode())

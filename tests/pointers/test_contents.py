@@ -206,6 +206,7 @@ def test_to_host_of_undefined_contents_is_refused(device: str) -> None:
     np.testing.assert_array_equal(x, np.full(4, 5, np.float32))
 
 
+@pytest.mark.slow
 def test_large_arrays_come_to_the_host_as_they_are_on_the_device(device: str) -> None:
     A = np.arange(3_000_000.0).reshape(1500, 2000)
     with offload_args(A, Scratch(A.shape), device=device) as (dA, dw):
