@@ -287,7 +287,8 @@ def captured(name: str, function: dict) -> tuple[str, str]:
     before = (
         f"struct {name}_call {{\n{members}}};\n"
         f"static int {name}_later(const void *arguments, void *stream) {{\n"
-        f"  const struct {name}_call *c = arguments;\n  (void)stream;\n  return (int){name}({', '.join(arguments)});\n}}\n"
+        f"  const struct {name}_call *c = arguments;\n  (void)stream;\n"
+        f"  return (int){name}({', '.join(arguments)});\n}}\n"
     )
     values = [label for label, _ in given] + [f"handle->mode ? ({kind}){{0}} : *{label}" for label, kind in scalars]
     inside = (
