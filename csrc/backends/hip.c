@@ -203,7 +203,7 @@ static int wait_for_stream(gpu_stream stream) {
   return __builtin_expect(code == CAPTURE_UNSUPPORTED, 0) ? wait_beside_captures(stream) : code;
 }
 
-/* Returns the code of a call; does it once more after that code, with this thread permitted to do what no capture of
+/* Returns the code of a call; makes it again after that code, with this thread permitted to do what no capture of
  * another one need know of. */
 #define BESIDE_CAPTURES(call)                                                                \
   ({                                                                                         \

@@ -211,7 +211,7 @@ static int on_device(gpu_address address, size_t nbytes) {
   return owner == device->number || owner == -1 ? SUCCESS : INVALID_VALUE; /* pinned memory has an address there, too */
 }
 
-/* -- captured graphs: an operation in a stream that is captured is noted, and done when the graph is launched ------- */
+/* -- captured graphs: an operation in a stream that is captured is noted, and done when the graph is launched ------ */
 enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, UNMATCHED = 903, WRONG_THREAD = 908 };
 enum { OF_ALL_THREADS = 0, OF_THIS_THREAD = 1, RELAXED = 2 };
 
@@ -231,7 +231,7 @@ struct graph {
 static int captures_of_all;
 static _Thread_local int captures_here;
 
-/* What captures a stream, or was captured in an event. */
+/* Returns the place of the graph that captures a stream, or that an event was recorded in. */
 static struct graph **capture_in(const void *object) { return (struct graph **)(uintptr_t)object; }
 static struct graph *capture_of(const void *stream) {
   struct graph *graph = stream && owner_of(stream, 1) >= 0 ? *capture_in(stream) : NULL;
