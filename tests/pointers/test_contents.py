@@ -217,6 +217,25 @@ def test_large_arrays_come_to_the_host_as_they_are_on_the_device(device: str) ->
         np.testing.assert_array_equal(dw.T.to_host(), 2 * A.T)
 
 
+@pytest.mark.parametrize("backwards", [np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, 3:9, ::-1], np.s_[::-1, ::-1, ::-1]])
+def test_a_reversed_pointer_comes_to_the_host_in_as_few_copies_as_the_same_forwards(
+    backwards: tuple[slice, ...] | slice,
+) -> None:
+    sim = Device("sim:0")
+    axes = backwards if isinstance(backwards, tuple) else (backwards,)
+    forwards = tuple(slice(None) if s.step == -1 else s for s in axes)
+    for dtype in (np.uint8, np.float64, "c16"):
+        A = ramp(7, 10, 100, dtype=dtype)
+        with offload_args(A, Scratch(A.shape, A.dtype), device=sim) as (dA, dw):
+            dw.copy_from(dA)
+            calls = []
+            for part in (forwards, backwards):
+                before = testing.backend_calls(sim)
+                np.testing.assert_array_equal(dw[part].to_host(), A[part])
+                calls.append(testing.backend_calls(sim) - before)
+            assert calls[0] == calls[1] < 20
+
+
 def test_fill_and_copies_take_their_turn() -> None:
     sim = testing.sim_device(delay_us=300)
     x, y, z = ramp(64), ramp(64), ramp(64)
