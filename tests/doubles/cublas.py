@@ -326,6 +326,8 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
         else:
             arguments.append(f"(int){label}")
     call = f"scipy_{partner}({', '.join(arguments)})"
+    if partner in ("cblas_caxpy", "cblas_zaxpy"):  # x may be y, unlike in OpenBLAS
+        call = "for (int64_t i = 0; i < n; i++) y[PLACE(i, n, incy)] += *alpha * x[PLACE(i, n, incx)]"
     if there["returns"] != "void":
         if "cblas_i" in partner:
             call = f"*result = n > 0 && incx > 0 ? 1 + {call} : 0"
