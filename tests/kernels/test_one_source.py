@@ -29,7 +29,17 @@ ALL = "\n".join(
         test_atomics.SOURCE.replace("sums", "sized_sums"),
     )
 )
-STRICT = ("-std=c++17", "-O1", f"-I{INCLUDE}", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
+STRICT = (
+    "-std=c++17",
+    "-O1",
+    f"-I{INCLUDE}",
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wpedantic",
+    "-Werror",
+    "-Wno-unused-parameter",
+)
 
 
 def sources() -> dict[str, str]:
@@ -73,6 +83,17 @@ def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> No
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
     check_kernels(form, compiled(compiler, sources()[form], ".cpp", *STRICT, "-shared", "-fPIC", *options(form)))
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_the_header_hides_no_name_behind_another(compiler: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"device unavailable: no {compiler}")
+    given = [compiler, *STRICT, "-Wshadow", "-fsyntax-only", "-x", "c++", "-"]
+    done = subprocess.run(
+        given, input="#include <offload_args/kernel.h>\n", text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("form", ["plain", "checked"])
