@@ -226,6 +226,7 @@ errors.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -477,6 +478,8 @@ class _Reader:
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
+            if not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
+                self.faults.append(f"{where} class: {table['class']!r} is not a name of Python's")
             describes = table.get("describes", {})
             asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))
             for called in filter(None, (asked[0], asked[2])):

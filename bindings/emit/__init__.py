@@ -14,14 +14,14 @@ from .docs import record
 from .extensions import names_header, pxd_files
 from .portable import portable_file, portable_header
 from .python_modules import python_module, python_table
-from .raw import raw_file
+from .raw import raw_faults, raw_file
 from .report import report
 from .services import body_of
 from .stubs import python_stub
 from .tables import libraries_file, library_file
 from .wrappers import header, wrappers_file
 
-__all__ = ["emit", "faults", "record", "report"]
+__all__ = ["emit", "faults", "raw_faults", "record", "report"]
 
 
 def faults(library: Library) -> list[str]:
