@@ -868,6 +868,13 @@ class _Reader:
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
         if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
             self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
+        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
+        for one in rooms:
+            if isinstance(one, Workspace) and not one.on_host:
+                continue  # some functions know how much they need
+            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
+                lacking = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{lacking}")
         changed = described.unnoticed_change(symbol, parameters)
         self.faults += [f"{where}: {changed}"] if changed else []
         passed = sum(one.in_record for one in parameters)

@@ -33,8 +33,10 @@ def faults(library: Library) -> list[str]:
             body.text("body")
             if body.is_late:
                 body.caller()
-        except ValueError as error:
-            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {error}")
+        except (KeyError, ValueError) as error:
+            name = error.args[0] if isinstance(error.args[0], str) else "its workspace"
+            text = f"{name}: the label is not for such a function" if isinstance(error, KeyError) else error
+            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {text}")
     return found
 
 

@@ -25,7 +25,10 @@ def body_of(library: Library, function: Function) -> Body:
 
 
 def _need_sizes(function: Function) -> None:
-    """Raises ValueError for an integer that an extent or a requirement depends on: only sizes and enums are read."""
+    """Raises ValueError for extents of functions with descriptors, and for those that depend on an integer: no size."""
+    for one in function.arrays:
+        if any(extent.kind == "all" for extent in one.extents):
+            raise ValueError(f"{one.name}: all() is for functions with descriptors; say how many elements it has")
     used = [expression for one in function.arrays for expression in one.expressions]
     needed = set().union(*map(names_in, [*used, *function.requires]))
     for one in function.parameters:

@@ -263,6 +263,8 @@ WRONG = [
         '"in bytes(n)"',
         "by: the function writes no array and no number, so it changes a Desc, whose",
     ),
+    ('bytes(n)"\nn = "size"', 'bytes(n)"\nn = "workspace size"', "n: there is no workspace of that size"),
+    ('ldc = "ld"', 'ldc = "nothing"', "ldc"),
     ('class = "Desc"', 'class = "a desc"', "class: 'a desc' is not a name of Python's"),
     ('v_desc_t = "struct desc *"', 'v_desc_t = "desc desc"', "[raw] v_desc_t: cannot parse"),
     ('op = "operation"\nm = "size"', 'op = "operation"\nm = "integer"', "m: an extent depends on it, so it has to be"),
