@@ -97,7 +97,9 @@ Of libraries whose objects describe memory:
     reserve = "inout bytes(size); at least xGetReserveSize(xDesc)"   so many bytes of any dtype; not fewer than that
                                                                  function says: its handle, what is in the brackets,
                                                                  and an output, such as xGetSizes(xDesc).reserveSize
-    room = "workspace(size) by xGetWorkspaceSize(xDesc)"         likewise; if the caller has none, the device's pool
+    room = "workspace(size) by xGetWorkspaceSize(xDesc)"         likewise; if the caller has none, the device's pool;
+                                                                 xGetSizes(xDesc, nbytes=reserve).size: its output
+                                                                 nbytes is NULL in calls that have no array `reserve`
     grid = "in all()"                                            all that the pointer has
     z = "in described(zDesc); optional"                          there may be no such array
 

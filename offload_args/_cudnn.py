@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +46,8 @@ _CODES: Final = {
 _OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
 _BOOL_SINCE: Final = 92500
 _ATTENTION_SINCE: Final = 91300
+_LENGTHS_SINCE: Final = 91500
+_MASK: Final = "mask"  # the dtype of what graphs compare, which is never in memory
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -68,7 +70,7 @@ class _Facts:
 
     @property
     def code(self) -> int:
-        return _CODES[self.dtype]
+        return cudnn.DATA_BOOLEAN if self.dtype == _MASK else _CODES[self.dtype]
 
     def in_order(self, axes: Sequence[int]) -> _Facts:
         return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
@@ -248,6 +250,12 @@ def _handle(number: int) -> Any:
     return _service("create")(device=by_number(number))
 
 
+# Of a product: the attributes that say how many rows, columns and summands of each batch count.
+_LIMITS: Final = {
+    "m": cudnn.ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+    "n": cudnn.ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+    "k": cudnn.ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
+}
 _PACKED: Final = {
     cudnn.TYPE_INT64: np.int64,
     cudnn.TYPE_FLOAT: np.float32,
@@ -381,6 +389,10 @@ class Graph:
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply the matrices of the last two axes; the others are batches."""
+        return self._product(a, b)
+
+    def _product(self, a: Tensor, b: Tensor, **limits: Tensor) -> Tensor:
+        """Add a product; limits: how many rows (m), columns (n) and summands (k) of each batch count."""
         _check_tensors("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
@@ -392,6 +404,7 @@ class Graph:
                 (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
                 (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
                 (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+                *((_LIMITS[name], cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in limits.items()),
             ],
             (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
         )
@@ -405,40 +418,50 @@ class Graph:
         """Multiply by b, whose axes of size 1 repeat, or by a number."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float | None = None,
+        causal: bool = False,
+        lengths: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+
+        causal: the query at position i sees the keys at positions 0 to i only. lengths: how many positions of q, and of
+        k and v, each batch has: two inputs of int32 with the layout "B". Keys behind them are not seen, and the results
+        of queries behind them have no meaning. It needs cuDNN 9.15.
+
+        Lengths are read on the device, and neither cuDNN nor this package checks them there: keep them from 0 to the
+        number of positions.
         """
         where = "cudnn.Graph.attention"
-        _check_tensors(where, q=q, k=k, v=v)
-        for name, one in (("q", q), ("k", k), ("v", v)):
-            if one.is_virtual or len(one.facts.shape) != 4:
-                raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
-            if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
-                raise ArgumentError(
-                    f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
-                )
+        _check_attention(where, q, k, v, lengths)
         shapes = q.facts.shape, k.facts.shape, v.facts.shape
-        (*some, _, depth), (*others, _, also) = shapes[:2]
-        if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
-            raise ArgumentError(
-                f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit"
-            )
-        if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
+        since, spelled = (_LENGTHS_SINCE, "9.15") if lengths else (_ATTENTION_SINCE, "9.13")
+        if (loaded := _service("get_version")()) < since:
             raise LibraryVersionError(
-                f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
+                f"{where}: needs cuDNN {spelled} or later, and {loaded} is loaded; install a newer one"
             )
+        factor = self._number(shapes[0][-1] ** -0.5 if scale is None else scale, q)
+        counts = tuple(_as_column(one) for one in lengths or ())
+        if causal:
+            return self._causal(q, k, v, factor, counts)
         y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
-        factor = self._number(depth**-0.5 if scale is None else scale, q)
-        operands = (
+        operands = [
             (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
             (cudnn.ATTR_OPERATION_SDPA_FWD_KDESC, k),
             (cudnn.ATTR_OPERATION_SDPA_FWD_VDESC, v),
             (cudnn.ATTR_OPERATION_SDPA_FWD_ODESC, y),
             (cudnn.ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor),
-        )
+        ]
+        names = cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_QDESC, cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_KVDESC
+        operands += zip(names, counts, strict=False)
         kind = cudnn.BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR
         self._add(kind, [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands])
         return y
@@ -508,7 +531,18 @@ class Graph:
         self._tensors.append(made)
         return made
 
-    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
+    def _pointwise(
+        self,
+        mode: int,
+        x: Tensor,
+        b: Tensor | None = None,
+        dtype: str = "float32",
+        *,
+        where: Tensor | None = None,
+        precision: int = cudnn.DATA_FLOAT,
+        axis: int | None = None,
+    ) -> Tensor:
+        """Add an operation on each element; where: the mask of a choice; axis: that of an index."""
         _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
@@ -516,21 +550,62 @@ class Graph:
             or any(size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True))
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
-        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
-        settings = (
+        operands = [
+            (cudnn.ATTR_OPERATION_POINTWISE_XDESC, x),
+            (cudnn.ATTR_OPERATION_POINTWISE_BDESC, b),
+            (cudnn.ATTR_OPERATION_POINTWISE_TDESC, where),
+            (cudnn.ATTR_OPERATION_POINTWISE_YDESC, y),
+        ]
+        settings: list[tuple[int, int, Any]] = [
             (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
-            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
-        )
+            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, precision),
+        ]
+        if axis is not None:
+            settings.append((cudnn.ATTR_POINTWISE_AXIS, cudnn.TYPE_INT64, axis))
         self._add(
             cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                *second,
-                (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
-            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
+            [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands if one],
+            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, tuple(settings)),
         )
         return y
+
+    def _reduced(self, operator: int, x: Tensor) -> Tensor:
+        """Add a reduction along the last axis, of which 1 is left."""
+        y = self._between((*x.facts.shape[:-1], 1), None)
+        settings = (
+            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
+        )
+        self._add(
+            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+            ],
+            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _causal(self, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, counts: Sequence[Tensor]) -> Tensor:
+        """Add the steps of an attention, which cuDNN takes as one: its own operation has no mask of positions."""
+        turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
+        scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
+        scores = self._pointwise(cudnn.POINTWISE_MUL, scores, factor)
+        row, column = (self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, None, "int32", axis=axis) for axis in (2, 3))
+        for index, count in zip((row, column), counts, strict=False):
+            scores = self._seen(scores, cudnn.POINTWISE_CMP_LT, index, count)
+        scores = self._seen(scores, cudnn.POINTWISE_CMP_GE, row, column)
+        powers = self._pointwise(cudnn.POINTWISE_SUB, scores, self._reduced(cudnn.REDUCE_TENSOR_MAX, scores))
+        powers = self._pointwise(cudnn.POINTWISE_EXP, powers)
+        sums = self._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
+        shares = self._pointwise(cudnn.POINTWISE_DIV, powers, sums, q.facts.dtype)
+        return self._product(shares, v, **dict(zip("mk", counts, strict=False)))
+
+    def _seen(self, scores: Tensor, test: int, index: Tensor, limit: Tensor) -> Tensor:
+        """Add a choice: the scores where the test of two indices holds, and elsewhere what no softmax sees."""
+        mask = self._pointwise(test, index, limit, _MASK, precision=cudnn.DATA_BOOLEAN)
+        nothing = self._number(-math.inf, scores)
+        return self._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, nothing, where=mask)
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any] | None = None) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
@@ -547,6 +622,37 @@ def _check_tensors(function: str, **given: object) -> None:
     for name, one in given.items():
         if not isinstance(one, Tensor):
             raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
+
+
+def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
+    _check_tensors(where, q=q, k=k, v=v)
+    for name, one in (("q", q), ("k", k), ("v", v)):
+        if one.is_virtual or len(one.facts.shape) != 4:
+            raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
+        if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
+            raise ArgumentError(
+                f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
+            )
+    shapes = q.facts.shape, k.facts.shape, v.facts.shape
+    (*some, _, depth), (*others, _, also) = shapes[:2]
+    if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
+        raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
+    if lengths is None:
+        return
+    if not isinstance(lengths, tuple) or len(lengths) != 2:
+        raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
+    for at, one in enumerate(lengths):
+        _check_tensors(where, **{f"lengths[{at}]": one})
+        if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != shapes[0][:1]:
+            raise ArgumentError(
+                f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
+                f"{shapes[0][:1]}, got {one.facts.dtype} of {one.facts.shape}"
+            )
+
+
+def _as_column(one: Tensor) -> Tensor:
+    """Return a vector as a tensor of four axes, of which cuDNN takes lengths."""
+    return replace(one, facts=_Facts(one.facts.dtype, (*one.facts.shape, 1, 1, 1), (*one.facts.strides, 1, 1, 1)))
 
 
 def _matrix_facts(function: str, like: Any, layout: str) -> _Facts:
