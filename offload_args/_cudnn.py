@@ -47,7 +47,6 @@ _OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
 _BOOL_SINCE: Final = 92500
 _ATTENTION_SINCE: Final = 91300
 _LENGTHS_SINCE: Final = 91500
-_MASK: Final = "mask"  # the dtype of what graphs compare, which is never in memory
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -70,7 +69,7 @@ class _Facts:
 
     @property
     def code(self) -> int:
-        return cudnn.DATA_BOOLEAN if self.dtype == _MASK else _CODES[self.dtype]
+        return _CODES[self.dtype]
 
     def in_order(self, axes: Sequence[int]) -> _Facts:
         return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
@@ -250,12 +249,6 @@ def _handle(number: int) -> Any:
     return _service("create")(device=by_number(number))
 
 
-# Of a product: the attributes that say how many rows, columns and summands of each batch count.
-_LIMITS: Final = {
-    "m": cudnn.ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
-    "n": cudnn.ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
-    "k": cudnn.ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
-}
 _PACKED: Final = {
     cudnn.TYPE_INT64: np.int64,
     cudnn.TYPE_FLOAT: np.float32,
@@ -389,10 +382,6 @@ class Graph:
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply the matrices of the last two axes; the others are batches."""
-        return self._product(a, b)
-
-    def _product(self, a: Tensor, b: Tensor, **limits: Tensor) -> Tensor:
-        """Add a product; limits: how many rows (m), columns (n) and summands (k) of each batch count."""
         _check_tensors("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
@@ -404,7 +393,6 @@ class Graph:
                 (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
                 (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
                 (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-                *((_LIMITS[name], cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in limits.items()),
             ],
             (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
         )
@@ -425,7 +413,6 @@ class Graph:
         v: Tensor,
         *,
         scale: float | None = None,
-        causal: bool = False,
         lengths: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
@@ -433,12 +420,10 @@ class Graph:
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
 
-        causal: the query at position i sees the keys at positions 0 to i only. lengths: how many positions of q, and of
-        k and v, each batch has: two inputs of int32 with the layout "B". Keys behind them are not seen, and the results
-        of queries behind them have no meaning. It needs cuDNN 9.15.
-
-        Lengths are read on the device, and neither cuDNN nor this package checks them there: keep them from 0 to the
-        number of positions.
+        lengths: how many positions of q, and of k and v, each batch has: two inputs of int32 with the layout "B". Keys
+        behind them are not seen, and the results of queries behind them have no meaning. They need cuDNN 9.15. They are
+        read on the device, and nothing checks them there: with some that are not from 1 to the number of positions, the
+        results have no meaning.
         """
         where = "cudnn.Graph.attention"
         _check_attention(where, q, k, v, lengths)
@@ -450,8 +435,6 @@ class Graph:
             )
         factor = self._number(shapes[0][-1] ** -0.5 if scale is None else scale, q)
         counts = tuple(_as_column(one) for one in lengths or ())
-        if causal:
-            return self._causal(q, k, v, factor, counts)
         y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
         operands = [
             (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
@@ -531,18 +514,7 @@ class Graph:
         self._tensors.append(made)
         return made
 
-    def _pointwise(
-        self,
-        mode: int,
-        x: Tensor,
-        b: Tensor | None = None,
-        dtype: str = "float32",
-        *,
-        where: Tensor | None = None,
-        precision: int = cudnn.DATA_FLOAT,
-        axis: int | None = None,
-    ) -> Tensor:
-        """Add an operation on each element; where: the mask of a choice; axis: that of an index."""
+    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
         _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
@@ -550,62 +522,21 @@ class Graph:
             or any(size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True))
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
-        operands = [
-            (cudnn.ATTR_OPERATION_POINTWISE_XDESC, x),
-            (cudnn.ATTR_OPERATION_POINTWISE_BDESC, b),
-            (cudnn.ATTR_OPERATION_POINTWISE_TDESC, where),
-            (cudnn.ATTR_OPERATION_POINTWISE_YDESC, y),
-        ]
-        settings: list[tuple[int, int, Any]] = [
+        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
+        settings = (
             (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
-            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, precision),
-        ]
-        if axis is not None:
-            settings.append((cudnn.ATTR_POINTWISE_AXIS, cudnn.TYPE_INT64, axis))
+            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+        )
         self._add(
             cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-            [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands if one],
-            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, tuple(settings)),
-        )
-        return y
-
-    def _reduced(self, operator: int, x: Tensor) -> Tensor:
-        """Add a reduction along the last axis, of which 1 is left."""
-        y = self._between((*x.facts.shape[:-1], 1), None)
-        settings = (
-            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
-            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
-        )
-        self._add(
-            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
             [
-                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+                (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                *second,
+                (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
             ],
-            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
+            (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
         )
         return y
-
-    def _causal(self, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, counts: Sequence[Tensor]) -> Tensor:
-        """Add the steps of an attention, which cuDNN takes as one: its own operation has no mask of positions."""
-        turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
-        scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
-        scores = self._pointwise(cudnn.POINTWISE_MUL, scores, factor)
-        row, column = (self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, None, "int32", axis=axis) for axis in (2, 3))
-        for index, count in zip((row, column), counts, strict=False):
-            scores = self._seen(scores, cudnn.POINTWISE_CMP_LT, index, count)
-        scores = self._seen(scores, cudnn.POINTWISE_CMP_GE, row, column)
-        powers = self._pointwise(cudnn.POINTWISE_SUB, scores, self._reduced(cudnn.REDUCE_TENSOR_MAX, scores))
-        powers = self._pointwise(cudnn.POINTWISE_EXP, powers)
-        sums = self._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
-        shares = self._pointwise(cudnn.POINTWISE_DIV, powers, sums, q.facts.dtype)
-        return self._product(shares, v, **dict(zip("mk", counts, strict=False)))
-
-    def _seen(self, scores: Tensor, test: int, index: Tensor, limit: Tensor) -> Tensor:
-        """Add a choice: the scores where the test of two indices holds, and elsewhere what no softmax sees."""
-        mask = self._pointwise(test, index, limit, _MASK, precision=cudnn.DATA_BOOLEAN)
-        nothing = self._number(-math.inf, scores)
-        return self._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, nothing, where=mask)
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any] | None = None) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)

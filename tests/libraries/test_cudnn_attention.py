@@ -80,6 +80,11 @@ def gradient(of: Callable[[Any], float], at: Any, step: float = 1e-5) -> Any:
     return found
 
 
+def close(found: Any, expected: Any) -> None:
+    """Compare as precisely as TF32 is, relative to the largest value."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5e-3 * np.abs(expected).max())
+
+
 def drawn(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
@@ -96,7 +101,7 @@ def test_multi_head_attention_is_as_in_numpy(gpu: str) -> None:
             one.of_q, do, one.nbytes, dw, 0, None, 0, None,
         )  # fmt: skip
     expected = one.by_numpy(*(np.float64(x) for x in (q, k, v, one.weights)))
-    np.testing.assert_allclose(out, expected, atol=1e-4)
+    close(out, expected)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -128,13 +133,13 @@ def test_gradients_of_multi_head_attention_are_as_by_differences(gpu: str) -> No
             one.nbytes, dw, pw, 0, None, one.reserve, kept,
         )  # fmt: skip
     exact = [np.float64(x) for x in (q, k, v, one.weights)]
-    np.testing.assert_allclose(out, one.by_numpy(*exact), atol=1e-4)
+    close(out, one.by_numpy(*exact))
     for at, found in enumerate((gq, gk, gv, gw)):
 
         def value(x: Any, at: int = at) -> float:
             return float((one.by_numpy(*exact[:at], x, *exact[at + 1 :]) * up).sum())
 
-        np.testing.assert_allclose(found, gradient(value, exact[at].copy()), atol=2e-3)
+        close(found, gradient(value, exact[at].copy()))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -155,34 +160,28 @@ def test_a_reserve_or_workspace_of_multi_head_attention_that_is_too_small_is_ref
         do.fill(0)
 
 
-def seen(q: Any, k: Any, v: Any, causal: bool, of_keys: Any = None) -> Any:
+def seen(q: Any, k: Any, v: Any, of_keys: Any) -> Any:
     """Return attention by NumPy in float64, of arrays of batches, heads, positions and dimensions."""
     q, k, v = (np.asarray(one, np.float64) for one in (q, k, v))
     scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
-    rows, columns = np.ogrid[: q.shape[2], : k.shape[2]]
-    if causal:
-        scores[..., columns > rows] = -np.inf
-    for batch, count in enumerate([] if of_keys is None else of_keys):
+    for batch, count in enumerate(of_keys):
         scores[batch, :, :, count:] = -np.inf
     return softmax(scores) @ v
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("keys", [128, 192])
-def test_attention_with_lengths_and_a_causal_mask(gpu: str, causal: bool, padded: bool, keys: int) -> None:
+def test_attention_sees_no_keys_behind_the_lengths(gpu: str, keys: int) -> None:
     q, k, v = (drawn(2, 3, one, 64).astype(np.float16) for one in (128, keys, keys))
     of_queries, of_keys = np.array([128, 100], np.int32), np.array([keys - 28, 60], np.int32)
     y = np.zeros_like(q)
-    given = [*map(In, (q, k, v)), *(map(In, (of_queries, of_keys)) if padded else ()), Out(y)]
+    given = [*map(In, (q, k, v, of_queries, of_keys)), Out(y)]
     with offload_args(*given, device=gpu) as pointers:
         graph = cudnn.Graph(gpu)
         operands = [graph.input(one, "BHSD") for one in pointers[:3]]
-        lengths = tuple(graph.input(one, "B") for one in pointers[3:5]) if padded else None
-        result = graph.attention(*operands, causal=causal, lengths=lengths)
-        graph.output(result, pointers[-1], "BHSD").plan()(*pointers)
-    expected = seen(q, k, v, causal, of_keys if padded else None)
-    for batch, count in enumerate(of_queries if padded else (128, 128)):
+        lengths = graph.input(pointers[3], "B"), graph.input(pointers[4], "B")
+        graph.output(graph.attention(*operands, lengths=lengths), pointers[-1], "BHSD").plan()(*pointers)
+    expected = seen(q, k, v, of_keys)
+    for batch, count in enumerate(of_queries):
         np.testing.assert_allclose(y[batch, :, :count], expected[batch, :, :count], atol=5e-3)
 
 

@@ -201,7 +201,7 @@ def test_xsygvdx_finds_some_eigenvalues_of_a_pencil(gpu: str, dtype: Any) -> Non
         with offload_args(a, b, w, Out(info), device=gpu) as (pa, pb, pw, pi), cusolver.create_params() as params:
             found = cusolver.xsygvdx(
                 params, cusolver.EIG_TYPE_1, VECTOR, cusolver.EIG_RANGE_I, LOWER, n, a.dtype, pa, n, b.dtype, pb, n,
-                0.0, 0.0, 3, 6, w.dtype, pw, a.dtype, None, 0, None, 0, pi,
+                0.0, 0.0, 3, 6, w.dtype, pw, a.dtype, pi,
             )  # fmt: skip
 
     if lacks("Xsygvdx", call):
@@ -223,7 +223,7 @@ def test_xsygv_strided_batched_finds_the_eigenvalues_of_each_pencil(gpu: str, dt
         with offload_args(a, b, Out(w), Out(info), device=gpu) as (pa, pb, pw, pi), cusolver.create_params() as params:
             cusolver.xsygv_strided_batched(
                 params, cusolver.EIG_TYPE_1, VECTOR, LOWER, n, a.dtype, pa, n, n * n, b.dtype, pb, n, n * n,
-                of, pw, n, a.dtype, count, None, 0, None, 0, pi,
+                of, pw, n, a.dtype, count, pi,
             )  # fmt: skip
 
     if lacks("XsygvStridedBatched", call):
