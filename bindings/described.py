@@ -6,11 +6,12 @@ roles.py explains the words. emit/described.py writes the bodies of functions th
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .parameters import Array, Extent, Parameter, Scalar, device_pointer
+from .parameters import Array, Extent, Number, Parameter, Scalar, device_pointer
 from .services import FIELDS, Given, HostArray, Labels, Object, ServiceParameter, struct_format
 
 REALS = {"float": "f32", "double": "f64"}
@@ -287,6 +288,34 @@ class Bytes(HostArray):
         return f"{self.name}: a NumPy array{dtype}, of which {count} bytes are {does}{'; or None' * self.may_lack}."
 
 
+def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
+    """Returns why a function may change an object without that being noticed, with the role that makes it so; or "".
+
+    The core remembers what objects say until a service, or a function with an output `gives`, has them. No other
+    function may change one. A function changes one if it writes nothing else, or if the name of the object's type is in
+    its own, as in cudnnSetDropoutDescriptor.
+    """
+    kinds = [one.object_kind for one in parameters if isinstance(one, Object) and not one.object_kind.is_handle]
+    works = [one for one in parameters if isinstance(one, (Array, Number))]  # without any it is a service
+    if not kinds or not works or any(isinstance(one, Given) for one in parameters):
+        return ""
+    written = [one for one in works if not isinstance(one, Scalar) and getattr(one, "direction", "out") != "in"]
+    why = ""
+    if all(isinstance(one, Room) and one.is_workspace for one in written):
+        why = "the function writes no array and no number"
+    for kind in kinds:
+        named = kind.type.removesuffix("_t")
+        if named.removeprefix(os.path.commonprefix([symbol, named])) in symbol:
+            why = f"the function is named after {kind.type}"
+    if not why:
+        return ""
+    return (
+        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, whose extents the core remembers; "
+        f"have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, or label an "
+        f"output `gives`"
+    )
+
+
 class Reader:
     """Reads these labels for one function."""
 
@@ -445,4 +474,5 @@ __all__ += [
     "Real",
     "Room",
     "Weight",
+    "unnoticed_change",
 ]

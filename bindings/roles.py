@@ -103,7 +103,8 @@ Of libraries whose objects describe memory:
     grid = "in all()"                                            all that the pointer has
     z = "in described(zDesc); optional"                          there may be no such array
 
-and for the functions that set and ask them, beside the roles of services:
+and for the functions that set and ask them, beside the roles of services. The core remembers the extents of an object
+until a service or a function with an output has it, so that only these may change one:
 
     zDesc = "object tensor or none"                              "holds tensor": the first object uses it from now on
     coef = "real"                                                a number by value; "gives real"
@@ -879,6 +880,8 @@ class _Reader:
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
         if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
             self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
+        changed = described.unnoticed_change(symbol, parameters)
+        self.faults += [f"{where}: {changed}"] if changed else []
         passed = sum(one.in_record for one in parameters)
         if passed > MOST_PARAMETERS:
             self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")

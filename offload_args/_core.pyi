@@ -305,16 +305,16 @@ def routine_dtypes(library: str, name: str, values: tuple[Any, ...], /) -> bytes
 reused: dict[Callable[..., Any], int]  # by function: the positions of arguments that it reads many times, as bits
 
 def product(
+    kind: str,
+    function: Callable[..., None],
+    name: str,
+    text: str,
+    module: str,
+    choose: Callable[..., Any],
+    note: Callable[..., None] | None,
     routines: tuple[Any, ...],
-    alpha: Any,
-    A: Pointer,
-    B: Pointer,
-    beta: Any,
-    C: Pointer,
-    trans_a: str,
-    trans_b: str,
     /,
-) -> bool: ...
+) -> Any: ...
 def layout(dimensions: str, routine: Any, /, *pointers: Pointer) -> tuple[Any, ...]: ...
 def repeat(function: Any, times: int, steps: tuple[int | list[Any], ...], names: str, /, *arguments: Any) -> None: ...
 def routine_names(library: str, /) -> list[str]: ...

@@ -451,7 +451,7 @@ static inline bool may_write(const oa_operand *o) {
 static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_unhold(o->slot, may_write(o));
+    oa_slot_unhold(o->slot, may_write(o), call->thread);
   }
   oa_announce_change();
 }
@@ -574,14 +574,18 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
   return OA_OK;
 }
 
+/* Waits until the mapping no longer moves, unless that waits for a call of this thread. */
+static __attribute__((cold, noinline)) int wait_for_move(const oa_call *call, const oa_mapping *mapping) {
+  const int status = oa_slot_check_seized(call->function, mapping);
+  if (status) return status;
+  oa_wait_change();
+  return LOOK_AGAIN;
+}
+
 /* Waits for other threads whose work on the operand's mapping comes before this call. Returns true if it freed the lock
  * meanwhile. */
 static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  if (__builtin_expect(mapping->moving, 0)) {
-    oa_wait_change();
-    return true;
-  }
   if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
     oa_region_complete(mapping->leaving);
     return true;
@@ -613,6 +617,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
     o->address = (void *)r->end;
     return OA_OK;
   }
+  if (__builtin_expect(mapping->moving, 0)) return wait_for_move(call, mapping);
   if (wait_for_others(o, slot)) return LOOK_AGAIN;
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
@@ -658,12 +663,13 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
 }
 
 /* Lets the call hold its operands. Returns whether no other stream used them, so that the call's needs no order. */
-static inline bool hold(const oa_call *call, const oa_stream *stream) {
+static inline bool hold(oa_call *call, const oa_stream *stream) {
   bool alone = true;
+  call->thread = oa_slot_thread();
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
     const oa_slot *slot = o->slot;
-    oa_slot_hold(o->slot, may_write(o));
+    oa_slot_hold(o->slot, may_write(o), call->thread);
     if (!o->touched) continue;
     const oa_uses *uses = &slot->mapping->uses;
     alone &= (uses->count == 1) & (uses->first.stream == stream);
@@ -884,7 +890,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
     if (writes && !only_asked) mark_written(o, slot, failed);
-    oa_slot_unhold(slot, may_write(o));
+    oa_slot_unhold(slot, may_write(o), call->thread);
   }
   oa_announce_change();
   oa_unlock();

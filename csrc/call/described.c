@@ -143,7 +143,8 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
 
  * To ask how much workspace a convolution needs costs cuDNN more than the convolution's launch, and to ask all of its
  * descriptors what they describe takes time, too. All of that depends on the descriptors alone, whose stamps tell
- * whether they changed. */
+ * whether they changed: services renew them, and functions with outputs. The generator refuses others that change one
+ * (unnoticed_change of bindings/described.py). */
 
 enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* of one object; and as many of several words */
 static struct {

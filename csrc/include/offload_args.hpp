@@ -187,7 +187,8 @@ class Region {
   }
 
   std::tuple<Pointer<T>...> pointers() const { return pointers(std::index_sequence_for<T...>()); }
-  /* Brings down what was written, and ends the pointers. */
+  /* Brings down what was written, and ends the pointers. Throws, and the region stays open, between oa_begin and oa_end
+   * of this thread. */
   void close() { check(end(OA_COMMIT)); }
   /* Ends the region without that. */
   void discard() { check(end(OA_DISCARD)); }
@@ -214,6 +215,7 @@ class Region {
     oa_region *ending = region_;
     region_ = nullptr;
     const int finished = ending ? oa_region_finish(ending, outcome, nullptr) : OA_OK;
+    if (finished == OA_ERROR_ARGUMENT) region_ = ending;  // a call of this thread is not ended: the region is open
     return finished || !ending ? finished : oa_region_wait(ending);
   }
 

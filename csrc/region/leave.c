@@ -107,14 +107,22 @@ static int fail_coming_down(const oa_region_state *region, int status) {
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-/* Returns whether a call holds one of the region's pointers, or a thread moves one of its arrays: what an update is
- * bringing down is not lost, whatever becomes of the region. */
-static bool is_in_use(const oa_region_state *region) {
-  for (const oa_slot *slot = region->slots; slot; slot = slot->next)
-    if (slot->calls) return true;
-  for (int i = 0; i < region->mapping_count; i++)
-    if (region->mappings[i]->moving) return true;
-  return false;
+/* Waits until no call holds one of the region's pointers, and no thread moves one of its arrays: what an update is
+ * bringing down is not lost, whatever becomes of the region. Fails where this thread would have to end the call. */
+static int wait_for_calls(const oa_region_state *region) {
+  for (bool used = true; used; used ? oa_wait_change() : (void)0) {
+    used = false;
+    for (const oa_slot *slot = region->slots; slot; slot = slot->next) {
+      if (oa_slot_is_own(slot)) return oa_slot_fail_own("oa_region_finish", slot);
+      used |= slot->calls != 0;
+    }
+    for (int i = 0; i < region->mapping_count; i++) {
+      const int status = oa_slot_check_seized("oa_region_finish", region->mappings[i]);
+      if (status) return status;
+      used |= region->mappings[i]->moving;
+    }
+  }
+  return OA_OK;
 }
 
 /* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
@@ -195,7 +203,9 @@ static void seize(oa_mapping *mapping) {
       oa_wait_change();
   }
   mapping->moving = true; /* no call begins any more, and calls under way need nothing more of it to end */
+  mapping->seized = true;
   while (mapping->calls) oa_wait_change();
+  mapping->seized = false;
 }
 
 /* Ends the region's hold of a mapping, and collects its copies down if no other region holds it. Frees the lock
@@ -300,7 +310,12 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   names told = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
-  while (is_in_use(region)) oa_wait_change();
+  if ((status = wait_for_calls(region))) {
+    region->phase = OA_OPEN;
+    oa_announce_change();
+    oa_unlock();
+    return status;
+  }
   account_writes(region, outcome, &told);
   while (region->slots) oa_slot_free(region->slots);
   collect_moves(region, outcome);

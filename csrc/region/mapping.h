@@ -62,6 +62,7 @@ typedef struct oa_mapping {
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
+  bool seized;              /* it is moving, and the thread that seized it waits for its calls */
   bool elsewhere;           /* some of it is present on another device, or was */
   bool escaped;             /* an address in it was given away */
   bool listed;              /* it is in the present table */

@@ -5,6 +5,7 @@
 #include "offload_args/testing.h"
 #include "region/array.h"
 #include "region/pages.h"
+#include "region/slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -652,6 +653,7 @@ int oa_release(const oa_array *array, int number) {
   oa_lock();
   for (oa_resident *entry = find(device, low, high, lines); entry; entry = find(device, low, high, lines)) {
     if (is_busy(entry)) {
+      if (entry->mapping && (status = oa_slot_check_seized("oa_release", entry->mapping))) break;
       oa_wait_change();
       continue;
     }

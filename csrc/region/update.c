@@ -7,6 +7,7 @@
 #include "region/array.h"
 #include "region/leave.h"
 #include "region/residency.h"
+#include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
@@ -58,14 +59,32 @@ static int note_holder(oa_present *element, void *data) {
   return OA_OK;
 }
 
-/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving, marks them as moving, and
- * waits for the calls that hold them. Frees the lock meanwhile. */
+/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, where this thread would
+ * have to end a call. Frees the lock meanwhile. */
+static int wait_for_calls(const plan *p) {
+  const oa_slot *own = NULL;
+  for (int i = 0; i < p->holder_count; i++) p->holders[i].mapping->moving = p->holders[i].mapping->seized = true;
+  for (int i = 0; i < p->holder_count && !own; i++) {
+    const oa_mapping *mapping = p->holders[i].mapping;
+    while (mapping->calls && !(own = oa_slot_own_of(mapping))) oa_wait_change();
+  }
+  for (int i = 0; i < p->holder_count; i++) {
+    p->holders[i].mapping->seized = false;
+    if (own) oa_mapping_yield(p->holders[i].mapping);
+  }
+  return own ? oa_slot_fail_own(p->function, own) : OA_OK;
+}
+
+/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving. Frees the lock
+ * meanwhile. */
 static int seize_holders(plan *p) {
   const oa_lent_array *lent = p->array;
   for (bool retry = true; retry;) {
     retry = false;
     p->holder_count = 0;
-    const int status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
+    int status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
+    for (int i = 0; i < p->holder_count && !status; i++)
+      status = oa_slot_check_seized(p->function, p->holders[i].mapping);
     if (status) return status;
     for (int i = 0; i < p->holder_count && !retry; i++) {
       const oa_mapping *mapping = p->holders[i].mapping;
@@ -76,10 +95,7 @@ static int seize_holders(plan *p) {
         oa_wait_change();
     }
   }
-  for (int i = 0; i < p->holder_count; i++) p->holders[i].mapping->moving = true;
-  for (int i = 0; i < p->holder_count; i++)
-    while (p->holders[i].mapping->calls) oa_wait_change();
-  return OA_OK;
+  return wait_for_calls(p);
 }
 
 static void yield_holders(plan *p) {

@@ -1,6 +1,6 @@
 /* Arrays shared by devices, regions and threads: whatever the order of events, no result is lost, and no byte that
  * never came up goes down. */
-#include "device/device.h"
+#include "region/mapping.h"
 #include "two_devices.h"
 
 #include <pthread.h>
@@ -282,22 +282,39 @@ static void an_updated_array_is_not_reported_as_discarded(void) {
   check_empty();
 }
 
+struct update {
+  oa_array array;
+  atomic_int is_over;
+};
 static void *run_update(void *data) {
-  CHECK_OK(oa_update_from(data, -1));
+  struct update *update = data;
+  CHECK_OK(oa_update_from(&update->array, -1));
+  atomic_store(&update->is_over, 1);
   return NULL;
+}
+
+/* Starts an update on another thread. Returns once it has seized the arrays, or is over. */
+static pthread_t start_update(struct update *update) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run_update, update) == 0);
+  for (bool begun = false; !begun && !atomic_load(&update->is_over); usleep(100)) {
+    oa_lock();
+    for (const oa_mapping *m = oa_mappings; m; m = m->next) begun |= m->moving;
+    oa_unlock();
+  }
+  return thread;
 }
 
 static void an_array_that_is_being_updated_is_not_discarded(void) {
   float x[4] = {1, 1, 1, 1}, found = -1;
   const int64_t n = 4;
   int lost = -1;
-  oa_array first = vector(x, &n, OA_BY_USE), second = first, again = first;
+  oa_array first = vector(x, &n, OA_BY_USE), second = first;
+  struct update again = {.array = first};
   oa_region *sharer = enter(one, &first, 1), *region = enter(one, &second, 1);
   CHECK_OK(add(second.handle, n, 5));
   configure(one, 0, SLOW);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, run_update, &again) == 0);
-  usleep(5000); /* it is bringing the results down */
+  const pthread_t thread = start_update(&again); /* it is bringing the results down */
   CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
   CHECK(lost == 0);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -456,6 +473,142 @@ static void a_region_that_was_left_narrows_no_rights(void) {
   check_empty();
 }
 
+/* -- a thread that would wait for itself -- */
+
+enum { LIMIT = 20 }; /* seconds; then the kernel ends the process */
+
+static oa_call begun(oa_operand *p, const char *function) {
+  oa_call call = {.function = function, .operands = p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  return call;
+}
+
+static void refuse_all_that_waits_for_an_open_call(oa_region *region, const oa_array *array) {
+  const char *text = "a call of this thread is still open and holds argument 1; end it first (oa_end or oa_submit)";
+  oa_writing *writing = NULL;
+  for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++)
+    CHECK_FAILS(oa_region_finish(region, outcome, NULL), OA_ERROR_ARGUMENT, text);
+  CHECK_FAILS(oa_region_wait(region), OA_ERROR_ARGUMENT, "still open");
+  CHECK_FAILS(oa_update_from(array, -1), OA_ERROR_ARGUMENT, text);
+  CHECK_FAILS(oa_update_to(array, -1), OA_ERROR_ARGUMENT, text);
+  CHECK_FAILS(oa_update_check(array, -1), OA_ERROR_ARGUMENT, text);
+  CHECK_FAILS(oa_update_begin(array, -1, &writing), OA_ERROR_ARGUMENT, text);
+  CHECK(!writing);
+  CHECK_OK(oa_release(array, -1));
+  CHECK_OK(oa_region_synchronize(region));
+}
+
+static void a_region_or_array_in_an_open_call_of_the_thread_is_refused(int access) {
+  float x[4] = {1, 1, 1, 1}, found = -1;
+  const int64_t n = 4;
+  oa_array array = vector(x, &n, OA_INOUT);
+  oa_region *region = enter(one, &array, 1);
+  oa_operand p = operand(array.handle, access, n, 1);
+  oa_call call = begun(&p, "test.open");
+  refuse_all_that_waits_for_an_open_call(region, &array);
+  CHECK_OK(oa_end(&call, 0));
+  CHECK_OK(set(array.handle, n, 3)); /* all is as it was: calls, updates and leaving work */
+  CHECK_OK(oa_update_from(&array, -1));
+  CHECK(x[3] == 3);
+  CHECK_OK(add(array.handle, n, 1));
+  CHECK_OK(peek(array.handle, &found));
+  CHECK(found == 4);
+  leave(region, OA_COMMIT);
+  CHECK(x[0] == 4);
+  check_empty();
+}
+
+static void a_slice_in_an_open_call_keeps_its_region_open(bool is_destroyed) {
+  float x[4] = {1, 1, 1, 1};
+  const int64_t n = 4;
+  oa_array array = vector(x, &n, OA_INOUT);
+  oa_any *slice;
+  oa_region *region = enter(one, &array, 1);
+  const int64_t two = 2;
+  CHECK_OK(oa_pointer_view(array.handle, item, 1, &two, &item, &slice));
+  oa_operand p = operand(slice, OA_READ, 2, 1);
+  oa_call call = begun(&p, "test.slice");
+  if (is_destroyed) CHECK_OK(oa_pointer_release(slice));
+  CHECK_FAILS(oa_region_finish(region, OA_COMMIT, NULL), OA_ERROR_ARGUMENT, "end it first");
+  CHECK_FAILS(oa_update_from(&array, -1), OA_ERROR_ARGUMENT, "end it first");
+  CHECK_OK(oa_end(&call, 0));
+  leave(region, OA_COMMIT);
+  check_empty();
+}
+
+struct open_elsewhere {
+  oa_any *pointer;
+  atomic_int is_open;
+};
+static void *run_open_slowly(void *data) {
+  struct open_elsewhere *open = data;
+  oa_operand p = operand(open->pointer, OA_READ, 4, 1);
+  oa_call call = begun(&p, "test.elsewhere");
+  atomic_store(&open->is_open, 1);
+  usleep(20000);
+  CHECK_OK(oa_end(&call, 0));
+  return NULL;
+}
+
+/* A call of another thread is waited for, one of this thread refused, also where both hold one pointer. */
+static void an_open_call_is_found_among_those_of_other_threads(bool is_own) {
+  float x[4] = {1, 1, 1, 1};
+  const int64_t n = 4;
+  oa_array array = vector(x, &n, OA_INOUT);
+  pthread_t thread;
+  oa_region *region = enter(one, &array, 1);
+  CHECK_OK(set(array.handle, n, 2));
+  oa_operand p = operand(array.handle, OA_READ, n, 1);
+  struct open_elsewhere open = {.pointer = array.handle};
+  oa_call call = {.open = 0};
+  if (is_own) call = begun(&p, "test.own");
+  CHECK(pthread_create(&thread, NULL, run_open_slowly, &open) == 0);
+  while (!atomic_load(&open.is_open)) usleep(100);
+  if (is_own) CHECK_FAILS(oa_update_from(&array, -1), OA_ERROR_ARGUMENT, "end it first");
+  if (is_own) CHECK_FAILS(oa_region_finish(region, OA_COMMIT, NULL), OA_ERROR_ARGUMENT, "end it first");
+  if (is_own) CHECK_OK(oa_end(&call, 0));
+  CHECK_OK(oa_update_from(&array, -1));
+  CHECK(x[0] == 2);
+  leave(region, OA_COMMIT);
+  CHECK(pthread_join(thread, NULL) == 0);
+  check_empty();
+}
+
+/* Another thread's update waits for this thread's call: to begin, leave or update now would wait for that update. */
+static void a_thread_waits_for_no_thread_that_waits_for_its_open_call(void) {
+  float x[4] = {1, 1, 1, 1}, found = -1;
+  const int64_t n = 4;
+  oa_array array = vector(x, &n, OA_INOUT), again = array;
+  struct update update = {.array = array};
+  oa_region *region = enter(one, &array, 1), *inner = enter(one, &again, 1);
+  CHECK_OK(set(array.handle, n, 2));
+  oa_operand p = operand(array.handle, OA_READ, n, 1);
+  oa_call call = begun(&p, "test.open");
+  const pthread_t thread = start_update(&update);
+  CHECK_FAILS(peek(array.handle, &found), OA_ERROR_ARGUMENT, "test.peek: a call of this thread is still open");
+  CHECK_FAILS(oa_region_finish(inner, OA_COMMIT, NULL), OA_ERROR_ARGUMENT, "end it first");
+  CHECK_FAILS(oa_update_to(&array, -1), OA_ERROR_ARGUMENT, "end it first");
+  CHECK_OK(oa_end(&call, 0));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(x[0] == 2);
+  leave(inner, OA_COMMIT);
+  leave(region, OA_COMMIT);
+  check_empty();
+}
+
+static void refuse_to_wait_for_oneself(void) {
+  alarm(LIMIT);
+  a_region_or_array_in_an_open_call_of_the_thread_is_refused(OA_READ);
+  a_region_or_array_in_an_open_call_of_the_thread_is_refused(OA_READ_WRITE);
+  a_region_or_array_in_an_open_call_of_the_thread_is_refused(OA_OVERWRITE);
+  a_slice_in_an_open_call_keeps_its_region_open(false);
+  a_slice_in_an_open_call_keeps_its_region_open(true);
+  an_open_call_is_found_among_those_of_other_threads(false);
+  an_open_call_is_found_among_those_of_other_threads(true);
+  a_thread_waits_for_no_thread_that_waits_for_its_open_call();
+  alarm(0);
+}
+
 int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
@@ -483,6 +636,7 @@ int main(void) {
     a_sharer_of_an_array_inherits_no_other_arrays_failure();
     a_call_that_began_before_another_failed_heals_nothing();
     what_a_failing_sharer_wrote_is_healed_by_no_call_in_flight();
+    refuse_to_wait_for_oneself();
   }
   return failures();
 }

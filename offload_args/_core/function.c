@@ -691,6 +691,13 @@ static void function_free(void *module) {
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
                                      .m_size = sizeof(Function *), .m_free = function_free};
 
+const Function *function_of(PyObject *object) {
+  PyObject *self = PyCFunction_Check(object) ? PyCFunction_GetSelf(object) : NULL;
+  return self != NULL && PyModule_Check(self) && PyModule_GetDef(self) == &carrier
+             ? *(Function **)PyModule_GetState(self)
+             : NULL;
+}
+
 static int dtype_named(const char *name, size_t length) {
   static const char *const names[] = {
 #define OA_DTYPE(name, type, nbytes, kind, text) #type,
@@ -910,11 +917,10 @@ static int read_step(PyObject *object, int64_t times, int64_t *stride, const voi
 /* (function, times, steps, names, *arguments): oa_routine_repeat; steps: a tuple with a stride for each array of the
  * function, or a list of the DevicePtrs that it is in turn, which the caller keeps. All arguments are positional. */
 static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
-  PyObject *self = count < 4 || !PyCFunction_Check(values[0]) ? NULL : PyCFunction_GetSelf(values[0]), *done = NULL;
-  if (self == NULL || !PyModule_Check(self) || PyModule_GetDef(self) != &carrier || !PyTuple_Check(values[2]) ||
-      !PyUnicode_Check(values[3]))
+  const Function *function = count < 4 ? NULL : function_of(values[0]);
+  PyObject *done = NULL;
+  if (function == NULL || !PyTuple_Check(values[2]) || !PyUnicode_Check(values[3]))
     return PyErr_Format(PyExc_TypeError, "repeat: needs a vendor's function, a count, a tuple of steps and names");
-  const Function *function = *(Function **)PyModule_GetState(self);
   int64_t strides[MOST_VALUES] = {0};
   const void *const *lists[MOST_VALUES] = {NULL};
   int arrays = 0, wrong = 0;

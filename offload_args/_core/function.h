@@ -86,6 +86,9 @@ int function_bind(const Function *function, Arguments *arguments, PyObject *cons
  * exception stays. Returns NULL. */
 PyObject *function_explain(const Function *function, const Arguments *arguments);
 
+/* Returns the data of a builtin; NULL without an exception if the object is none of them. */
+const Function *function_of(PyObject *object);
+
 /* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 int function_read_integer(PyObject *object, int64_t *number);
 

@@ -325,7 +325,7 @@ static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *byte
   if (first == NULL) return NULL;
   if (kernel->divided && !self->launch.is_unsafe && !covers(kernel, &self->launch, arguments))
     return refuse_grid(self, arguments);
-  const int device = (int)PyLong_AsLong(first->device);
+  const int device = first->device_number;
   oa_kernel *loaded = device >= 0 && device < DEVICES ? atomic_load(&kernel->loaded[device]) : NULL;
   if (__builtin_expect(loaded == NULL, 0) && (loaded = load(kernel, first->device, device)) == NULL) return NULL;
   int status;

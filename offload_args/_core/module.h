@@ -70,13 +70,23 @@ PyObject *tuple_of(int count, const int64_t *values);
 int read_integers(PyObject *tuple, int64_t *values);
 
 /* -- pointer.c ----------------------------------------------------------------------------------------------------- */
+/* The layout of an array as BLAS needs it. */
+typedef struct {
+  int dimensions;        /* 1 to 3; 0 of other arrays, of which no more is known */
+  int uneven;            /* 1: the stride is not a whole number of elements */
+  int64_t rows, columns; /* of a matrix, and of each of a batch */
+  int64_t ld[2];         /* its leading dimension by columns and by rows; 0 if it does not have that order */
+  int64_t count, stride; /* of a vector's elements, or of the matrices of a batch; 1 and 0 of one matrix */
+} Geometry;
+
 typedef struct {
   PyObject_HEAD PyObject *shape, *strides, *dtype_code, *device;
   oa_any *handle;
-  _Atomic(void *) keep;         /* an export of the memory: it lives as long as this object */
-  int owned;                    /* 1: a view, whose slot goes with this object */
-  int dtype;                    /* an oa_dtype; dtype_code is the same as an object */
-  _Atomic(PyObject *) geometry; /* made when it is first asked for */
+  int dtype, device_number;           /* an oa_dtype; dtype_code and device are the same as objects */
+  _Atomic(Geometry *) geometry;       /* made when it is first asked for */
+  _Atomic(PyObject *) geometry_tuple; /* likewise */
+  _Atomic(void *) keep;               /* an export of the memory: it lives as long as this object */
+  int owned;                          /* 1: a view, whose slot goes with this object */
 } Pointer;
 
 extern PyTypeObject *pointer_type;
@@ -94,6 +104,9 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 int add_pointer(PyObject *module);
 
 /* -- portable.c ---------------------------------------------------------------------------------------------------- */
+/* Returns a pointer's geometry, found at first need; NULL with an exception. */
+const Geometry *pointer_geometry(Pointer *pointer);
+
 int add_portable(PyObject *module);
 
 /* -- lists.c ------------------------------------------------------------------------------------------------------- */
@@ -206,6 +219,7 @@ void trace_after_fork(void);
 int load_library(const char *name, char *text, size_t size);
 
 int add_function(PyObject *module);
+int add_products(PyObject *module);
 int add_object(PyObject *module);
 int add_graph(PyObject *module);
 int add_region(PyObject *module);

@@ -25,7 +25,8 @@ static void pointer_dealloc(PyObject *object) {
   Py_XDECREF(self->strides);
   Py_XDECREF(self->dtype_code);
   Py_XDECREF(self->device);
-  Py_XDECREF(atomic_load(&self->geometry));
+  Py_XDECREF(atomic_load(&self->geometry_tuple));
+  PyMem_Free(atomic_load(&self->geometry));
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -94,6 +95,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   self->handle = handle;
   self->owned = owned;
   self->dtype = dtype;
+  self->device_number = device;
   self->shape = shape;
   self->strides = strides;
   self->dtype_code = PyLong_FromLong(dtype);
@@ -127,8 +129,7 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_any *handle = NULL;
   int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
   if (status != OA_OK) return fail(status);
-  return pointer_new(handle, pointer->dtype, (int)PyLong_AsLong(pointer->device), Py_NewRef(shape), Py_NewRef(strides),
-                     1);
+  return pointer_new(handle, pointer->dtype, pointer->device_number, Py_NewRef(shape), Py_NewRef(strides), 1);
 }
 
 /* (pointer) -> its handle, such as an `oa_f32 *`, as an int */

@@ -131,10 +131,13 @@ static PyObject *take_pointers(Region *self) {
 /* Ends the open region: its pointers die, and its arrays are released. Returns the first failure's status, with that
  * exception. */
 static int region_end(Region *self, int outcome, int *warnings) {
-  int status, waited;
+  int status, waited, refused;
   oa_region *region = self->region;
   Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
-  if (status == OA_OK) {
+  refused = status == OA_ERROR_ARGUMENT; /* C code began a call in this thread, and has not ended it */
+  if (refused) {
+    waited = 1;
+  } else if (status == OA_OK) {
     status = oa_region_wait(region);
     waited = 1;
   } else {
@@ -150,6 +153,10 @@ static int region_end(Region *self, int outcome, int *warnings) {
   }
   else if (status != OA_OK) {
     fail(status);
+  }
+  if (refused) { /* nothing has changed: the region is open */
+    atomic_store(&self->state, OPEN);
+    return status;
   }
   Held *held = self->held;
   self->held = NULL;

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import repeat
 from ..pointers import DevicePtr
+from ._names import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +61,9 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         # Of a column of op(A): how far its elements are apart, and how far it is from the next.
         inc_a, step_a = (1, lda) if op_a == plain else (lda, 1)
         inc_b, step_b = (1, ldb) if op_b == plain else (ldb, 1)
-        add_a(0, alpha, A, 1, C, 1)  # no sum: is there such a function, and is alpha a number of its dtype?
-        add_b(0, beta, B, 1, C, 1)
+        # no sum: is there such a function, and is alpha a number of its dtype?
+        named(add_a, {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
+        named(add_b, {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
         # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.
         zero = (cblas.ColMajor, plain, m, m, 0, 0, 0.0, B, inc_b, A, inc_a, 0.0, C, 1)
         repeat(gbmv, n, (step_b, step_a, ldc), "BAC", *zero)

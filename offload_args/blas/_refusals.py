@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, OffloadError
+from ._names import note_names
 
 if TYPE_CHECKING:
     from ._routine import Pointer
@@ -56,8 +57,7 @@ def forward(name: str, operand: str, inc: int) -> int:
     return inc
 
 
-def note_exchange(error: OffloadError, written: Pointer, first: str, second: str) -> None:
-    """Note on an error of the library's function that it got two operands exchanged, as `written` is in C order."""
-    if not str(error).startswith("blas.") and _order(written) == "C":
-        text = f"its {first} is {second} here, and its {second} is {first}"
-        error.add_note(f"The result is in C order, so the library works on transposes: {text}.")
+def note_exchange(error: BaseException, C: Pointer) -> None:
+    """Note on an error of the library's function for a product in C order that it got A and B exchanged."""
+    if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
+        note_names(error, {"A": "B", "B": "A"})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
 
-from .._core import layout, reused
+from .._core import layout, product, reused
 from .._portable import need_option, need_pointer
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, DTypeError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     # Shared by pointers of one device and dtype: its number, the dtype's code, and entries of routines.
     Kind: TypeAlias = dict[Any, Any]
 
-__all__ = ["DTYPES", "WRONG", "Routine", "is_complex", "level3"]
+__all__ = ["DTYPES", "WRONG", "Routine", "is_complex", "level3", "native"]
 
 P = ParamSpec("P")
 
@@ -61,6 +62,45 @@ def level3(function: Callable[P, None]) -> Callable[P, None]:
     return function
 
 
+def native(
+    kind: str, *routines: Routine | None, note: Callable[..., None] | None = None
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Have C make the usual calls of a function, and the function itself all others.
+
+    kind: "gemm" or "gemv", as its arguments are. routines: the library's, one a form. note: gets a failure of the
+    library's function and the operand that it writes.
+    """
+
+    def made_of(function: Callable[P, None]) -> Callable[P, None]:
+        name, code = function.__name__, function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given, options = names[: code.co_argcount], names[code.co_argcount :]
+        signature = ", ".join([*given, "*", *(f"{one}={(function.__kwdefaults__ or {})[one]!r}" for one in options)])
+        text = f"{name}({signature})\n--\n\n{function.__doc__ or ''}"
+        made = product(kind, function, name, text, function.__module__, _choose, note, routines)
+        if function in reused:
+            reused[made] = reused.pop(function)
+        return made  # type: ignore[no-any-return]
+
+    return made_of
+
+
+def _choose(routine: Routine, pointer: Pointer) -> tuple[Any, ...] | None:
+    """Return a vendor's function for native(), with its argument for either order, and operations by N, T and C.
+
+    The operations are those of a matrix as it is, and of one stored as its transpose; -1 is none of either.
+    """
+    try:
+        call, by_rows, enums = routine.of(pointer)
+    except KeyError:  # of a dtype that native() leaves
+        return None
+    orders = -1, -1
+    if isinstance(call, partial):
+        orders, call = (*call.args, *by_rows.args), call.func
+    ops = (tuple(-1 if one[letter] is None else one[letter] for letter in "NTC") for one in enums.op)
+    return call, orders, *ops
+
+
 class Routine:
     """One routine: how it takes its operands, and the vendor's function for each device and dtype.
 
@@ -85,7 +125,7 @@ class Routine:
         return found
 
     def of(self, pointer: Pointer) -> Entry:
-        """Return the vendor's function for a pointer of 1 or 2 dimensions, which another routine took."""
+        """Return the vendor's function for a pointer of 1 to 3 dimensions, which another routine took."""
         return layout(str(len(pointer._shape)), self, pointer)[0]  # type: ignore[no-any-return]
 
     def read(self, operands: tuple[Pointer, ...], *options: str) -> tuple[Any, ...]:

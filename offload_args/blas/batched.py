@@ -93,7 +93,7 @@ def gemm_batched(
     try:
         entry.call(first[0], second[0], m, n, k, alpha, *first[1:], *second[1:], beta, lists[2], ldc, len(C))
     except OffloadError as error:
-        note_exchange(error, C[0], "A", "B")
+        note_exchange(error, C[0])
         raise
 
 

@@ -6,12 +6,11 @@ from functools import cache
 from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final
 
-from .._core import product
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ._refusals import inexpressible, misfit, note_exchange
-from ._routine import Routine, level3
+from ._routine import Routine, level3, native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +27,11 @@ _STRIDED = {
     (name, a, b): Routine(name, _FUNCTIONS, f"A{a} B{b} C3", "trans_a trans_b")
     for name, a, b in pairs(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
 }
-# For the core's product(): of matrices, and of batches by the dimensions of A and B.
-_GEMMS = GEMM, *(_STRIDED["gemm", a, b] for a, b in pairs((2, 3), (2, 3)))
-_STRIDED_GEMMS = None, *(_STRIDED["gemm_strided_batched", a, b] for a, b in pairs((2, 3), (2, 3)))
+
+
+def _forms(name: str) -> list[Routine]:
+    """Return the routines of batches by the dimensions of A and B, for native()."""
+    return [_STRIDED[name, a, b] for a, b in pairs((2, 3), (2, 3))]
 
 
 def arranged(
@@ -61,6 +62,7 @@ def arranged(
     raise inexpressible(name, "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
 
 
+@native("gemm", GEMM, *_forms("gemm"), note=note_exchange)
 @level3
 def gemm(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
@@ -74,13 +76,13 @@ def gemm(
     int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
     """
     try:
-        if not product(_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
-            _rare("gemm", alpha, A, B, beta, C, trans_a, trans_b)
+        _multiply("gemm", alpha, A, B, beta, C, trans_a, trans_b)
     except OffloadError as error:
-        note_exchange(error, C, "A", "B")
+        note_exchange(error, C)
         raise
 
 
+@native("gemm", None, *_forms("gemm_strided_batched"), note=note_exchange)
 @level3
 def gemm_strided_batched(
     alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
@@ -92,17 +94,16 @@ def gemm_strided_batched(
     except that a complex operand with "C" needs the order of C. Dtypes are gemm's. It is one call of the library.
     """
     try:
-        if not product(_STRIDED_GEMMS, alpha, A, B, beta, C, trans_a, trans_b):
-            _rare("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
+        _multiply("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
     except OffloadError as error:
-        note_exchange(error, C, "A", "B")
+        note_exchange(error, C)
         raise
 
 
-def _rare(
+def _multiply(
     name: str, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, trans_a: str, trans_b: str
 ) -> None:
-    """Compute a product that the core's product() leaves, such as one of narrow dtypes; raise what is wrong with it."""
+    """Compute a product of any dtypes; raise what is wrong with its operands."""
     entry, a, b, c = _read(name, A, B, C, trans_a, trans_b)
     enums = entry.enums
     found = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))

@@ -8,6 +8,7 @@ from .._core import layout
 from .._portable import contiguous
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
+from ._names import named
 from ._refusals import misfit
 from ._routine import WRONG, Routine, is_complex
 
@@ -183,4 +184,4 @@ def rotmg(d1: Pointer, d2: Pointer, x1: Pointer, y1: Pointer, param: Pointer) ->
     """
     entry, *_ = _ROTMG.read((d1, d2, x1, y1, param))
     contiguous("blas.rotmg", "param", param, 5, "for a flag and H")
-    entry.call(d1, d2, x1, y1, param)
+    named(entry.call, {"b1": "x1", "b2": "y1", "P": "param"}, d1, d2, x1, y1, param)

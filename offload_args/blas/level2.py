@@ -7,18 +7,19 @@ routine of level 3.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._core import layout
+from ..errors import OffloadError
+from ._names import named, note_names
 from ._refusals import check_shape, forward, inexpressible
-from ._routine import WRONG, Routine
+from ._routine import Routine, native
 from .gemm import GEMM
 from .level3 import HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, TRSM
 
 if TYPE_CHECKING:
-    from ._routine import Kind, Pointer, Scalar
+    from ._routine import Pointer, Scalar
 
+_GEMV = Routine("gemv", "sgemv dgemv cgemv zgemv", "A2 x1 y1", "trans")
 _GER = Routine("ger", "sger dger cgeru zgeru", "x1 y1 A2")
 _GERC = Routine("gerc", "sger dger cgerc zgerc", "x1 y1 A2")
 _SYMV = Routine("symv", "ssymv dsymv csymv zsymv", "A2 x1 y1", "uplo")
@@ -31,47 +32,30 @@ _TRMV = Routine("trmv", "strmv dtrmv ctrmv ztrmv", "A2 x1", "uplo trans diag")
 _TRSV = Routine("trsv", "strsv dtrsv ctrsv ztrsv", "A2 x1", "uplo trans diag")
 
 
-class _Gemv(Routine):
-    """gemv, whose overhead is noticeable: a functools.partial alone would be a tenth of it."""
-
-    def entry(self, kind: Kind) -> Any:
-        """Find (the vendor's function, its argument for either order or None, operations, those of a transpose)."""
-        call, by_rows, enums = super().entry(kind)
-        orders = (call.func, *call.args, *by_rows.args) if isinstance(call, partial) else (call, None, None)
-        found = kind[self] = *orders, *enums.op
-        return found
-
-
-_GEMV = _Gemv("gemv", "sgemv dgemv cgemv zgemv", "A2 x1 y1", "trans")
-
-
+@native("gemv", _GEMV)
 def gemv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, trans: str = "N") -> None:
     """Set y to alpha op(A) x + beta y; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
     A has shape (m, n), x (n,) and y (m,); x (m,) and y (n,) unless trans is "N".
     """
-    try:
-        found, (m, n, ld, ld_rows), (size_x, incx), (size_y, incy) = layout("211", _GEMV, A, x, y)
-        function, by_columns, by_rows, ops, flipped = found
-        op = ops[trans]
-    except WRONG:
-        _GEMV.explain((A, x, y), trans)
-        raise
+    (call, by_rows, enums), (m, n, ld, ld_rows), (size_x, incx), (size_y, incy) = _GEMV.read((A, x, y), trans)
     if not (size_x == n and size_y == m if trans == "N" else size_x == m and size_y == n):
         reason = f'for A of shape ({m}, {n}) and trans="{trans}"'
         check_shape("gemv", "x", x, (n if trans == "N" else m,), reason)
         check_shape("gemv", "y", y, (m if trans == "N" else n,), reason)
-    if not ld and not ld_rows:
+    op, flipped = enums.op[0][trans], enums.op[1][trans]
+    if ld:
+        call(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
+    elif not ld_rows:
         raise inexpressible("gemv", "", A=A)
-    if by_rows is not None:
-        function(by_columns if ld else by_rows, op, m, n, alpha, A, ld or ld_rows, x, incx, beta, y, incy)
-    elif ld:
-        function(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
-    elif flipped[trans] is not None:
-        function(flipped[trans], n, m, alpha, A, ld_rows, x, incx, beta, y, incy)
+    elif by_rows:
+        by_rows(op, m, n, alpha, A, ld_rows, x, incx, beta, y, incy)
+    elif flipped is not None:
+        call(flipped, n, m, alpha, A, ld_rows, x, incx, beta, y, incy)
     else:  # y^T = x^T (A^T)^H, of matrices of one row
         row_x, row_y = forward("gemv", "x", incx), forward("gemv", "y", incy)
-        GEMM.of(A).call(ops["N"], ops["C"], 1, n, m, alpha, x, row_x, A, ld_rows, beta, y, row_y)
+        rows = enums.op[0]["N"], enums.op[0]["C"], 1, n, m, alpha, x, row_x, A, ld_rows, beta, y, row_y
+        named(GEMM.of(A).call, {"A": "x", "B": "A", "C": "y"}, *rows)
 
 
 def _rank_one(routine: Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
@@ -87,11 +71,15 @@ def _rank_one(routine: Routine, alpha: Scalar, x: Pointer, y: Pointer, A: Pointe
     elif by_rows:
         by_rows(m, n, alpha, x, incx, y, incy, A, ld_rows)
     elif routine is not _GERC or not enums.conjugates:
-        call(n, m, alpha, y, incy, x, incx, A, ld_rows)
+        try:
+            call(n, m, alpha, y, incy, x, incx, A, ld_rows)
+        except OffloadError as error:
+            note_names(error, {"x": "y", "y": "x"})
+            raise
     else:  # A^T += alpha (y^T)^H x^T, of matrices of one row
         row_x, row_y = forward("gerc", "x", incx), forward("gerc", "y", incy)
-        gemm = GEMM.of(A).call
-        gemm(enums.op[0]["C"], enums.op[0]["N"], n, m, 1, alpha, y, row_y, x, row_x, 1.0, A, ld_rows)
+        rows = enums.op[0]["C"], enums.op[0]["N"], n, m, 1, alpha, y, row_y, x, row_x, 1.0, A, ld_rows
+        named(GEMM.of(A).call, {"A": "y", "B": "x", "C": "A"}, *rows)
 
 
 def ger(alpha: Scalar, x: Pointer, y: Pointer, A: Pointer) -> None:
@@ -123,7 +111,8 @@ def _symmetric_vector(
     else:  # y^T = x^T A^T, of matrices of one row; A^T is what lies there in C order, and A itself if symmetric
         product = (HEMM if routine is _HEMV else SYMM).of(A).call
         row_x, row_y = forward(routine.name, "x", incx), forward(routine.name, "y", incy)
-        product(enums.side[0]["R"], enums.uplo[not ld][uplo], 1, n, alpha, A, lead, x, row_x, beta, y, row_y)
+        rows = enums.side[0]["R"], enums.uplo[not ld][uplo], 1, n, alpha, A, lead, x, row_x, beta, y, row_y
+        named(product, {"B": "x", "C": "y"}, *rows)
 
 
 def symv(alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
@@ -159,7 +148,7 @@ def _triangular_vector(
         call(enums.uplo[1][uplo], enums.op[1][trans], unit, n, A, lead, x, inc)
     else:  # x^T (A^T)^H, of a matrix of one row
         row, side, fill, op = forward(routine.name, "x", inc), enums.side[0]["R"], enums.uplo[1][uplo], enums.op[0]["C"]
-        of_matrices.of(A).call(side, fill, op, unit, 1, n, 1.0, A, lead, x, row)
+        named(of_matrices.of(A).call, {"B": "x"}, side, fill, op, unit, 1, n, 1.0, A, lead, x, row)
 
 
 def trmv(A: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -201,12 +190,14 @@ def _triangle_update(routine: Routine, alpha: Scalar, A: Pointer, uplo: str, *ve
     else:  # as a product of matrices of one row: A += alpha x x^T, and A^T += alpha conj(x) x^T for a Hermitian A
         for operand, (_, inc) in zip("xy", sizes, strict=False):
             forward(routine.name, operand, inc)
+        names = {"A": "x", "B": "y", "C": "A"}
         if hermitian and len(vectors) == 2:
             given = given[2:] + given[:2]
+            names |= {"A": "y", "B": "x"}
         family = (HERK, HER2K) if hermitian else (SYRK, SYR2K)
         product = family[len(vectors) - 1].of(A).call
         op = enums.op[0]["C" if hermitian else "T"]
-        product(enums.uplo[not ld][uplo], op, n, 1, alpha, *given, 1.0, A, lead)
+        named(product, names, enums.uplo[not ld][uplo], op, n, 1, alpha, *given, 1.0, A, lead)
 
 
 def syr(alpha: Scalar, x: Pointer, A: Pointer, *, uplo: str = "U") -> None:

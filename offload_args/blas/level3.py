@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
+from ._names import named
 from ._refusals import check_shape, inexpressible
 from ._routine import Routine, level3
 
@@ -94,11 +96,12 @@ def _rank_k(
         op = enums.op[t][trans]
         if hermitian and t:  # of what is computed, conj(C), the operands are A^T and B^T
             op, given = enums.op[0]["C" if trans == "N" else "N"], given[::-1]
+            call = call if len(given) == 1 else partial(named, call, {"A": "B", "B": "A"})
         call(enums.uplo[at][uplo], op, n, k, alpha, *(part for pair in given for part in pair), beta, C, c[at])
         return
-    named = dict(zip("AB", operands, strict=False))
-    rule = f"{' and '.join([*named, 'C'] if hermitian else 'AB')} need the same order"
-    raise inexpressible(routine.name, rule, **named, C=C)
+    read = dict(zip("AB", operands, strict=False))
+    rule = f"{' and '.join([*read, 'C'] if hermitian else 'AB')} need the same order"
+    raise inexpressible(routine.name, rule, **read, C=C)
 
 
 @level3

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._portable import contiguous
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OffloadError
+from ._names import note_names
 from ._refusals import check_shape, misfit
 from ._routine import Routine
 
@@ -26,6 +27,9 @@ _SPR2 = Routine("spr2", "sspr2 dspr2 - -", "x1 y1 ap1", "uplo")
 _HPR2 = Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2", "x1 y1 ap1", "uplo")
 _TPMV = Routine("tpmv", "stpmv dtpmv ctpmv ztpmv", "ap1 x1", "uplo trans diag")
 _TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv", "ap1 x1", "uplo trans diag")
+
+# The vendors' names of ab and ap.
+_NAMES: Final = {"A": "ab", "AP": "ap"}
 
 # The arguments of a triangle: its sizes, and then itself.
 _Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
@@ -71,14 +75,23 @@ def gbmv(
     reason = f'for ab of shape ({rows}, {n}) and trans="{trans}"'
     check_shape("gbmv", "x", x, (n if trans == "N" else m,), reason)
     check_shape("gbmv", "y", y, (m if trans == "N" else n,), reason)
-    call(enums.op[0][trans], m, n, kl, ku, alpha, ab, _band_ld("gbmv", ab, ld), x, incx, beta, y, incy)
+    band = ab, _band_ld("gbmv", ab, ld)
+    try:
+        call(enums.op[0][trans], m, n, kl, ku, alpha, *band, x, incx, beta, y, incy)
+    except OffloadError as error:
+        note_names(error, _NAMES)
+        raise
 
 
 def _symmetric(routine: Routine, alpha: Scalar, A: Pointer, x: Pointer, beta: Scalar, y: Pointer, uplo: str) -> None:
     (call, _, enums), stored, (n, incx), (_, incy) = routine.read((A, x, y), uplo)
     check_shape(routine.name, "y", y, (n,), "as x has")
     sizes, triangle = _triangle(routine, A, n, stored)
-    call(enums.uplo[0][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
+    try:
+        call(enums.uplo[0][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
+    except OffloadError as error:
+        note_names(error, _NAMES)
+        raise
 
 
 def sbmv(alpha: Scalar, ab: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, uplo: str = "U") -> None:
@@ -121,7 +134,11 @@ def hpmv(alpha: Scalar, ap: Pointer, x: Pointer, beta: Scalar, y: Pointer, *, up
 def _triangular(routine: Routine, A: Pointer, x: Pointer, uplo: str, trans: str, diag: str) -> None:
     (call, _, enums), stored, (n, inc) = routine.read((A, x), uplo, trans, diag)
     sizes, triangle = _triangle(routine, A, n, stored)
-    call(enums.uplo[0][uplo], enums.op[0][trans], enums.diag[diag], *sizes, *triangle, x, inc)
+    try:
+        call(enums.uplo[0][uplo], enums.op[0][trans], enums.diag[diag], *sizes, *triangle, x, inc)
+    except OffloadError as error:
+        note_names(error, _NAMES)
+        raise
 
 
 def tbmv(ab: Pointer, x: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
@@ -166,7 +183,11 @@ def _update(routine: Routine, alpha: Scalar, ap: Pointer, uplo: str, *vectors: P
     check_shape(routine.name, "y", vectors[-1], (n,), "as x has")
     _triangle(routine, ap, n, stored)
     given = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
-    call(enums.uplo[0][uplo], n, alpha, *given, ap)
+    try:
+        call(enums.uplo[0][uplo], n, alpha, *given, ap)
+    except OffloadError as error:
+        note_names(error, _NAMES)
+        raise
 
 
 def spr(alpha: Scalar, x: Pointer, ap: Pointer, *, uplo: str = "U") -> None:

@@ -44,6 +44,10 @@ API = {
         "v_set_stream": declared("v_handle_t handle", "void * stream"),
         "v_version": declared("int * version"),
         "v_odd": declared("void (*)(int) callback"),
+        "v_make_desc": declared("v_desc_t * desc"),
+        "v_end_desc": declared("v_desc_t desc"),
+        "v_set_desc": declared("v_desc_t desc", "void * states", "int n"),
+        "v_tune": declared("v_desc_t desc", "int n", "const void * by"),
     },
     "enums": {"v_status_t": {"V_OK": 0, "V_BAD": 1}, "v_op_t": {"V_N": 0, "V_T": 1}},
 }
@@ -99,6 +103,30 @@ n = "length"
 x = "in vector(n, inc)"
 inc = "inc"
 result = "result"
+
+[object.desc]
+type = "v_desc_t"
+class = "Desc"
+destroy = "v_end_desc"
+
+[family.make_desc]
+bind.make_desc = "Makes a desc."
+parameters = { desc = "new desc" }
+[family.end_desc]
+bind.end_desc = "Ends a desc."
+parameters = { desc = "ended desc" }
+[family.set_desc]
+bind.set_desc = "Sets a desc."
+[family.set_desc.parameters]
+desc = "object desc"
+states = "host out bytes(n)"
+n = "size"
+[family.tune]
+bind.tune = "Tunes a desc."
+[family.tune.parameters]
+desc = "object desc"
+n = "size"
+by = "host in bytes(n)"
 
 [[not_bound]]
 names = "v_odd"
@@ -222,6 +250,16 @@ WRONG = [
     ('constants = ["V_N", "V_T"]', 'constants = "V_X"', "'V_X' fits none of v_op_t"),
     ('constants = ["V_N", "V_T"]', 'dtypes = { V_N = "f31" }', "'f31' is not a dtype"),
     ('constants = ["V_N", "V_T"]', 'complex = ["V_N"]', "[enums.operation] has no constants, or values besides"),
+    (
+        '"host out bytes(n)"',
+        '"out bytes(n)"',
+        "states: the function is named after v_desc_t, so it changes a Desc, whose",
+    ),
+    (
+        '"host in bytes(n)"',
+        '"in bytes(n)"',
+        "by: the function writes no array and no number, so it changes a Desc, whose",
+    ),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
     ('names = "v_odd"', 'name = "v_odd"', "[not_bound] has no names"),

@@ -17,6 +17,7 @@ from offload_args.embedding import cflags, get_pkg_config_dir, libs
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 EIGENVALUE = "4.615471737948\n"
+VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reversed(__version__.split("."))))
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
@@ -128,6 +129,15 @@ def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None
     assert "0.3" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
 
 
+def test_the_library_of_a_wheel_is_loaded_by_its_path_or_by_its_name_with_the_version(tmp_path: Path) -> None:
+    program = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).oa_version())"
+    library = Path(get_library())
+    assert run(sys.executable, "-c", program, library) == f"{VERSION_NUMBER}\n"
+    assert run(sys.executable, "-c", "import offload_args\n" + program, library.name) == f"{VERSION_NUMBER}\n"
+    named = library.with_name("liboffload_args.so").read_text()  # for -loffload_args
+    assert f"INPUT({library.name})" in named and "get_library()" in named
+
+
 @pytest.mark.slow
 def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path: Path) -> None:
     build, prefix = tmp_path / "build", tmp_path / "prefix"
@@ -137,6 +147,10 @@ def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path
     run(CMAKE, "--install", build, "--prefix", prefix)
     assert not [path for path in prefix.rglob("*") if path.suffix in (".py", ".pyi", ".pxd")]
     (library,) = prefix.rglob("liboffload_args.so.*")
+    link = library.with_name("liboffload_args.so")
+    assert link.is_symlink() and os.readlink(link) == library.name
+    program = "import ctypes; print(ctypes.CDLL('liboffload_args.so').oa_version())"  # as dlopen finds it
+    assert run(sys.executable, "-c", program, LD_LIBRARY_PATH=str(library.parent)) == f"{VERSION_NUMBER}\n"
     tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
     run(CMAKE, "-S", tree / "c_cmake", "-B", tree / "c_cmake", f"-DCMAKE_PREFIX_PATH={prefix}")
     run(CMAKE, "--build", tree / "c_cmake")

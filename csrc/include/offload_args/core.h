@@ -259,9 +259,10 @@ int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
-/* Ends the region's pointers and enqueues the copies down. *warnings (may be NULL) is the number of arrays lent as Out
- * that nothing wrote, or with OA_DISCARD of those whose results are lost; oa_last_warning() names them. A region that
- * already ended is left alone: OA_OK.
+/* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun;
+ * OA_ERROR_ARGUMENT, and nothing has changed, if this thread has begun one and not ended it. *warnings (may be NULL) is
+ * the number of arrays lent as Out that nothing wrote, or with OA_DISCARD of those whose results are lost;
+ * oa_last_warning() names them. A region that already ended is left alone: OA_OK.
  * A nested region hands its writes to the region it is nested in: an older region of the same thread that is still open
  * and lends the array. Without one, leaving well commits the writes, and the array's last region brings them down,
  * whatever its own outcome. */

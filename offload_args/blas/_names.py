@@ -1,0 +1,30 @@
+"""Names of operands in errors: a vendor's function may have other names for them than the caller."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..errors import OffloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["named", "note_names"]
+
+
+def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -> None:
+    """Call a library's function whose operands have other names than the caller's: {its name: the caller's}."""
+    try:
+        call(*arguments)
+    except OffloadError as error:
+        note_names(error, callers)
+        raise
+
+
+def note_names(error: OffloadError, callers: dict[str, str]) -> None:
+    """Note on an error of a library's function what the caller calls the operands that it names."""
+    words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
+    text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
+    if text and not str(error).startswith("blas."):
+        error.add_note(f"The library's operands have other names here: {text}.")

@@ -1,0 +1,103 @@
+"""Errors of a vendor's function that `blas` calls say what the caller's operands are called."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args import blas, offload_args
+from offload_args.errors import StalePointerError
+
+# By name: the operands, each a matrix by rows, band, packed triangle, vector or number of that letter, by its name.
+FORMS = {
+    "gemv": "1 A x 0 y",
+    "ger": "1 x y A",
+    "gerc": "1 x y A",
+    "symv": "1 A x 0 y",
+    "hemv": "1 A x 0 y",
+    "trmv": "A x",
+    "trsv": "A x",
+    "syr": "1 x A",
+    "her": "1 x A",
+    "syr2": "1 x y A",
+    "her2": "1 x y A",
+    "gbmv": "1 ab x 0 y",
+    "sbmv": "1 ab x 0 y",
+    "hbmv": "1 ab x 0 y",
+    "tbmv": "ab x",
+    "tbsv": "ab x",
+    "spmv": "1 ap x 0 y",
+    "hpmv": "1 ap x 0 y",
+    "spr": "1 x ap",
+    "hpr": "1 x ap",
+    "spr2": "1 x y ap",
+    "hpr2": "1 x y ap",
+    "tpmv": "ap x",
+    "tpsv": "ap x",
+    "gemm": "1 A B 0 C",
+    "symm": "1 A B 0 C",
+    "hemm": "1 A B 0 C",
+    "syrk": "1 A 0 C",
+    "herk": "1 A 0 C",
+    "syr2k": "1 A B 0 C",
+    "her2k": "1 A B 0 C",
+    "trmm": "1 A B",
+    "trsm": "1 A B",
+    "geam": "1 A 1 B C",
+    "dgmm": "A x C",
+    "axpy": "1 x y",
+    "copy": "x y",
+    "swap": "x y",
+}
+REAL_ONLY = ("sbmv", "spmv", "spr", "spr2")
+
+
+def operands(names: list[str], dtype: type, order: str) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name in names:
+        if name == "ab":
+            made[name] = np.ones((3 if "U" in order else 2, 3), dtype, order="F")
+        elif name == "ap":
+            made[name] = np.ones(6, dtype)
+        elif name.islower():
+            made[name] = np.ones(3, dtype)
+        else:
+            made[name] = np.eye(3, dtype=dtype, order=order)  # type: ignore[call-overload]
+    return made
+
+
+def named_by(error: BaseException) -> str:
+    """Return what an error of a library names, by its text and the note that says what the caller calls that."""
+    text = str(error).partition(": ")[2].partition(" ")[0]
+    callers = re.findall(rf"its {text} is (\w+)", " ".join(getattr(error, "__notes__", [])))
+    return callers[0] if callers else text
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+@pytest.mark.parametrize("name", FORMS)
+def test_a_stale_operand_is_named_as_the_caller_names_it(device: str, name: str, dtype: type) -> None:
+    if name in REAL_ONLY and dtype is np.complex128:
+        dtype = np.float64
+    form = FORMS[name].split()
+    names = [one for one in form if one.isalpha()]
+    options: dict[str, Any] = {"kl": 1, "ku": 0} if name == "gbmv" else {}
+    asked = [options]
+    if name in ("gemv", "trmv", "trsv") and dtype is np.complex128:
+        asked.append({"trans": "C"})
+    for order in "CF":
+        arrays = operands(names, dtype, order)
+        with offload_args(*arrays.values(), device=device) as pointers:
+            dead = dict(zip(names, pointers, strict=True))
+        with offload_args(*arrays.values(), device=device) as pointers:
+            live = dict(zip(names, pointers, strict=True))
+            for stale in names:
+                passed = live | {stale: dead[stale]}
+                arguments = [passed.get(one, one) for one in form]
+                arguments = [int(one) if isinstance(one, str) else one for one in arguments]
+                for chosen in asked:
+                    with pytest.raises(StalePointerError) as raised:
+                        getattr(blas, name)(*arguments, **chosen)
+                    assert named_by(raised.value) == stale, raised.value

@@ -1,0 +1,671 @@
+"""Random calls of levels 1 and 2 beside plain sums in long double: of `blas`, and of the device's own library.
+
+Each call works on random parts of a few arrays, in one region for many calls. Before it, all that the call may not read
+is set to NaN on the device: other triangles, diagonals of ones, corners of bands, gaps, outputs where beta is 0, and
+all around. After it, all that the call may not write has to have the same bytes. Parts may overlap; then the call has
+to be refused if it writes one of them. `tight` calls get pointers that end with their last element, or one before.
+
+OFFLOAD_ARGS_MODEL_STEPS: how many calls each test makes. OFFLOAD_ARGS_MODEL_SEED: a number, or "random".
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from helpers import reference as ref
+from helpers.arrays import Array
+from helpers.vendor import DTYPES, REAL, Vendor
+from offload_args import blas, offload_args
+from offload_args.errors import AliasError, ArgumentError, ExtentError
+
+STEPS: Final = int(os.environ.get("OFFLOAD_ARGS_MODEL_STEPS", "0"))
+SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED", "1")
+MOST: Final = 17  # the greatest size
+SIDE: Final = 44  # of the square arrays
+LENGTH: Final = 2000  # of the flat ones
+
+
+# -- what a call is ----------------------------------------------------------------------------------------------------
+@dataclass
+class Operand:
+    """An operand: its values as a vector or a whole matrix, and which of them are stored, read and written."""
+
+    name: str
+    values: Array
+    form: str = "vector"  # or "full", "band", "packed"
+    reads: Any = True
+    writes: Any = False
+    counts: Any = False  # as touched, all the same
+    below: int = 0  # diagonals of a band
+    above: int = 0
+    uplo: str = "U"  # of a packed one
+    # Where it is: the place of each value in a flat array, -1 for those that are not stored.
+    base: int = -1
+    places: Array = field(default_factory=lambda: np.zeros(0, int))
+    inc: int = 1
+    lead: int = 1
+    first: int = 0
+
+    def stored(self) -> Array:
+        """Return which values the layout has at all."""
+        if self.form == "vector" or self.form == "full":
+            return np.ones(self.values.shape, bool)
+        if self.form == "packed":
+            return ref.in_triangle(len(self.values), self.uplo)
+        rows, columns = np.indices(self.values.shape)
+        return (columns - rows <= self.above) & (rows - columns <= self.below)
+
+    def mask(self, which: Any) -> Array:
+        return np.broadcast_to(which, self.values.shape) & self.stored()
+
+    def touched(self) -> Array:
+        """Return the places of what the call reads or writes."""
+        return self.places[self.mask(self.reads) | self.mask(self.writes) | self.mask(self.counts)]
+
+
+@dataclass
+class Call:
+    """One call: its operands, and what becomes of them.
+
+    compute: from the values of all operands, as wide numbers or as magnitudes, the new ones of those that are written,
+    or a result. arguments: names of operands, letters of options, and numbers, in the vendor's order and in blas's.
+    """
+
+    name: str
+    operands: list[Operand]
+    compute: Callable[..., Any]
+    vendor: list[Any]
+    portable: list[Any]
+    options: dict[str, Any]
+    terms: int
+    solves: bool = False  # compute gives the old values from the new ones
+    result: str = ""
+    in_place: bool = False  # an operand may be exactly the other one
+    steps: bool = False  # of vectors, whose increments may be 0
+    numbers: dict[str, Any] = field(default_factory=dict)  # alpha, beta and others by name
+    conjugates: bool = False  # with a matrix in C order blas may have to decline a backwards vector
+
+
+class Maker:
+    """Makes random calls of one dtype."""
+
+    def __init__(self, letter: str, seed: str) -> None:
+        self.letter, self.dtype, self.real = letter, np.dtype(DTYPES[letter]), np.dtype(REAL[letter])
+        self.complex = letter in "cz"
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(self.random.randrange(1 << 32))
+
+    def size(self) -> int:
+        return self.random.choice([0, 1, 2, 3, *range(MOST + 1)])
+
+    def values(self, *shape: int) -> Array:
+        made = self.numbers.uniform(-1, 1, shape)
+        return (made + 1j * self.numbers.uniform(-1, 1, shape) if self.complex else made).astype(self.dtype)
+
+    def number(self, real: bool = False) -> Any:
+        made = self.random.choice([1.0, -1.5, 0.25, self.random.uniform(-2, 2)])
+        return complex(made, self.random.uniform(-1, 1)) if self.complex and not real else made
+
+    def beta(self) -> Any:
+        return self.random.choice([0.0, 1.0, self.number()])
+
+    def pick(self, letters: str) -> str:
+        return self.random.choice(letters)
+
+    def vector(self, name: str, n: int, **more: Any) -> Operand:
+        return Operand(name, self.values(n), **more)
+
+    def any(self) -> Call:
+        made = self.random.choice([products, triangulars, updates, steps, sums, extremes])(self)
+        return made if made else self.any()
+
+
+def products(make: Maker) -> Call | None:
+    """y = alpha A x + beta y, of general, symmetric and Hermitian matrices in every form."""
+    name = make.random.choice("gemv gbmv symv hemv sbmv hbmv spmv hpmv".split())
+    if make.complex and name in ("sbmv", "spmv"):
+        return None
+    m, n, trans, uplo = make.size(), make.size(), make.pick("NTC"), make.pick("UL")
+    alpha, beta = make.number(), make.beta()
+    general, hermitian = name.startswith("g"), name.startswith("h")
+    m = m if general else n
+    kl, ku = make.random.randrange(6), make.random.randrange(6)
+    form = {"b": "band", "p": "packed"}.get(name[1], "full")
+    A = Operand("A", make.values(m, n), form, below=kl, above=ku, uplo=uplo)
+    if not general:
+        if A.form == "band":
+            A.below, A.above = (0, ku) if uplo == "U" else (ku, 0)
+        A.reads = ref.in_triangle(n, uplo)
+        if hermitian:
+            A.values[np.diag_indices(n)] = A.values.diagonal().real
+    inner, outer = (n, m) if trans == "N" or not general else (m, n)
+    x, y = make.vector("x", inner), make.vector("y", outer, writes=bool(m and n), reads=beta != 0 or not (m and n))
+    stored = A.stored()
+
+    def compute(alpha: Any, beta: Any, A: Array, x: Array, y: Array) -> list[Array]:
+        A = np.where(stored, A, 0)
+        if hermitian:  # the diagonal counts as real, also where it lies on x
+            A = A - 1j * np.diag(np.diag(A).imag) if np.iscomplexobj(A) else A
+        A = ref.op(A, trans) if general else ref.symmetric(A, uplo, hermitian)
+        return [ref.gemv(alpha, A, x, beta, y)]
+
+    sizes = {"ge": [m, n], "gb": [m, n, kl, ku], "sy": [n], "he": [n], "sb": [n, ku], "hb": [n, ku]}.get(name[:2], [n])
+    first = ["op:" + trans] if general else ["uplo:" + uplo]
+    options: dict[str, Any] = {"trans": trans} if general else {"uplo": uplo}
+    options |= {"kl": kl, "ku": ku} if name == "gbmv" else {}
+    operands = ["alpha", "A", "x", "beta", "y"]
+    made = Call(name, [A, x, y], compute, [*first, *sizes, *operands], operands, options, inner)
+    made.conjugates = make.complex and (trans == "C" if general else True)
+    made.numbers = {"alpha": alpha, "beta": beta}
+    return made
+
+
+def triangulars(make: Maker) -> Call:
+    """x = op(A) x, and its solution, of triangular matrices in every form."""
+    name = make.random.choice("trmv trsv tbmv tbsv tpmv tpsv".split())
+    n, uplo, trans, diag, k = make.size(), make.pick("UL"), make.pick("NTC"), make.pick("NU"), make.random.randrange(6)
+    values = make.values(n, n) / max(n, 1)
+    values[np.diag_indices(n)] = make.values(n) + 2
+    values = values.astype(make.dtype)
+    A = Operand("A", values, {"b": "band", "p": "packed"}.get(name[1], "full"), uplo=uplo)
+    A.below, A.above = (0, k) if uplo == "U" else (k, 0)
+    A.reads = ref.in_triangle(n, uplo) & ~(np.eye(n, dtype=bool) & (diag == "U"))
+    A.counts = n == 1 or (A.form == "band" and k == 0)  # a triangle that is all diagonal, even of ones
+    stored = A.stored()
+    x = make.vector("x", n, writes=True)
+
+    def compute(A: Array, x: Array) -> list[Array]:
+        return [ref.op(ref.triangle(np.where(stored, A, 0), uplo, diag), trans) @ x]
+
+    sizes = [n, k] if A.form == "band" else [n]
+    options = {"uplo": uplo, "trans": trans, "diag": diag}
+    first = [f"uplo:{uplo}", f"op:{trans}", f"diag:{diag}"]
+    made = Call(name, [A, x], compute, [*first, *sizes, "A", "x"], ["A", "x"], options, n, solves=name[2] == "s")
+    made.conjugates = make.complex and trans == "C"
+    return made
+
+
+def updates(make: Maker) -> Call | None:
+    """A += alpha x y^T and its like, of general, symmetric and Hermitian matrices, full and packed."""
+    name = make.random.choice("ger gerc syr her syr2 her2 spr hpr spr2 hpr2".split())
+    if make.complex and name in ("spr", "spr2"):
+        return None
+    general, hermitian, two = name.startswith("g"), name[0] == "h" or name == "gerc", name[-1] == "2"
+    n, uplo = make.size(), make.pick("UL")
+    m = make.size() if general else n
+    alpha = make.number(real=hermitian and not two and not general)
+    A = Operand("A", make.values(m, n), "packed" if name[1] == "p" else "full", uplo=uplo)
+    A.writes = True if general else ref.in_triangle(n, uplo)
+    A.reads = A.writes
+    if hermitian and not general:
+        A.values[np.diag_indices(n)] = A.values.diagonal().real
+    x, y = make.vector("x", m), make.vector("y", n)
+    vectors = [x, y] if two or general else [x]
+
+    def compute(alpha: Any, A: Array, x: Array, y: Array | None = None) -> list[Array]:
+        if two:
+            return [ref.syr2(alpha, x, y, A, hermitian)]
+        return [ref.ger(alpha, x, y if y is not None else x, A, hermitian)]
+
+    names = [one.name for one in vectors]
+    vendor = ["alpha", *names, "A"]
+    vendor = [m, n, *vendor] if general else ["uplo:" + uplo, n, *vendor]
+    options = {} if general else {"uplo": uplo}
+    made = Call(name, [A, *vectors], compute, vendor, ["alpha", *names, "A"], options, 3)
+    made.conjugates = make.complex and (hermitian or not general)
+    made.numbers = {"alpha": alpha}
+    return made
+
+
+def steps(make: Maker) -> Call | None:
+    """Routines of two vectors that write: they go element by element, so that an increment may be 0."""
+    name = make.random.choice("copy swap axpy scal rot rotm".split())
+    if make.complex and name == "rotm":
+        return None
+    n, alpha, c, s = make.size(), make.number(), make.random.uniform(-0.7, 0.7), make.random.uniform(-0.7, 0.7)
+    x = make.vector("x", n, writes=name in ("swap", "rot", "rotm", "scal"))
+    y = make.vector("y", n, writes=True, reads=name != "copy")
+    param = [make.random.choice([-2.0, -1.0, 0.0, 1.0]), *(make.random.uniform(-0.7, 0.7) for _ in range(4))]
+    operands = [x] if name == "scal" else [x, y]
+    vendor = [n, "alpha", *[one.name for one in operands]] if name in ("axpy", "scal") else [n, "x", "y"]
+    vendor += {"rot": [c, s], "rotm": [param]}.get(name, [])
+    made = Call(name, operands, lambda: None, vendor, vendor[1:], {}, 2, steps=True)
+    made.in_place = name in ("copy", "swap", "axpy")
+    H = ref.rotm_matrix(np.array(param, np.longdouble))
+    made.numbers = {"alpha": alpha, "c": c, "s": s, "H": H}
+    return made
+
+
+def sums(make: Maker) -> Call | None:
+    """Routines of vectors with a sum as their result."""
+    name = make.random.choice("dot dotu dotc asum nrm2".split())
+    if make.complex and name == "dot":
+        return None
+    n = make.size()
+    x, y = make.vector("x", n), make.vector("y", n)
+    two = name.startswith("dot")
+
+    def compute(x: Array, y: Array | None = None) -> Any:
+        if y is not None:
+            return ref.dot(x, y, name == "dotc")
+        return ref.asum(x) if name == "asum" else ref.nrm2(x)
+
+    names = ["x", "y"] if two else ["x"]
+    made = Call(name, [x, y] if two else [x], compute, [n, *names], names, {}, n, result="sum")
+    made.steps = True
+    return made
+
+
+def extremes(make: Maker) -> Call:
+    name = make.random.choice(["iamax", "iamin"])
+    n = make.size()
+    x = make.vector("x", n)
+    if n > 2 and make.random.random() < 0.5:  # the first of several
+        x.values[[n // 2, n - 1]] = 4 if name == "iamax" else 0
+    find = np.argmax if name == "iamax" else np.argmin
+    return Call(name, [x], lambda x: find(ref.size1(x)) if x.size else 0, [n, "x"], ["x"], {}, 1, result="index")
+
+
+# -- where its operands are --------------------------------------------------------------------------------------------
+@dataclass
+class Run:
+    """The arrays of one region, by number: two flat ones, and squares in C and in Fortran order; and their pointers."""
+
+    make: Maker
+    vendor: Vendor
+    arrays: list[Array]
+    pointers: list[Any]
+    scalars: dict[str, Any]  # 0-d pointers, by name
+    refused: int = 0
+    declined: int = 0
+    made: int = 0
+
+    # -- for blas: slices of pointers
+    def slice(self, one: Operand) -> Any:
+        """Place an operand; return its pointer."""
+        choose, n = self.make.random, len(one.values)
+        if one.form == "packed":
+            return self.part(one, choose.randrange(2), n * (n + 1) // 2)
+        if one.form == "vector":
+            if choose.random() < 0.5:
+                return self.part(one, choose.randrange(2), n, choose.choice([1, 1, 2, 3, -1, -2]))
+            which, across = choose.randrange(2, 4), choose.randrange(SIDE)
+            step = choose.choice([1, 1, 2, -1, -2])
+            key = self.steps(n, SIDE, step)
+            return self.view(one, which, (across, key) if choose.random() < 0.5 else (key, across))
+        rows, columns = one.values.shape
+        if one.form == "band":
+            rows = one.below + one.above + 1
+            return self.view(one, 3, (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
+        return self.view(one, choose.randrange(2, 4), (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
+
+    def steps(self, n: int, length: int, step: int) -> slice:
+        if not n:
+            return slice(0, 0)
+        reach = (n - 1) * abs(step)
+        first = self.make.random.randrange(length - reach)
+        if step > 0:
+            return slice(first, first + reach + 1, step)
+        return slice(first + reach, first - 1 if first else None, step)
+
+    def part(self, one: Operand, which: int, n: int, step: int = 1) -> Any:
+        return self.view(one, which, (self.steps(n, min(LENGTH, 3 * MOST + n), step) if n else slice(0, 0),))
+
+    def view(self, one: Operand, which: int, key: Any) -> Any:
+        """Take a part of an array as an operand's memory."""
+        array = self.arrays[which]
+        found = np.arange(array.size).reshape(array.shape, order="F" if array.flags.f_contiguous else "C")[key]
+        one.base, one.inc = which, found.strides[0] if found.ndim == 1 else 1
+        places = found
+        if one.form == "packed":
+            places = self.packed(one, found, "F")
+        elif one.form == "band":
+            rows, columns = np.indices(one.values.shape)
+            d = np.clip(one.above + rows - columns, 0, one.below + one.above)
+            places = found[d, columns]
+        one.places = np.where(one.stored(), places, -1) if one.form in ("band", "packed") else places
+        pointer = self.pointers[which]
+        return pointer[key]
+
+    def packed(self, one: Operand, found: Array, order: str) -> Array:
+        """Return the places of a triangle's elements, from those that it has in its order."""
+        n = len(one.values)
+        places = np.full((n, n), -1)
+        inside = ref.in_triangle(n, one.uplo)
+        if order == "C":
+            places[inside] = found  # by rows
+        else:
+            places.T[inside.T] = found
+        return places
+
+    # -- for a vendor's function: a flat array, with ld and inc
+    def tight(self, one: Operand, order: str) -> Any:
+        """Place an operand; return a pointer that ends with its last element."""
+        choose, shape = self.make.random, one.values.shape
+        n = shape[0]
+        if one.form == "vector":
+            places = np.arange(n) * abs(one.inc)
+            if one.inc < 0:
+                places = places[::-1]
+        elif one.form == "packed":
+            places = self.packed(one, np.arange(n * (n + 1) // 2), order)
+        else:
+            rows, columns = np.indices(shape)
+            if one.form == "band":
+                along = one.above + rows - columns if order == "F" else one.below + columns - rows
+                length = one.below + one.above + 1
+            else:
+                along, length = (rows, shape[0]) if order == "F" else (columns, shape[1])
+            one.lead = max(length, 1) + choose.choice([0, 0, 1, 3])
+            places = (columns if order == "F" else rows) * one.lead + along
+            places = np.where(one.stored(), places, -1)
+        one.base = choose.randrange(2)
+        one.places = places
+        most = int(one.touched().max()) + 1 if one.touched().size else 0
+        one.first = choose.randrange(min(LENGTH - most, 3 * MOST) + 1)
+        one.places = np.where(places < 0, -1, places + one.first)  # some may be behind the end: none is touched there
+        return self.pointers[one.base][one.first : one.first + most]
+
+    # -- the call
+    def prepare(self, call: Call) -> list[Array]:
+        """Fill the device's arrays with NaN but where the call reads; return what each array is then."""
+        filled = [np.full(array.size, np.nan, array.dtype) for array in self.arrays]
+        for one in call.operands:
+            reads = one.mask(one.reads)
+            filled[one.base][one.places[reads]] = one.values[reads]
+        for array, pointer, flat in zip(self.arrays, self.pointers, filled, strict=True):
+            pointer.assign(flat.reshape(array.shape, order="F" if array.flags.f_contiguous else "C"))
+        for one in call.operands:  # several may read one place
+            stored = one.mask(one.reads) | one.mask(one.writes)
+            one.values = one.values.copy()
+            one.values[stored] = filled[one.base][one.places[stored]]
+        return filled
+
+    def now(self) -> list[Array]:
+        orders = ["F" if array.flags.f_contiguous else "C" for array in self.arrays]
+        return [one.to_host().ravel(order=order) for one, order in zip(self.pointers, orders, strict=True)]
+
+    def overlaps(self, call: Call) -> tuple[bool, bool]:
+        """Return whether a written operand has elements of another one; and whether that is allowed."""
+        both = False
+        for i, one in enumerate(call.operands):
+            for other in call.operands[:i]:
+                if one.base != other.base or not (np.any(one.mask(one.writes)) or np.any(other.mask(other.writes))):
+                    continue
+                a, b = (set(each.touched().tolist()) for each in (one, other))
+                both |= bool(a & b)
+        same = call.in_place and np.array_equal(call.operands[0].places, call.operands[1].places)
+        return both, same and call.operands[0].base == call.operands[1].base
+
+
+def scalar(run: Run, call: Call, name: str) -> Any:
+    """Return alpha or beta as it is passed: a number, or a 0-d pointer."""
+    value = call.numbers[name]
+    if run.make.random.random() < 0.75 or name not in ("alpha", "beta") or isinstance(value, str):
+        return value
+    real = name == "alpha" and call.name in ("her", "hpr") and run.make.complex
+    pointer = run.scalars["real" if real else name]
+    pointer.assign(np.asarray(value, run.make.real if real else run.make.dtype))
+    return pointer
+
+
+def rounded(run: Run, call: Call) -> None:
+    """Round alpha and beta to the dtype, as a device scalar is."""
+    for name in ("alpha", "beta"):
+        if name in call.numbers:
+            value = run.make.dtype.type(call.numbers[name])
+            call.numbers[name] = complex(value) if np.iscomplexobj(value) and value.imag else float(value.real)
+
+
+def stepwise(call: Call, arrays: list[Array], magnitude: bool) -> list[Array]:
+    """Do the steps of a routine of vectors, in the order of the reference BLAS, on copies of the flat arrays."""
+    arrays = [ref.wide(np.nan_to_num(one)) for one in arrays]
+    alpha, c, s, H = (call.numbers.get(name) for name in ("alpha", "c", "s", "H"))
+    minus: Any = -1
+    if magnitude:
+        arrays = [abs(one) for one in arrays]
+        alpha, c, s, H, minus = abs(alpha), abs(c), abs(s), abs(H), 1
+    x, y = call.operands[0], call.operands[-1]
+    X, Y = arrays[x.base], arrays[y.base]
+    for i, j in zip(x.places, y.places, strict=True):
+        a, b = X[i], Y[j]
+        if call.name == "copy":
+            Y[j] = a
+        elif call.name == "swap":
+            X[i], Y[j] = b, a
+        elif call.name == "axpy":
+            Y[j] = b + alpha * a
+        elif call.name == "scal":
+            X[i] = alpha * a
+        elif call.name == "rot":
+            Y[j] = c * b + minus * s * a
+            X[i] = c * a + s * b
+        else:
+            X[i], Y[j] = H[0][0] * a + H[0][1] * b, H[1][0] * a + H[1][1] * b
+    return arrays
+
+
+def verify(run: Run, call: Call, before: list[Array], result: Any, what: str) -> None:
+    """Compare what the call did with plain sums, and all other bytes with what they were."""
+    after = run.now()
+    wides = [ref.wide(np.nan_to_num(one.values)) for one in call.operands]
+    given = [call.numbers[name] for name in ("alpha", "beta") if name in call.numbers and name in call.vendor]
+    if call.result:
+        expected = call.compute(*wides)
+        if call.result == "index":
+            assert result == expected, what
+        else:
+            magnitude = call.compute(*map(abs, wides))
+            ref.assert_close(result, expected, call.terms, magnitude, run.make.dtype, what)
+    allowed = [np.zeros(one.size, bool) for one in before]
+    written = [one for one in call.operands if np.any(one.mask(one.writes))]
+    for one in written:
+        allowed[one.base][one.places[one.mask(one.writes)]] = True
+    for was, now, may in zip(before, after, allowed, strict=True):
+        assert was[~may].tobytes() == now[~may].tobytes(), f"{what}: wrote what it must not write"
+    if call.steps and not call.result:
+        expected, magnitude = stepwise(call, before, False), stepwise(call, before, True)
+        for one, now, new, size in zip(allowed, after, expected, magnitude, strict=True):
+            ref.assert_close(now[one], new[one], 2 * len(call.operands[0].values), size[one], run.make.dtype, what)
+    for one in written if not call.steps else []:
+        mask = one.mask(one.writes)
+        new = np.zeros(one.values.shape, run.make.dtype)
+        new[mask] = after[one.base][one.places[mask]]
+        assert np.isfinite(new).all(), f"{what}: {one.name} has what must not be read"
+        at = call.operands.index(one)
+        old, wide = wides[at], ref.wide(new)
+        if call.solves:
+            wides[at] = wide
+        expected = call.compute(*given, *wides)[0]
+        magnitude = call.compute(*map(abs, given), *map(abs, wides))[0]
+        got, wanted = (expected, old) if call.solves else (wide, expected)
+        ref.assert_close(got[mask], wanted[mask], call.terms, magnitude[mask], run.make.dtype, what)
+
+
+def attempt(run: Run, call: Call, function: Callable[[], Any], what: str, short: bool = False) -> None:
+    """Make the call where it has to be made, and see it refused where it has to be refused."""
+    overlap, allowed = run.overlaps(call)
+    before = run.prepare(call)
+    try:
+        result = function()
+    except AliasError:
+        assert overlap, f"{what}: refused without an overlap"
+        run.refused += 1
+        assert not allowed, f"{what}: refused though it is in place"
+    except ExtentError:
+        assert short, what
+        run.refused += 1
+    except ArgumentError as error:
+        empty = call.name in ("iamax", "iamin") and "at least one element" in str(error)
+        backwards = call.conjugates or call.result == "index"
+        assert empty or (backwards and ("numpy." in str(error) or "; pass " in str(error))), f"{what}: {error}"
+        run.declined += 1
+    else:
+        assert not short, f"{what}: an element too few was taken"
+        assert not overlap or allowed, f"{what}: an overlap was taken"
+        run.made += 1
+        verify(run, call, before, result, what)
+        return
+    for was, now in zip(before, run.now(), strict=True):
+        assert was.tobytes() == now.tobytes(), f"{what}: was refused, and wrote"
+
+
+def described(call: Call, device: str, seed: str, step: int) -> str:
+    where = [(one.name, one.form, one.values.shape, one.base, one.inc, one.lead) for one in call.operands]
+    return f"{seed=} {step=} {device} {call.name} {call.vendor} {call.options} {call.numbers} {where}"
+
+
+def portable(run: Run, call: Call, what: Callable[[], str]) -> None:
+    """Make a call of blas."""
+    call.operands.sort(key=lambda one: one.form == "vector")
+    pointers = {one.name: run.slice(one) for one in call.operands}
+    arguments = [pointers.get(one, one) if isinstance(one, str) else one for one in call.portable]
+    arguments = [scalar(run, call, one) if isinstance(one, str) else one for one in arguments]
+    attempt(run, call, lambda: getattr(blas, call.name)(*arguments, **call.options), what())
+
+
+def name_of(call: Call, letter: str) -> str:
+    """Return the name of a vendor's function."""
+    name, real = call.name, {"c": "s", "z": "d"}.get(letter, letter)
+    if name in ("iamax", "iamin"):
+        return f"i{letter}{name[1:]}"
+    if letter in "cz":
+        if name in ("asum", "nrm2"):
+            return real + letter + name
+        return letter + {"ger": "geru", "rot": real + "rot"}.get(name, name)
+    same = {"gerc": "ger", "dotu": "dot", "dotc": "dot", "her": "syr", "her2": "syr2", "hpr": "spr", "hpr2": "spr2"}
+    same |= {"hemv": "symv", "hbmv": "sbmv", "hpmv": "spmv"}
+    return letter + same.get(name, name)
+
+
+def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
+    """Make a call of the library, with pointers that end with the last element that it touches, or one before."""
+    vendor, choose = run.vendor, run.make.random
+    function = getattr(vendor.module, name_of(call, run.make.letter), None)
+    if function is None:
+        return
+    order, first = choose.choice(vendor.orders)
+    leveled = any(one.form != "vector" for one in call.operands)
+    one_way = call.name in ("scal", "asum", "nrm2", "iamax", "iamin")
+    with_zero = call.steps and call.name != "nrm2"
+    for one in call.operands:
+        one.inc = choose.choice([1, 2, 3] if one_way else [1, 1, 2, 3, -1, -2, *([0] if with_zero else [])])
+    if with_zero and any(one.inc == 0 and np.any(one.reads) for one in call.operands):
+        for one in call.operands:
+            if one.inc == 0 and one.values.size:
+                one.values[:] = one.values[-1]
+    pointers = {one.name: run.tight(one, order) for one in call.operands}
+    short = choose.choice(call.operands) if choose.random() < 0.1 else None
+    if short is not None and pointers[short.name].size:
+        pointers[short.name] = pointers[short.name][:-1]
+    else:
+        short = None
+    arguments: list[Any] = [*first] if leveled else []
+    for given in call.vendor:
+        if not isinstance(given, str):
+            arguments.append(given)
+        elif given in pointers:
+            one = next(operand for operand in call.operands if operand.name == given)
+            arguments.append(pointers[given])
+            if one.form != "packed":
+                arguments.append(one.inc if one.form == "vector" else one.lead)
+        elif ":" in given:
+            kind, _, letter = given.partition(":")
+            arguments.append(getattr(vendor, kind)[letter])
+        else:
+            arguments.append(scalar(run, call, given))
+
+    def called() -> Any:
+        made = function(*arguments)
+        return made - vendor.is_cublas if call.result == "index" and made else made
+
+    attempt(run, call, called, what() + f" {order=}", short is not None)
+
+
+# -- the tests ---------------------------------------------------------------------------------------------------------
+def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call, Callable[[], str]], None]) -> None:
+    """Make so many calls, 40 in each region."""
+    seed = f"{random.randrange(1 << 32) if SEED == 'random' else SEED} {letter} {make_one.__name__}"
+    make, totals = Maker(letter, seed), [0, 0, 0]
+    for begin in range(0, calls, 40):
+        flat = [np.zeros(LENGTH, make.dtype) for _ in range(2)]
+        squares = [np.zeros((SIDE, SIDE), make.dtype, order="C"), np.zeros((SIDE, SIDE), make.dtype, order="F")]
+        numbers = [np.zeros((), make.dtype), np.zeros((), make.dtype), np.zeros((), make.real)]
+        with offload_args(*flat, *squares, *numbers, device=device) as pointers:
+            scalars = dict(zip(("alpha", "beta", "real"), pointers[4:], strict=True))
+            run = Run(make, Vendor(device), [*flat, *squares], list(pointers[:4]), scalars)
+            for step in range(begin, min(begin + 40, calls)):
+                call = make.any()
+                rounded(run, call)
+                make_one(run, call, lambda call=call, step=step: described(call, device, seed, step))
+        totals = [a + b for a, b in zip(totals, (run.made, run.refused, run.declined), strict=True)]
+    assert totals[0] > calls // 2
+    assert totals[1] > calls // 200, totals
+
+
+COUNTS = pytest.mark.parametrize(
+    "calls", [pytest.param(60, id="short"), pytest.param(STEPS or 1500, id="all", marks=pytest.mark.slow)]
+)
+
+
+@COUNTS
+@pytest.mark.parametrize("letter", "sdcz")
+def test_random_calls_of_blas_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:
+    programs(device, letter, calls, portable)
+
+
+@COUNTS
+@pytest.mark.parametrize("letter", "sdcz")
+def test_random_calls_of_the_library_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:
+    programs(device, letter, calls, vendors)
+
+
+@COUNTS
+@pytest.mark.parametrize("letter", "sdcz")
+def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, calls: int) -> None:
+    make = Maker(letter, f"{SEED} {letter} rotations")
+    limit = float(np.finfo(make.dtype).eps) * 32
+    numbers, reals = np.zeros(40, make.dtype), np.zeros(40, make.real)
+    with offload_args(numbers, reals, device=device) as (dn, dr):
+        for _ in range(calls // 4):
+            scale = 10.0 ** make.numbers.integers(-3, 4, 4)
+            values = (make.values(4) * scale * make.numbers.integers(0, 4, 4).clip(0, 1)).astype(make.dtype)
+            i, j, k, m = make.random.sample(range(40), 4)
+            before = np.full(40, np.nan, make.dtype)
+            before[[i, j]] = a, b = values[:2]
+            dn.assign(before)
+            dr.assign(np.full(40, np.nan, make.real))
+            blas.rotg(dn[i : i + 1], dn[j : j + 1], dr[m : m + 1], dn[k : k + 1])
+            after, c = dn.to_host(), dr.to_host()
+            assert np.isnan(np.delete(after, [i, j, k])).all() and np.isnan(np.delete(c, m)).all()
+            wide_a, wide_b, r, c, s = (ref.wide(one)[()] for one in (a, b, after[i], c[m], after[k]))
+            size = abs(wide_a) + abs(wide_b)
+            assert abs(c * wide_a + s * wide_b - r) <= limit * size, f"{a=} {b=}"
+            assert abs(c * wide_b - np.conj(s) * wide_a) <= limit * size, f"{a=} {b=}"
+            assert abs(c * c + abs(s) ** 2 - 1) <= limit, f"{a=} {b=}"
+            if make.complex:
+                continue
+            d1, d2, x1, y1 = before[[i, j, k, m]] = abs(values[0]) + 0.5, abs(values[1]), *values[2:]
+            dn[:35].assign(before[:35])
+            places = [dn[at : at + 1] for at in (i, j, k, m) if at < 35]
+            if len(places) < 4:
+                continue
+            blas.rotmg(*places, dn[35:])
+            after = dn.to_host()
+            assert np.isnan(np.delete(after, [i, j, k, m, *range(35, 40)])).all()
+            if after[35] == -2:
+                continue
+            # what H leaves unsaid is as it was
+            H = ref.rotm_matrix(ref.wide(np.where(np.isnan(after[35:]), 0, after[35:])))
+            new = H @ ref.wide([x1, y1])
+            size = abs(H) @ abs(ref.wide([x1, y1]))
+            assert after[m] == before[m]
+            assert abs(new[0] - after[k]) <= limit * size[0], f"{d1=} {d2=} {x1=} {y1=}"
+            assert d1 * x1 * x1 + d2 * y1 * y1 == 0 or abs(new[1]) <= limit * size[1], f"{d1=} {d2=} {x1=} {y1=}"
