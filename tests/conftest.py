@@ -40,12 +40,9 @@ def library(device: str) -> ModuleType:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collections_are_short() -> Iterator[None]:
-    """Leave what imports and other tests made out of garbage collections: many tests collect, some a hundred times."""
-    gc.collect()
+def collections_are_short() -> None:
+    """Leave what came before out of garbage collections: many tests collect, some a hundred times."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

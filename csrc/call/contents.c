@@ -316,6 +316,29 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
   return status;
 }
 
+/* Swaps what is `each` bytes at two places. */
+static void swap_bytes(char *a, char *b, int64_t each) {
+  char kept[256];
+  for (int64_t at = 0; at < each; at += (int64_t)sizeof kept) {
+    const size_t n = (size_t)(each - at < (int64_t)sizeof kept ? each - at : (int64_t)sizeof kept);
+    memcpy(kept, a + at, n);
+    memcpy(a + at, b + at, n);
+    memcpy(b + at, kept, n);
+  }
+}
+
+/* Reverses the axes of an array in C order along which the pointer's elements run backwards. */
+static void reverse_axes(char *values, int ndim, const int64_t *shape, const int64_t *strides, int64_t nbytes) {
+  int64_t outer = nbytes; /* bytes of one step along the axis before */
+  for (int i = 0; i < ndim; i++) {
+    const int64_t each = outer / shape[i];
+    for (int64_t start = 0; strides[i] < 0 && start < nbytes; start += outer)
+      for (int64_t low = start, high = start + outer - each; low < high; low += each, high -= each)
+        swap_bytes(values + low, values + high, each);
+    outer = each;
+  }
+}
+
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides) {
   const char *const function = "oa_pointer_read";
   array a;
@@ -332,9 +355,14 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
     oa_call_cancel(&call);
     return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and would have to be waited for", function);
   }
-  int64_t packed[OA_MAX_DIMENSIONS];
+  /* Backwards, the elements would come one by one: they come in the order of memory and are reversed here. */
+  const int64_t nbytes = a.layout.size * a.itemsize;
+  int64_t packed[OA_MAX_DIMENSIONS], forwards[OA_MAX_DIMENSIONS];
   oa_pieces pieces;
   c_order(ndim, shape, a.itemsize, packed);
-  oa_pieces_start(&pieces, ndim, shape, strides, packed, a.itemsize);
-  return end(&call, read_device(&call, &pieces, values, a.layout.size * a.itemsize));
+  for (int i = 0; i < ndim; i++) forwards[i] = shape[i] > 1 && strides[i] < 0 ? -strides[i] : strides[i];
+  oa_pieces_start(&pieces, ndim, shape, forwards, packed, a.itemsize);
+  status = read_device(&call, &pieces, values, nbytes);
+  if (!status) reverse_axes(values, ndim, shape, strides, nbytes);
+  return end(&call, status);
 }

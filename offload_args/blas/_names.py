@@ -26,5 +26,5 @@ def note_names(error: OffloadError, callers: dict[str, str]) -> None:
     """Note on an error of a library's function what the caller calls the operands that it names."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
     text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
-    if text and not str(error).startswith("blas."):
+    if text:
         error.add_note(f"The library's operands have other names here: {text}.")

@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,10 @@ from bindings.emit.bodies import Body  # noqa: E402
 
 NAMES = roles.names()
 BLAS = [name for name in NAMES if name.endswith("blas")]
+# Those of the large libraries take seconds to write and compile: they are for CI.
+ONE_OR_ALL = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "cblas" else [pytest.mark.slow]) for name in NAMES]
+)
 Api = dict[str, Any]
 
 
@@ -381,28 +387,37 @@ def test_triangles_are_never_overwritten_and_copies_always(libraries: dict[str, 
 # -- C --
 
 
+Emitted = Callable[[str], Path]
+
+
 @pytest.fixture(scope="module")
-def emitted(libraries: dict[str, roles.Library], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("generated")
-    emit.emit(list(libraries.values()), out)
-    return out
+def emitted(libraries: dict[str, roles.Library], tmp_path_factory: pytest.TempPathFactory) -> Emitted:
+    """Return the folder with the generated files of one library."""
+
+    @cache
+    def emitted_of(name: str) -> Path:
+        out = tmp_path_factory.mktemp(name)
+        emit.emit([libraries[name]], out)
+        return out
+
+    return emitted_of
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_emitted_c_compiles_without_warnings(emitted: Path, name: str) -> None:
+@ONE_OR_ALL
+def test_emitted_c_compiles_without_warnings(emitted: Emitted, name: str) -> None:
     for stem in (name, f"{name}_api"):
-        compile_c(emitted / "libraries" / f"{stem}.c", emitted, "-fsyntax-only")
+        compile_c(emitted(name) / "libraries" / f"{stem}.c", emitted(name), "-fsyntax-only")
 
 
-def test_table_of_libraries_compiles(emitted: Path) -> None:
-    compile_c(emitted / "libraries" / "libraries.c", emitted, "-fsyntax-only")
+def test_table_of_libraries_compiles(emitted: Emitted) -> None:
+    compile_c(emitted("cblas") / "libraries" / "libraries.c", emitted("cblas"), "-fsyntax-only")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_headers_can_be_used_alone(emitted: Path, tmp_path: Path, name: str) -> None:
+@ONE_OR_ALL
+def test_headers_can_be_used_alone(emitted: Emitted, tmp_path: Path, name: str) -> None:
     source = tmp_path / "user.c"
     source.write_text(f'#include "offload_args_{name}.h"\nint main(void) {{ return oa_version() == 0; }}\n')
-    compile_c(source, emitted, "-fsyntax-only")
+    compile_c(source, emitted(name), "-fsyntax-only")
 
 
 def abi(c_type: str, blasint: str = "int") -> str:
@@ -427,11 +442,11 @@ def abi(c_type: str, blasint: str = "int") -> str:
     return (narrow | dict.fromkeys(("bfloat16", "hfloat16"), "uint16_t")).get(c_type, c_type)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@ONE_OR_ALL
 def test_vendor_functions_are_called_with_the_headers_types(
-    emitted: Path, libraries: dict[str, roles.Library], name: str
+    emitted: Emitted, libraries: dict[str, roles.Library], name: str
 ) -> None:
-    text = re.sub(r"\s+", " ", (emitted / "libraries" / f"{name}.c").read_text())
+    text = re.sub(r"\s+", " ", (emitted(name) / "libraries" / f"{name}.c").read_text())
     api = given(name)[0]["functions"]
     for function in libraries[name].functions:
         row = text.split(f'{{.function = "{name}.{function.name}", ')[1].split(".function =")[0]
@@ -461,11 +476,11 @@ def test_vendor_functions_are_called_with_the_headers_types(
             assert abi(returns.strip()) == abi(api[symbol]["returns"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@ONE_OR_ALL
 def test_rows_name_the_symbols_and_dtypes_of_their_functions(
-    emitted: Path, libraries: dict[str, roles.Library], name: str
+    emitted: Emitted, libraries: dict[str, roles.Library], name: str
 ) -> None:
-    text = (emitted / "libraries" / f"{name}.c").read_text()
+    text = (emitted(name) / "libraries" / f"{name}.c").read_text()
     symbols = re.findall(r'"(\w+)"', text.split("symbols[] = {")[1].split("};")[0])
     codes = {one[1]: number for number, one in enumerate(entries("dtypes"))}
     rows = {row.split('"')[0]: row for row in text.split(f'.function = "{name}.')[1:]}
@@ -480,23 +495,25 @@ def test_rows_name_the_symbols_and_dtypes_of_their_functions(
         assert [int(one, 8) for one in dtypes] == [codes[one.dtype or "any"] for one in function.parameters]
 
 
-def test_a_family_has_one_body(emitted: Path, libraries: dict[str, roles.Library]) -> None:
+@ONE_OR_ALL
+def test_a_family_has_one_body(emitted: Emitted, libraries: dict[str, roles.Library], name: str) -> None:
     """Types, conjugation and the place of scalars are data; a body of its own has only what checks other things."""
-    for name, library in libraries.items():
-        text = (emitted / "libraries" / f"{name}.c").read_text()
-        bodies = len(re.findall(r"^static int run_\w+(?<!_in)\(", text, re.MULTILINE))
-        families = {(one.family, one.form) for one in library.functions if not one.is_service}
-        others = {one.family for one in library.functions if one.is_service}  # several of these may be alike
-        assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
+    text, library = (emitted(name) / "libraries" / f"{name}.c").read_text(), libraries[name]
+    bodies = len(re.findall(r"^static int run_\w+(?<!_in)\(", text, re.MULTILINE))
+    families = {(one.family, one.form) for one in library.functions if not one.is_service}
+    others = {one.family for one in library.functions if one.is_service}  # several of these may be alike
+    assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
 
 
 @pytest.mark.promise("T30", "T32")
-def test_shims_declare_and_pass_on_what_they_should(emitted: Path, tmp_path: Path) -> None:
+def test_shims_declare_and_pass_on_what_they_should(emitted: Emitted, tmp_path: Path) -> None:
     """With a core and a vendor library of the test's own."""
     program = tmp_path / "shims_alone"
-    sources = [emitted / "libraries" / "cublas.c", emitted / "libraries" / "cublas_api.c"]
+    sources = [emitted("cublas") / "libraries" / f"{stem}.c" for stem in ("cublas", "cublas_api")]
     sources += [ROOT / "csrc" / one for one in ("call/routine.c", "call/groups.c", "base/number.c")]
-    compile_c(Path(__file__).with_name("shims_alone.c"), emitted, *map(str, sources), "-lm", "-o", str(program))
+    compile_c(
+        Path(__file__).with_name("shims_alone.c"), emitted("cublas"), *map(str, sources), "-lm", "-o", str(program)
+    )
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -508,13 +525,13 @@ def functions_in(text: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@ONE_OR_ALL
 def test_every_bound_function_has_a_docstring_and_a_signature(
-    emitted: Path, libraries: dict[str, roles.Library], name: str
+    emitted: Emitted, libraries: dict[str, roles.Library], name: str
 ) -> None:
     library = libraries[name]
     module = importlib.import_module(f"offload_args.{name}")
-    stubs = functions_in((emitted / f"{name}.pyi").read_text())
+    stubs = functions_in((emitted(name) / f"{name}.pyi").read_text())
     bound = {one.name for one in library.functions}
     no_functions = {*library.constants, *(one.name for one in library.object_kinds), "raw"}
     no_functions |= {one for names in library.adds.values() for one in names}
@@ -535,9 +552,11 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
             assert not one.in_python or re.search(rf"\b{one.name}\b", text), (function.name, one.name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_records_name_the_c_parameters_in_order(emitted: Path, libraries: dict[str, roles.Library], name: str) -> None:
-    header = re.sub(r"\s+", " ", (emitted / "include" / f"offload_args_{name}.h").read_text())
+@ONE_OR_ALL
+def test_records_name_the_c_parameters_in_order(
+    emitted: Emitted, libraries: dict[str, roles.Library], name: str
+) -> None:
+    header = re.sub(r"\s+", " ", (emitted(name) / "include" / f"offload_args_{name}.h").read_text())
     for function in libraries[name].functions:
         declared = header.split(f"int oa_{name}_{function.name}(")[1].split(");")[0]
         tokens = [token.split(":")[1] for token in emit.record(function).split()]

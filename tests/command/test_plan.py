@@ -31,6 +31,7 @@ def test_a_small_product_is_measured_as_it_is_and_not_extrapolated(
     assert found["advice"][0].startswith(f"{device}: ")
 
 
+@pytest.mark.slow
 def test_a_large_product_is_extrapolated_from_one_whose_largest_extents_are_less(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -51,10 +51,11 @@ def triangle(A: Array, uplo: str, diag: str = "N") -> Array:
 
 
 def symmetric(A: Array, uplo: str, hermitian: bool = False) -> Array:
-    """The symmetric or Hermitian matrix that is stored in one triangle of A."""
+    """The matrix that is stored in one triangle of A, symmetric or Hermitian; then its diagonal counts as real."""
     T = triangle(A, uplo)
-    off = T - np.diag(np.diag(T))
-    return T + (off.conj().T if hermitian else off.T)
+    diagonal = np.diag(np.diag(T))
+    off = T - diagonal
+    return off + (off.conj().T + diagonal.real if hermitian else off.T + diagonal)
 
 
 # -- how matrices are stored ------------------------------------------------------------------------------------------

@@ -487,7 +487,7 @@ def bound(module: types.ModuleType) -> list[str]:
 
 # A part of a routine's combinations, or all.
 SHARES = pytest.mark.parametrize(
-    "share", [pytest.param(0.25, id="short"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "share", [pytest.param(0.1, id="short"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 
 

@@ -123,6 +123,7 @@ LARGE = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", [*LINES, *MATRICES, RowBlocks(17), Tiles(16, 16), Tiles(5, 64)], **ID)
 @LARGE
 @given(data=st.data())

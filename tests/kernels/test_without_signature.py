@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array, ramp
-from kernels.images import FORMATS, hip_module
+from kernels.images import hip_module
 from kernels.programs import shared_object
 from offload_args import Device, In, InOut, Kernel, Module, Out, errors, launch, offload, offload_args
 
@@ -64,11 +64,6 @@ def test_a_module_that_says_nothing_needs_a_signature() -> None:
     with pytest.raises(errors.SignatureError, match="says nothing of its parameters"):
         module.kernel("bare")
     offload(module.kernel("bare", InOut[np.float32]), ramp(4), device="host")
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_kernel_of_any_format_may_be_undeclared(form: str) -> None:
-    assert "vadd" in repr(Module.load(FORMATS[form]()).kernel("vadd"))
 
 
 class Csr:

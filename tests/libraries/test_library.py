@@ -176,6 +176,7 @@ print(np.sum(arrays), libraries.loaded("{name}").found)
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == f"48.0 {expected_finder()}\n"
 
 
+@pytest.mark.slow
 def test_an_override_with_32_bit_integers_gives_the_same_results() -> None:
     names = "host and short and (amax or dotc or nrm2 or rotm or dgemv or cgemm or dtrsm)"
     file = Path(__file__).parents[1] / "vendor" / "test_routines.py"

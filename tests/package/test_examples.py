@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
+from helpers.devices import HIP, library_or_skip
 from offload_args import Device, blas, call
 from offload_args.errors import LibraryError, ModuleError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
+@pytest.mark.parametrize(
+    "device", ["host", pytest.param("sim:0", marks=pytest.mark.slow), "cuda:0", HIP], indirect=True
+)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_finds_its_own_result_right(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

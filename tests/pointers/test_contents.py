@@ -39,7 +39,11 @@ SLICES: dict[str, Callable[[Any], Any]] = {
 
 
 def kind(name: str) -> np.dtype[Any]:
-    return np.dtype(pytest.importorskip("ml_dtypes").bfloat16) if name == "bfloat16" else np.dtype(name)
+    return (
+        np.dtype(pytest.importorskip("ml_dtypes", reason="device unavailable: no ml_dtypes").bfloat16)
+        if name == "bfloat16"
+        else np.dtype(name)
+    )
 
 
 def lent(shape: tuple[int, ...], order: str, dtype: Any = np.float32) -> tuple[Array, Array]:
@@ -206,6 +210,7 @@ def test_to_host_of_undefined_contents_is_refused(device: str) -> None:
     np.testing.assert_array_equal(x, np.full(4, 5, np.float32))
 
 
+@pytest.mark.slow
 def test_large_arrays_come_to_the_host_as_they_are_on_the_device(device: str) -> None:
     A = np.arange(3_000_000.0).reshape(1500, 2000)
     with offload_args(A, Scratch(A.shape), device=device) as (dA, dw):
@@ -214,6 +219,25 @@ def test_large_arrays_come_to_the_host_as_they_are_on_the_device(device: str) ->
         np.testing.assert_array_equal(dw.to_host(), 2 * A)
         np.testing.assert_array_equal(dw[::2, 1::3].to_host(), 2 * A[::2, 1::3])
         np.testing.assert_array_equal(dw.T.to_host(), 2 * A.T)
+
+
+@pytest.mark.parametrize("backwards", [np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, 3:9, ::-1], np.s_[::-1, ::-1, ::-1]])
+def test_a_reversed_pointer_comes_to_the_host_in_as_few_copies_as_the_same_forwards(
+    backwards: tuple[slice, ...] | slice,
+) -> None:
+    sim = Device("sim:0")
+    axes = backwards if isinstance(backwards, tuple) else (backwards,)
+    forwards = tuple(slice(None) if s.step == -1 else s for s in axes)
+    for dtype in (np.uint8, np.float64, "c16"):
+        A = ramp(7, 10, 100, dtype=dtype)
+        with offload_args(A, Scratch(A.shape, A.dtype), device=sim) as (dA, dw):
+            dw.copy_from(dA)
+            calls = []
+            for part in (forwards, backwards):
+                before = testing.backend_calls(sim)
+                np.testing.assert_array_equal(dw[part].to_host(), A[part])
+                calls.append(testing.backend_calls(sim) - before)
+            assert calls[0] == calls[1] < 20
 
 
 def test_fill_and_copies_take_their_turn() -> None:

@@ -82,6 +82,7 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_backend_is_one_file_and_one_line(copy: Copy) -> None:
     shutil.copy(HERE / "sample.c", copy.folder / "csrc/backends/sample.c")
     with (copy.folder / "csrc/device/backends.def").open("a") as listed:
@@ -124,6 +125,7 @@ DESK = {
 RETURNS = {"desk_elements": "size_t", "desk_motto": "const char *", "desk_live": "int"}
 
 
+@pytest.mark.slow
 def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
     for path in [*copy.folder.glob("bindings/roles/*.toml"), *copy.folder.glob("bindings/api/*.json")]:
         path.unlink()  # so that there is less to compile

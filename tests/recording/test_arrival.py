@@ -15,7 +15,7 @@ import scipy_openblas32
 from doubles.recording import comparison
 from recording import legal
 from recording.recorder import run
-from recording.workers import VARIANTS, Turns, Workers, every_family, turned
+from recording.workers import VARIANTS, Turns, Workers, every_family, every_family_of, turned
 
 
 @pytest.mark.promise("T30")
@@ -25,26 +25,18 @@ def test_every_argument_arrives(workers: Workers, variant: str, family: str, tur
     workers[variant].ask("arrival", family, turns)
 
 
-@pytest.mark.parametrize(
-    ("variant", "family"),
-    [(name, one.family) for name in legal.libraries() for one in legal.services(name).values()],
-)
+@every_family_of(legal.services)
 def test_every_argument_of_a_service_arrives(workers: Workers, variant: str, family: str) -> None:
     workers[variant].ask("services", family, Turns(3, every=True))
 
 
-@pytest.mark.parametrize(
-    ("variant", "family"), [(name, one.family) for name in legal.libraries() for one in legal.copies(name).values()]
-)
+@every_family_of(legal.copies)
 def test_every_argument_of_a_copy_arrives(workers: Workers, variant: str, family: str) -> None:
     workers[variant].ask("copies", family, Turns(3, every=True))
 
 
 @pytest.mark.promise("T31")
-@pytest.mark.parametrize(
-    ("variant", "family"),
-    [(name, one.family) for name in legal.libraries() for one in legal.described(name).values()],
-)
+@every_family_of(legal.described)
 def test_a_function_with_descriptors_gets_its_arguments_and_refuses_unfit_arrays(
     workers: Workers, variant: str, family: str
 ) -> None:
@@ -52,9 +44,7 @@ def test_a_function_with_descriptors_gets_its_arguments_and_refuses_unfit_arrays
 
 
 @pytest.mark.promise("T30", "T31")
-@pytest.mark.parametrize(
-    ("variant", "family"), [(name, one.family) for name in legal.libraries() for one in legal.written(name).values()]
-)
+@every_family_of(legal.written)
 def test_a_function_with_layouts_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
     workers: Workers, variant: str, family: str
 ) -> None:

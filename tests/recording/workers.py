@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ HERE = Path(__file__).parent
 # Each double, and whether its integers have 64 bits.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
-QUICK = ("cblas", "cublas")
+# The others are for CI: each double takes a compiler some seconds.
+QUICK = ("cblas", "cublaslt", "curand")
 
 
 class Turns(NamedTuple):
@@ -90,14 +92,20 @@ def families(library: str) -> list[str]:
 def every_family(*variants: str) -> Any:
     """Parametrize a test over (variant, family): every family of bound functions of these variants.
 
-    The default run has those of two libraries, CI all.
+    The default run has those of the small libraries, CI all.
     """
-    pairs = [
-        pytest.param(variant, family, marks=[] if variant in QUICK else [pytest.mark.slow])
-        for variant in variants
-        for family in families(VARIANTS[variant][0])
-    ]
-    return pytest.mark.parametrize(("variant", "family"), pairs)
+    return pairs((variant, family) for variant in variants for family in families(VARIANTS[variant][0]))
+
+
+def every_family_of(chosen: Callable[[str], dict[str, legal.roles.Function]]) -> Any:
+    """Parametrize a test over (variant, family): every family that the functions chosen of a library are of."""
+    return pairs((name, one.family) for name in legal.libraries() for one in chosen(name).values())
+
+
+def pairs(of: Iterable[tuple[str, str]]) -> Any:
+    """Parametrize a test over (variant, family), slow but for the small libraries."""
+    given = [pytest.param(*one, marks=[] if one[0] in QUICK else [pytest.mark.slow]) for one in of]
+    return pytest.mark.parametrize(("variant", "family"), given)
 
 
 def turned(short: int, long: int, every: bool = False) -> Any:

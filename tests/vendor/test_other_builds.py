@@ -44,11 +44,13 @@ def run_cases(path: str, names: list[str]) -> None:
     assert f"{len(ids)} passed" in ran.stdout
 
 
+@pytest.mark.slow
 def test_functions_that_only_the_wheel_has() -> None:
     strided, batched, added = ([f"{t}{name}" for t in letters] for letters, name in ONLY_IN_THE_WHEEL)
     run_cases(with_32_bit_integers(), [*strided, *batched, *added])
 
 
+@pytest.mark.slow
 def test_functions_of_low_precision_that_no_wheel_has(tmp_path: Path) -> None:
     double = tmp_path / "liblow.so"
     source = HERE.parent / "doubles" / "low_precision.c"
