@@ -166,7 +166,8 @@ def call_form(library: Any, name: str, form: str, n: int, given: dict[str, Any])
     for token in _core.record(library.__name__.rpartition(".")[2], name).split():
         role, label, *_ = token.split(":")
         if role == "type":
-            of_real = label.startswith("cs") or ("nrm2" in name or "asum" in name) and not label.startswith("x")
+            of_real = label.startswith("cs") or (label.startswith("result") and "asum" in name)
+            of_real |= "nrm2" in name and not label.startswith("x")
             arguments.append(real if of_real else dtype)
         elif role == "size":
             sizes = {"n": n, "batch_count": lines, "incx": given["incx"], "incy": given["incy"], "stride_param": 5}

@@ -21,6 +21,7 @@
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
 #define UNKNOWN_HANDLE 400
+#define SPOILS_CAPTURES 1 /* what is refused while a stream is captured makes that capture invalid */
 #define HERE(address) ((void *)(address)) /* where the double may use memory of a device */
 #define THERE(address) (address)
 static void hip_double_begin(void) {} /* around kernels */
@@ -228,6 +229,7 @@ struct graph {
   pthread_t thread;
   int mode, is_invalid, is_complete;
 };
+static struct graph *last_begun;
 static int captures_of_all;
 static _Thread_local int captures_here;
 
@@ -260,7 +262,7 @@ int cuStreamBeginCapture_v2(gpu_stream stream, int mode) {
   struct graph *graph = calloc(1, sizeof *graph);
   if (!graph) return OUT_OF_MEMORY;
   *graph = (struct graph){.origin = stream, .thread = pthread_self(), .mode = mode};
-  *capture_in(stream) = graph;
+  *capture_in(stream) = last_begun = graph;
   if (mode == OF_ALL_THREADS) __atomic_add_fetch(&captures_of_all, 1, __ATOMIC_SEQ_CST);
   if (mode == OF_THIS_THREAD) captures_here++;
   return SUCCESS;
@@ -365,6 +367,10 @@ int cuCtxSynchronize(void) { return current() ? SUCCESS : INVALID_CONTEXT; }
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   if (!current()) return INVALID_CONTEXT;
+  if (SPOILS_CAPTURES && (captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST))) {
+    last_begun->is_invalid = 1;
+    return UNSUPPORTED;
+  }
   *total_bytes = capacity;
   *free_bytes = capacity - current()->used;
   return SUCCESS;

@@ -31,6 +31,7 @@ typedef void *hipGraph_t, *hipGraphExec_t, *hipGraphNode_t;
 #include "trapping.h"
 
 #define GPU_NAME "double of an AMD GPU, number %d"
+#define SPOILS_CAPTURES 0
 #define UNKNOWN_HANDLE 709 /* what HIP says of streams that it does not know */
 #include "cuda.c"
 

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from helpers.arrays import ramp
 from helpers.devices import HIP, open_or_skip
+from helpers.processes import python
 from kernels.images import module_for
 from offload_args import InOut, Module, blas, launch, offload_args
 from offload_args.errors import CaptureError
@@ -162,6 +164,31 @@ def test_a_captured_launch_keeps_the_arguments_that_it_had(gpu: str) -> None:
         graphs.launch()
     np.testing.assert_array_equal(x, [0, 0, 0, 0, *-ramp(8)[4:]])
     graphs.destroy()
+
+
+FIRST_USE = """
+import sys
+import numpy as np
+from offload_args import blas, offload_args
+from offload_args.errors import CaptureError
+from regions.test_graphs import Graphs
+graphs, x, y = Graphs(GPU), np.ones(4), np.ones(4)
+with offload_args(x, y, device=GPU, stream=graphs) as (dx, dy):
+    dy.fill(2.0)
+    with graphs.captured():
+        try:
+            blas.axpy(1.0, dx, dy)
+        except CaptureError:
+            dy.fill(3.0)
+    graphs.launch()
+print(y)
+"""
+
+
+def test_the_first_use_of_a_routine_while_a_stream_is_captured_spoils_nothing(gpu: str) -> None:
+    tests = str(Path(__file__).parents[1])
+    ran = python(FIRST_USE.replace("GPU", repr(gpu)), PYTHONPATH=tests)
+    assert (ran.stdout, ran.stderr) == ("[3. 3. 3. 3.]\n", "")
 
 
 def test_what_a_graph_writes_after_the_last_call_comes_down(gpu: str) -> None:
