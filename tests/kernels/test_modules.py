@@ -246,6 +246,7 @@ LAUNCHES = """extern "C" __global__ void child(int *x) { x[threadIdx.x] += 1; }
 extern "C" __global__ void parent(int *x, int n) { child<<<1, n>>>(x); }"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("linked", [True, False], ids=["linked", "not linked"])
 def test_a_kernel_that_launches_another_runs_if_it_is_linked(linked: bool) -> None:
