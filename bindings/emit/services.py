@@ -69,6 +69,8 @@ class ServiceBody(Body):
     def call(self) -> None:
         """Calls the vendor's function, and ends the service."""
         self.keep()
+        if self.function.notes:
+            self.add(f"  service.note = OA_NOTED | dtypes[{self.at[self.function.notes]}];")
         given = next((one for one in self.function.parameters if isinstance(one, Given) and one.returned), None)
         called = self.vendor_call(False)
         if given:
