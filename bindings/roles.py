@@ -235,6 +235,7 @@ errors.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -487,6 +488,8 @@ class _Reader:
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
+            if not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
+                self.faults.append(f"{where} class: {table['class']!r} is not a name of Python's")
             describes = table.get("describes", {})
             asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))
             for called in filter(None, (asked[0], asked[2])):
@@ -880,6 +883,13 @@ class _Reader:
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
         if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
             self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
+        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
+        for one in rooms:
+            if isinstance(one, Workspace) and not one.on_host:
+                continue  # some functions know how much they need
+            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
+                lacking = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{lacking}")
         changed = described.unnoticed_change(symbol, parameters)
         self.faults += [f"{where}: {changed}"] if changed else []
         passed = sum(one.in_record for one in parameters)
