@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -37,6 +38,19 @@ def test_a_kernel_adds_arrays_in_a_region(vadd: Kernel, device: str) -> None:
     with offload_args(a, b, c, device=device) as (da, db, dc):
         vadd[-(-N // 128), 128](da, db, dc, N)
     np.testing.assert_array_equal(c, a + b)
+
+
+def test_arguments_in_a_tuple_and_a_launcher_of_a_partial_launch_as_well(vadd: Kernel, device: str) -> None:
+    for call in (
+        lambda go, *given: go.__call__(*given),
+        lambda go, *given: go(*given),
+        lambda go, *given: partial(go, *given[:2])(*given[2:]),
+        lambda go, *given: list(map(go, *([one] for one in given))),
+    ):
+        a, b, c = terms()
+        with offload_args(a, b, c, device=device) as (da, db, dc):
+            call(vadd[-(-N // 128), 128], da, db, dc, N)
+        np.testing.assert_array_equal(c, a + b)
 
 
 def test_launch_and_offload_choose_grid_and_block_themselves(vadd: Kernel, device: str) -> None:
