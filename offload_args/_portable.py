@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from . import _core
+from .devices import by_number
 from .display import nearest, shown
 from .errors import ArgumentError, HostPointerError
 from .pointers import DevicePtr, unpacked
@@ -27,7 +28,7 @@ _made: dict[type[Adapter], Adapter] = {}
 
 def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
     """Return the adapter of the library that runs on a device, by its number; None if there is none."""
-    info = _core.device_info(device)
+    info = by_number(device)._info  # the driver is asked nothing: this thread may be capturing a stream
     for one in adapters:
         if one.backend == info.backend or (one.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
             known = _made.get(one)

@@ -207,6 +207,14 @@ static int copy_2d(enum copy_kind kind, uint64_t to, size_t to_pitch, uint64_t f
   return driver.copy_2d(&copy, stream);
 }
 
+static int pin_memory(void **memory, size_t nbytes) { return driver.pin(memory, nbytes, HOST_PORTABLE); }
+
+static int unpin_memory(void *memory) { return driver.unpin(memory); }
+
+static int wait_for_stream(gpu_stream stream) { return driver.stream_synchronize(stream); }
+
+static int wait_for_event(gpu_event event) { return driver.event_synchronize(event); }
+
 static gpu_context context_of(const oa_device *device) { return ((const struct gpu *)device->state)->context; }
 
 static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *source, uint64_t from, size_t nbytes,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef void *gpu_address;
 
@@ -167,18 +168,72 @@ static bool was_reset(oa_device *device, int code) {
   return driver.stream_capturing(own, &capturing) != SUCCESS;
 }
 
+/* -- captures ----------------------------------------------------------------------------------------------------- */
+
+/* While a program captures any stream for all threads, HIP refuses to wait for streams and events that it does not
+ * capture, and to allocate and free memory: with this code. */
+enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2 };
+
+/* Asks whether an event has happened until it has. */
+static int poll_event(gpu_event event) {
+  int code;
+  while ((code = driver.event_query(event)) == NOT_READY) usleep(50);
+  forget_error();
+  return code;
+}
+
+static int wait_for_event(gpu_event event) {
+  const int code = driver.event_synchronize(event);
+  return __builtin_expect(code == CAPTURE_UNSUPPORTED, 0) ? poll_event(event) : code;
+}
+
+static __attribute__((cold, noinline)) int wait_beside_captures(gpu_stream stream) {
+  gpu_event event;
+  int capturing = 0, code = driver.stream_capturing(stream, &capturing);
+  if (code || capturing) return code ? code : CAPTURE_UNSUPPORTED;
+  if ((code = driver.event_create(&event, EVENT_DISABLE_TIMING))) return code;
+  code = driver.event_record(event, stream);
+  if (!code) code = poll_event(event);
+  driver.event_destroy(event);
+  return code;
+}
+
+static int wait_for_stream(gpu_stream stream) {
+  const int code = driver.stream_synchronize(stream);
+  return __builtin_expect(code == CAPTURE_UNSUPPORTED, 0) ? wait_beside_captures(stream) : code;
+}
+
+/* Returns the code of a call; makes it again after that code, with this thread permitted to do what no capture of
+ * another one need know of. */
+#define BESIDE_CAPTURES(call)                                                                \
+  ({                                                                                         \
+    int code_ = (call), mode_ = CAPTURE_RELAXED;                                             \
+    if (__builtin_expect(code_ == CAPTURE_UNSUPPORTED, 0) && driver.exchange_capture_mode && \
+        !driver.exchange_capture_mode(&mode_)) {                                             \
+      code_ = (call);                                                                        \
+      driver.exchange_capture_mode(&mode_);                                                  \
+    }                                                                                        \
+    code_;                                                                                   \
+  })
+
+static int pin_memory(void **memory, size_t nbytes) {
+  return BESIDE_CAPTURES(driver.pin(memory, nbytes, HOST_PORTABLE));
+}
+
+static int unpin_memory(void *memory) { return BESIDE_CAPTURES(driver.unpin(memory)); }
+
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
 static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
                            const char **function) {
   *function = pool ? names.allocate : names.allocate_now;
-  return pool ? driver.allocate(address, nbytes, pool, stream) : driver.allocate_now(address, nbytes);
+  return pool ? driver.allocate(address, nbytes, pool, stream) : BESIDE_CAPTURES(driver.allocate_now(address, nbytes));
 }
 
 /* Without a pool, hipFree waits for the whole device first. */
 static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
   *function = pool ? names.free : names.free_now;
-  return pool ? driver.free(address, stream) : driver.free_now(address);
+  return pool ? driver.free(address, stream) : BESIDE_CAPTURES(driver.free_now(address));
 }
 
 static enum memory_kind memory_kind(const void *memory) {

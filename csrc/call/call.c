@@ -700,12 +700,12 @@ static int order_and_bring_up(const oa_call *call, const reach *reaches, oa_regi
 }
 
 /* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
- * the call goes to a stream of the caller's. */
-static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
+ * the call goes to a stream of the caller's. Called with the lock, which is free when it returns. */
+static __attribute__((noinline)) int begin(oa_call *call, reach *reaches, void *handle, bool has_stream,
+                                           void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
-  oa_lock();
   int status = look_up_all(call, reaches, &region, &arriving);
   if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
   if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
@@ -762,9 +762,29 @@ int oa_begin(oa_call *call) {
     oa_object_return_handle(call);
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
   }
+  oa_lock();
   status = begin(call, reaches, handle, has_stream, own_stream);
   if (__builtin_expect(reaches != few, 0)) free(reaches);
   if (__builtin_expect(status, 0)) oa_object_return_handle(call);
+  return status;
+}
+
+int oa_begin_locked(oa_call *call) {
+  reach few[FEW], *reaches = few;
+  call->open = 0;
+  call->lists = NULL;
+  call->object = NULL;
+  call->begun = oa_trace_begin();
+  if (call->count < 1) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
+  }
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  }
+  const int status = begin(call, reaches, NULL, call->has_own_stream, call->own_stream);
+  if (__builtin_expect(reaches != few, 0)) free(reaches);
   return status;
 }
 
@@ -792,7 +812,7 @@ static int release_library(oa_call *call) {
 }
 
 /* Frees the addresses of a call with lists, after what its stream does with them. */
-static __attribute__((cold, noinline)) int free_addresses(const oa_call *call) {
+static __attribute__((noinline)) int free_addresses(const oa_call *call) {
   const oa_lists *lists = call->lists;
   if (!lists->address) return OA_OK;
   return oa_device_free(call->device, ((const oa_stream *)call->stream)->native, lists->address, lists->nbytes);
@@ -874,12 +894,13 @@ int oa_end(oa_call *call, int vendor_status) {
   const uint64_t serial = __builtin_expect(call->begun != 0, 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
   int status = release_library(call);
-  if (call->library) device->counts.calls++;
   if (__builtin_expect(call->lists != NULL, 0)) {
     const int freed = free_addresses(call);
     if (!status) status = freed;
   }
   oa_lock();
+  if (call->library || call->only) /* a library's function or a kernel: its only writers have the lock */
+    atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
   const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
   if (!synchronous && !capturing) {
     const int advanced = oa_stream_advance(stream);

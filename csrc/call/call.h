@@ -25,6 +25,8 @@ typedef struct oa_lists {
   oa_operand operands[]; /* one an array */
 } oa_lists;
 
+/* Begins a call without a library as oa_begin does. Called with the core's lock, which is free when it returns. */
+int oa_begin_locked(oa_call *call);
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
 /* Cancels a call that failed; keeps the text of the failure. Returns the status. */

@@ -145,12 +145,11 @@ static void note(const oa_kernel_state *kernel, const oa_launch *launch, int64_t
   oa_trace_push(&event, kernel->name, shape);
 }
 
-/* Launches; room: for the operands, and behind them for the arguments. *captured: it became part of a graph. */
+/* Launches; room: for the arguments. *captured: it became part of a graph. Called with the lock, which is free when it
+ * returns. */
 static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, const void *const *arguments,
                      oa_operand *operands, void *room, bool *captured) {
   oa_device *device = kernel->module->device;
-  int status = declare(kernel, arguments, launch->is_unsafe, operands);
-  if (status) return status;
   oa_call call = {.function = kernel->name,
                   .operands = operands,
                   .count = kernel->pointers,
@@ -158,12 +157,12 @@ static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, con
                   .own_stream = launch->stream,
                   .special = launch->is_unsafe ? OA_MAY_OVERLAP : 0,
                   .only = device};
-  if ((status = oa_begin(&call))) return status;
+  int status = oa_begin_locked(&call);
+  if (status) return status;
   *captured = call.open == OA_CALL_UNNOTED;
   const int64_t begun = call.begun;
   const uint64_t region = __builtin_expect(begun != 0, 0) ? ((const oa_region_state *)call.region)->serial : 0;
   call.begun = 0; /* oa_end notes calls of other kinds */
-  device->counts.calls++;
   status = device->backend->flags & OA_DEVICE_HOST_CALLS ? run_on_host(kernel, launch, arguments, &call, room)
                                                          : run_on_device(kernel, launch, arguments, &call, room);
   if (__builtin_expect(begun != 0, 0)) note(kernel, launch, begun, region, status);
@@ -180,9 +179,13 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
   bool captured = false;
   if (!launch || !arguments) return oa_fail_null(function, launch ? "arguments" : "launch");
   int status = oa_sized_read(function, "launch", launch, &shape, OA_FIRST_LAUNCH, sizeof shape);
-  if (status) return status;
+  if (status || (status = oa_core_start())) return status;
+  oa_lock();
   oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
-  if (!state) return status;
+  if (!state) {
+    oa_unlock();
+    return status;
+  }
   if (count != state->count)
     status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs %d arguments, got %d", state->name, state->count, count);
   if (!status) status = check_shape(state, &shape);
@@ -192,7 +195,11 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
     room = operands ? (unsigned char *)operands + before : NULL;
     if (!operands) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for its arguments", state->name);
   }
-  if (!status) status = launch_in(state, &shape, arguments, operands, room, &captured);
+  if (!status) status = declare(state, arguments, shape.is_unsafe != 0, operands);
+  if (status)
+    oa_unlock();
+  else
+    status = launch_in(state, &shape, arguments, operands, room, &captured);
   if (operands != few) free(operands);
   oa_kernel_unhold(state, captured);
   return status;

@@ -355,13 +355,11 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
 }
 
 oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, int *status) {
-  if ((*status = oa_core_start())) return NULL;
-  oa_lock();
   const oa_slot *slot = oa_slot_of(kernel, OA_SLOT_KERNEL, status);
   oa_kernel_state *state = slot ? slot->state : NULL;
-  if (state) atomic_fetch_add(&state->module->launches, 1);
-  oa_unlock();
-  if (!state)
+  if (state)
+    atomic_fetch_add(&state->module->launches, 1);
+  else
     oa_fail(*status, "%s: kernel %s; got %p", function,
             *status == OA_ERROR_STALE ? "belongs to a module that was unloaded" : "needs one that oa_kernel_get gave",
             (const void *)kernel);
@@ -385,8 +383,10 @@ void oa_kernel_unhold(oa_kernel_state *kernel, bool captured) {
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info) {
   const char *const function = "oa_kernel_get_info";
   int status = oa_sized_check(function, "info", info, OA_FIRST_KERNEL_INFO, sizeof *info);
-  if (status) return status;
+  if (status || (status = oa_core_start())) return status;
+  oa_lock();
   oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
+  oa_unlock();
   if (!state) return status;
   oa_sized_write(info, &state->info);
   oa_kernel_unhold(state, false);

@@ -31,7 +31,7 @@ struct oa_kernel_state {
   char *name;
 };
 
-/* Lets a launch hold the kernel's module; NULL with *status and the text set. */
+/* Lets a launch hold the kernel's module; NULL with *status and the text set. Under the core's lock. */
 oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, int *status);
 /* Ends that. captured: the launch became part of a graph. */
 void oa_kernel_unhold(oa_kernel_state *kernel, bool captured);

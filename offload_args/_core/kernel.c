@@ -26,8 +26,13 @@ typedef struct {
   } *by;
 } Kernel;
 
+/* A type's function for calls without a tuple of arguments (PEP 590). The limited API has names for it from 3.12 on. */
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+enum { HAS_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL */
+
 typedef struct {
   PyObject_HEAD Kernel *kernel;
+  Vectorcall call;
   oa_launch launch;
 } Launcher;
 
@@ -126,10 +131,14 @@ static int read_sizes(PyObject *object, uint32_t sizes[3]) {
   return 0;
 }
 
+static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *arguments, size_t flags_and_count,
+                                     PyObject *names);
+
 static PyObject *launcher_new(PyObject *kernel, const oa_launch *launch) {
   Launcher *self = (Launcher *)launcher_alloc(launcher_type, 0);
   if (self == NULL) return NULL;
   self->kernel = (Kernel *)Py_NewRef(kernel);
+  self->call = launcher_vectorcall;
   self->launch = *launch;
   return (PyObject *)self;
 }
@@ -244,15 +253,16 @@ static __attribute__((cold, noinline)) void refuse_pointer(Kernel *kernel, PyObj
 
 /* Reads all arguments; is_unsafe: pointers may have any dtype. places[i] becomes the pointer, or the address of the
  * value in bytes. Returns the first pointer; NULL with an exception. */
-static inline Pointer *read_arguments(Kernel *kernel, PyObject *arguments, int is_unsafe, unsigned char *bytes,
+static inline Pointer *read_arguments(Kernel *kernel, PyObject *const *arguments, int is_unsafe, unsigned char *bytes,
                                       const void **places) {
   Pointer *first = NULL;
   for (int i = 0; i < kernel->count; i++) {
-    PyObject *object = PyTuple_GetItem(arguments, i);
+    PyObject *object = arguments[i];
     const int dtype = kernel->at[i].dtype;
     if (kernel->at[i].access) {
       Pointer *pointer = (Pointer *)object;
-      if (!PyObject_TypeCheck(object, pointer_type) || (dtype != OA_ANY && pointer->dtype != dtype && !is_unsafe)) {
+      if (!(Py_TYPE(object) == (PyTypeObject *)python.pointer || PyObject_TypeCheck(object, pointer_type)) ||
+          (dtype != OA_ANY && pointer->dtype != dtype && !is_unsafe)) {
         refuse_pointer(kernel, object, i);
         return NULL;
       }
@@ -297,9 +307,9 @@ static long long extent_of(const Pointer *pointer, int kind, int both) {
 }
 
 /* Tells whether a grid has an owner for each element of each argument that has a partition. */
-static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *arguments) {
+static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *const *arguments) {
   for (int k = 0; k < kernel->divided; k++) {
-    const Pointer *pointer = (Pointer *)PyTuple_GetItem(arguments, kernel->by[k].argument);
+    const Pointer *pointer = (Pointer *)arguments[kernel->by[k].argument];
     const int *kind = kernel->by[k].kind;
     for (int axis = 0; axis < 2; axis++) {
       if (!kind[axis]) continue;
@@ -311,14 +321,23 @@ static int covers(const Kernel *kernel, const oa_launch *launch, PyObject *argum
   return 1;
 }
 
-static __attribute__((cold, noinline)) PyObject *refuse_grid(Launcher *self, PyObject *arguments) {
+static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
+  PyObject *tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) PyTuple_SetItem(tuple, i, Py_NewRef(values[i]));
+  return tuple;
+}
+
+static __attribute__((cold, noinline)) PyObject *refuse_grid(Launcher *self, PyObject *const *arguments) {
   PyErr_Clear();
-  Py_XDECREF(PyObject_CallMethodObjArgs((PyObject *)self->kernel, name_uncovered, self, arguments, NULL));
+  PyObject *given = tuple_from(arguments, self->kernel->count);
+  if (given != NULL)
+    Py_XDECREF(PyObject_CallMethodObjArgs((PyObject *)self->kernel, name_uncovered, self, given, NULL));
+  Py_XDECREF(given);
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "offload_args: a grid without an owner for each element");
   return NULL;
 }
 
-static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *bytes) {
+static inline PyObject *launch(Launcher *self, PyObject *const *arguments, unsigned char *bytes) {
   const void *places[OA_MOST_PARAMETERS];
   Kernel *kernel = self->kernel;
   const Pointer *first = read_arguments(kernel, arguments, self->launch.is_unsafe != 0, bytes, places);
@@ -334,17 +353,49 @@ static PyObject *launch(Launcher *self, PyObject *arguments, unsigned char *byte
   Py_RETURN_NONE;
 }
 
-static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *keywords) {
-  Launcher *self = (Launcher *)object;
-  Kernel *kernel = self->kernel;
-  if (PyTuple_Size(arguments) != kernel->count || (keywords != NULL && PyDict_Size(keywords) != 0))
-    return PyObject_CallMethodObjArgs((PyObject *)kernel, name_misfit, arguments, keywords, NULL);
-  _Alignas(16) unsigned char few[FEW_BYTES];
-  if (kernel->nbytes <= FEW_BYTES) return launch(self, arguments, few);
-  unsigned char *bytes = PyMem_Malloc(kernel->nbytes);
+/* Refuses arguments that are not the kernel's, all of them by place. keywords: a dict, or NULL. */
+static __attribute__((cold, noinline)) PyObject *refuse_arguments(Launcher *self, PyObject *const *arguments,
+                                                                  Py_ssize_t count, PyObject *keywords) {
+  PyObject *given = tuple_from(arguments, count), *none = NULL;
+  if (given != NULL) none = PyObject_CallMethodObjArgs((PyObject *)self->kernel, name_misfit, given, keywords, NULL);
+  Py_XDECREF(given);
+  return none;
+}
+
+static __attribute__((noinline)) PyObject *launch_many(Launcher *self, PyObject *const *arguments) {
+  unsigned char *bytes = PyMem_Malloc(self->kernel->nbytes);
   PyObject *result = bytes == NULL ? PyErr_NoMemory() : launch(self, arguments, bytes);
   PyMem_Free(bytes);
   return result;
+}
+
+static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *arguments, size_t flags_and_count,
+                                     PyObject *names) {
+  Launcher *self = (Launcher *)object;
+  const Py_ssize_t count = (Py_ssize_t)(flags_and_count & (SIZE_MAX >> 1)); /* the highest bit is a flag */
+  const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+  if (__builtin_expect(count != self->kernel->count || named != 0, 0)) {
+    PyObject *keywords = PyDict_New(), *none = NULL;
+    for (Py_ssize_t i = 0; keywords != NULL && i < named; i++)
+      if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), arguments[count + i]) < 0) Py_CLEAR(keywords);
+    if (keywords != NULL) none = refuse_arguments(self, arguments, count, keywords);
+    Py_XDECREF(keywords);
+    return none;
+  }
+  _Alignas(16) unsigned char few[FEW_BYTES];
+  return __builtin_expect(self->kernel->nbytes <= FEW_BYTES, 1) ? launch(self, arguments, few)
+                                                                : launch_many(self, arguments);
+}
+
+/* The same with a tuple and a dict. */
+static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *keywords) {
+  Launcher *self = (Launcher *)object;
+  PyObject *values[OA_MOST_PARAMETERS];
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  if (count != self->kernel->count || (keywords != NULL && PyDict_Size(keywords) != 0))
+    return PyObject_CallMethodObjArgs((PyObject *)self->kernel, name_misfit, arguments, keywords, NULL);
+  for (Py_ssize_t i = 0; i < count; i++) values[i] = PyTuple_GetItem(arguments, i);
+  return launcher_vectorcall(object, values, (size_t)count, NULL);
 }
 
 /* (grid, block, shared_bytes) */
@@ -453,7 +504,12 @@ static PyGetSetDef launcher_properties[] = {
     {"kernel", launcher_kernel, NULL, "The kernel.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, call), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot launcher_slots[] = {
+    {Py_tp_members, launcher_members},
     {Py_tp_dealloc, launcher_dealloc},
     {Py_tp_call, launcher_call},
     {Py_tp_repr, launcher_repr},
@@ -463,7 +519,7 @@ static PyType_Slot launcher_slots[] = {
 };
 static PyType_Spec launcher_spec = {.name = "offload_args._core.Launcher",
                                     .basicsize = sizeof(Launcher),
-                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | HAS_VECTORCALL,
                                     .slots = launcher_slots};
 
 static PyMethodDef functions[] = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core
 from .._portable import Adapter, adapter_of
+from ..devices import by_number
 from ..errors import DTypeError, LibraryError
 from . import _cblas
 
@@ -172,5 +173,5 @@ def vendor_of(device: int) -> _Vendor:
     """
     found = adapter_of(_VENDORS, device)
     if found is None:
-        raise LibraryError(f"blas: no library of this build runs on {_core.device_info(device).name}")
+        raise LibraryError(f"blas: no library of this build runs on {by_number(device)}")
     return found

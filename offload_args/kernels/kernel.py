@@ -202,9 +202,10 @@ class Kernel(_core.Kernel):
         )
 
     def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
-        items = given if isinstance(given, (tuple, list)) else (given,)
+        several = isinstance(given, (tuple, list)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+        items: Any = given if several else (given,)
         try:
-            sizes = [operator.index(item) for item in items]
+            sizes = [_whole(item) for item in items]
         except TypeError:
             raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {shown(given)}") from None
         if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
@@ -214,7 +215,7 @@ class Kernel(_core.Kernel):
 
     def _shared_bytes(self, given: object) -> int:
         try:
-            nbytes = given.nbytes if isinstance(given, Shared) else operator.index(given)  # type: ignore[arg-type]
+            nbytes = given.nbytes if isinstance(given, Shared) else _whole(given)
         except TypeError:
             raise ArgumentTypeError(
                 f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(given)}"
@@ -299,6 +300,13 @@ class DebugKernel(Kernel):
 
     def _launcher(self, *shape: Any) -> Any:
         return DebugLauncher(self, super()._launcher(*shape))
+
+
+def _whole(given: Any) -> int:
+    """Return a whole number; raise TypeError for all else, True and False among it."""
+    if isinstance(given, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(given)
 
 
 def _kind(given: object) -> str:

@@ -41,18 +41,19 @@ class Formal:
         return self.access, max(code, _core.OA_ANY), self.offset, self.nbytes
 
 
-def _check_struct(what: str, dtype: np.dtype[Any]) -> None:
-    """Refuse a structured dtype with a field that devices can't hold, or that C would lay out otherwise."""
+def _struct_alignment(what: str, dtype: np.dtype[Any]) -> int:
+    """Return how C aligns a struct or its field. Refuse what devices can't hold, and what C would lay out otherwise."""
     if dtype.subdtype is not None:
-        return _check_struct(what, dtype.subdtype[0])
+        return _struct_alignment(what, dtype.subdtype[0])
     if dtype.fields is None:
         if code_of(dtype) < 0:
             raise SignatureError(f"{what} has a field of {dtype}, which devices can't hold")
-        return
-    if not dtype.isalignedstruct:
+        return dtype.alignment
+    fields = [(_struct_alignment(what, field), offset) for field, offset, *_ in dtype.fields.values()]
+    alignment = max((least for least, _ in fields), default=1)
+    if dtype.itemsize % alignment or any(offset % least for least, offset in fields):
         raise SignatureError(f"{what} is not laid out as in C: make its dtype with np.dtype(..., align=True)")
-    for field in dtype.fields.values():
-        _check_struct(what, field[0])
+    return alignment
 
 
 def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
@@ -71,14 +72,14 @@ def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
     except TypeError:
         dtype = np.dtype(object)
     if dtype.names is not None:
-        _check_struct(what, dtype)
+        _struct_alignment(what, dtype)
     elif code_of(dtype) < 0:
         raise SignatureError(f"{what} is declared as {shown(declared)}, which devices can't hold")
     return dtype
 
 
-def _alignment(dtype: np.dtype[Any]) -> int:
-    return dtype.alignment if dtype.names is not None else dtype.itemsize
+def _alignment(what: str, dtype: np.dtype[Any]) -> int:
+    return _struct_alignment(what, dtype) if dtype.names is not None else dtype.itemsize
 
 
 def _check_facts(what: str, formal: Formal, facts: ParameterFacts) -> None:
@@ -91,7 +92,7 @@ def _check_facts(what: str, formal: Formal, facts: ParameterFacts) -> None:
 
 def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
     """Return a parameter's offset: the module's where it says one, else as C lays parameters out."""
-    alignment = _POINTER_BYTES if dtype is None else _alignment(dtype)
+    alignment = _POINTER_BYTES if dtype is None else _alignment(what, dtype)
     natural = -(-end // alignment) * alignment
     if facts is None or facts.offset in (-1, natural):
         return natural

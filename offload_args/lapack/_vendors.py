@@ -14,6 +14,7 @@ import numpy as np
 from .. import _core
 from .._portable import Adapter, adapter_of
 from ..arguments import Out, Scratch
+from ..devices import by_number
 from ..errors import LibraryError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -177,6 +178,6 @@ def vendor_of(name: str, pointer: Pointer) -> _Vendor:
     found = adapter_of(_VENDORS, pointer._device)
     if found is not None:
         return found
-    info = _core.device_info(pointer._device)
+    info = by_number(pointer._device)._info
     later = "rocSOLVER comes later" if info.backend == "hip" else "no library of this build has it"
     raise LibraryError(f'lapack.{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array
-from helpers.vendor import DTYPES, REAL, Vendor
-from offload_args import Out, Scratch, blas, offload_args
-from offload_args.errors import AliasError, ArgumentError, StalePointerError
+from helpers.devices import HIP
+from helpers.vendor import DTYPES, REAL, Vendor, bound
+from offload_args import Out, Scratch, _core, blas, offload_args
+from offload_args.errors import AliasError, ArgumentError, LibraryVersionError, StalePointerError
 
 SIZES = [-3, 0, 1, 2, 5, 40]
 INCREMENTS = [0, 1, -1, 2, -2]
@@ -92,6 +94,7 @@ def test_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: 
         with offload_args(x, device=device) as (dx,):
             assert getattr(vendor.module, of_real + "asum")(n, dx, 0) == 0
             assert getattr(vendor.module, f"i{letter}amax")(n, dx, 0) == 0
+            assert getattr(vendor.module, f"i{letter}amin")(n, dx, 0) == 0
             getattr(vendor.module, letter + "scal")(n, 2.0, dx, 0)
             if not vendor.is_cublas:
                 assert getattr(vendor.module, of_real + "nrm2")(n, dx, 0) == pytest.approx(3 * max(n, 0) ** 0.5)
@@ -115,6 +118,7 @@ def test_a_length_below_0_counts_as_0(device: str, letter: str) -> None:
             assert getattr(library, of_real + "nrm2")(n, dx, 1) == 0
             assert getattr(library, of_real + "asum")(n, dx, 1) == 0
             assert getattr(library, f"i{letter}amax")(n, dx, 1) == 0
+            assert getattr(library, f"i{letter}amin")(n, dx, 1) == 0
             for name, called in names(letter).items():
                 before = {"axpy": (2.0,)}.get(name, ())
                 after = AFTER.get(name, ())
@@ -136,6 +140,86 @@ def test_nothing_moves_for_n_below_0(device: str) -> None:
     assert (y == 7).all()
 
 
+# The batched functions of vectors, and those whose dtypes are arguments.
+FORMS = re.compile(r"(?:i?[sdcz]{1,2}|i)?(axpy|copy|swap|scal|dot|asum|nrm2|rotm?|amax|amin)[cu]?((?:_\w+)?)")
+OF_ONE = ("scal", "asum", "nrm2", "amax", "amin")
+PARAM: Any = [-1, 0.5, 0.25, -0.5, 0.75]
+SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+
+
+def in_other_forms(module: Any, dtype: Any) -> list[tuple[str, str, str]]:
+    """Return (name, routine, form) of these functions."""
+    library, found = module.__name__.rpartition(".")[2], []
+    for name in bound(module):
+        match = FORMS.fullmatch(name)
+        x = re.search(r"\*?:x:(\w+)", _core.record(library, name))
+        if match and match[2] and x and x[1] in ("xType", "x_type", SHORT[np.dtype(dtype).name]):
+            found.append((name, match[1], match[2]))
+    return found
+
+
+def call_form(library: Any, name: str, form: str, n: int, given: dict[str, Any]) -> Any:
+    """Call a function by its record. given: incx, incy, and pointers to x, y, results and param, a line for each."""
+    arguments: list[Any] = []
+    dtype, lines = given["x"].dtype, given["x"].shape[0]
+    real = np.zeros(0, dtype).real.dtype
+    for token in _core.record(library.__name__.rpartition(".")[2], name).split():
+        role, label, *_ = token.split(":")
+        if role == "type":
+            of_real = label.startswith("cs") or (label.startswith("result") and "asum" in name)
+            of_real |= "nrm2" in name and not label.startswith("x")
+            arguments.append(real if of_real else dtype)
+        elif role == "size":
+            sizes = {"n": n, "batch_count": lines, "incx": given["incx"], "incy": given["incy"], "stride_param": 5}
+            arguments.append(sizes[label] if label in sizes else given[label[-1]].strides[0] // dtype.itemsize)
+        elif role == "scalar":
+            arguments.append({"alpha": 2.0, "c": 0.5, "s": 0.25, "param": PARAM}[label])
+        elif role.endswith("*"):
+            arguments.append([given[label][i] for i in range(lines)])
+        elif role != "result":
+            arguments.append(given[label].reshape(-1))
+    return getattr(library, name)(*arguments)
+
+
+@pytest.mark.promise("T46")
+@pytest.mark.parametrize("device", ["cuda:0", HIP], indirect=True)
+@pytest.mark.parametrize("letter", "sdcz")
+def test_other_forms_take_increments_of_0_and_lengths_below_0_as_the_reference(device: str, letter: str) -> None:
+    vendor, dtype, real = Vendor(device), DTYPES[letter], np.dtype(REAL[letter])
+    forms = in_other_forms(vendor.module, dtype)
+    assert len(forms) > (8 if device.startswith("cuda") else 24)
+    for (name, routine, form), n, (incx, incy) in product(forms, SIZES, WITH_ZERO):
+        if (routine == "rotm" and letter in "cz") or (routine in OF_ONE and n > 0 and incx != 0):
+            continue
+        lines = 2 if "batched" in form else 1
+        index = np.int64 if name.endswith("_64") else np.int32
+        kind = index if routine in ("amax", "amin") else real if routine in ("nrm2", "asum") else dtype
+        x, y = (np.stack([one] * lines) for one in vectors(n, letter))
+        x[1:] += 1
+        results, param = np.full(lines, 7, kind), np.stack([np.array(PARAM, real)] * lines)
+        expected_x, expected_y, expected = x.copy(), y.copy(), [0] * lines
+        if routine not in OF_ONE:
+            pairs = zip(expected_x, expected_y, strict=True)
+            expected = [one_by_one(routine, n, one, incx, other, incy) for one, other in pairs]
+        what = f"{name} {n=} {incx=} {incy=}"
+        with offload_args(x, y, results, param, device=device) as (dx, dy, dr, dp):
+            given = {"x": dx, "y": dy, "result": dr, "results": dr, "param": dp, "incx": incx, "incy": incy}
+            if routine == "nrm2" and incx == 0:  # GPUs return 0, and the reference sqrt(n) |x|
+                with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
+                    call_form(vendor.module, name, form, n, given)
+                continue
+            try:
+                returned = call_form(vendor.module, name, form, n, given)
+            except LibraryVersionError:  # rocBLAS before 4.4.1
+                assert name.endswith("_64")
+                continue
+        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=what)
+        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=what)
+        if routine in ("dot", *OF_ONE[1:]):
+            got = results if returned is None else [returned]
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6, err_msg=what)
+
+
 @pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
 def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, letter: str) -> None:
@@ -143,11 +227,16 @@ def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, let
     values = np.arange(1, 10).astype(DTYPES[letter])
     for inc in (1, 2, -1, -3):
         n = 1 + 8 // abs(inc)
-        x = values.copy()
+        x, factor = values.copy(), 2 - 1j if letter in "cz" else 2
         with offload_args(x, device=device) as (dx,):
             getattr(library, letter + "swap")(n, dx, inc, dx, inc)
             getattr(library, letter + "copy")(n, dx, inc, dx, inc)
-            getattr(library, letter + "axpy")(n, 2.0, dx, inc, dx, inc)
+            if letter in "cz" and device.startswith(("host", "sim")):  # OpenBLAS reads what it has written
+                with pytest.raises(AliasError):
+                    getattr(library, letter + "axpy")(n, factor, dx, inc, dx, inc)
+                getattr(library, letter + "scal")(n, 1 + factor, dx, abs(inc))
+            else:
+                getattr(library, letter + "axpy")(n, factor, dx, inc, dx, inc)
             for name, called in names(letter).items():
                 if name == "dot":
                     continue
@@ -158,7 +247,7 @@ def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, let
                 with pytest.raises(AliasError):
                     getattr(library, called)(2, *given, dx[:-1], 1, dx[1:], 1, *after)
         expected = values.copy()
-        expected[:: abs(inc)] *= 3
+        expected[:: abs(inc)] *= 1 + factor
         np.testing.assert_array_equal(x, expected)
 
 

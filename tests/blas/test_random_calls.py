@@ -96,7 +96,8 @@ class Call:
 class Maker:
     """Makes random calls of one dtype."""
 
-    def __init__(self, letter: str, seed: str) -> None:
+    def __init__(self, device: str, letter: str, seed: str) -> None:
+        self.on_cpu = device.startswith(("host", "sim"))
         self.letter, self.dtype, self.real = letter, np.dtype(DTYPES[letter]), np.dtype(REAL[letter])
         self.complex = letter in "cz"
         self.random = random.Random(seed)
@@ -301,7 +302,7 @@ def steps(make: Maker) -> Call | None:
     vendor = [n, "alpha", *[one.name for one in operands]] if name in ("axpy", "scal") else [n, "x", "y"]
     vendor += {"rot": [c, s], "rotm": [param]}.get(name, [])
     made = Call(name, operands, lambda: None, vendor, vendor[1:], {}, 2, steps=True)
-    made.in_place = name in ("copy", "swap", "axpy")
+    made.in_place = name in ("copy", "swap") or (name == "axpy" and not (make.complex and make.on_cpu))
     H = ref.rotm_matrix(np.array(param, np.longdouble))
     made.numbers = {"alpha": alpha, "c": c, "s": s, "H": H}
     return made
@@ -646,6 +647,9 @@ def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
         else:
             arguments.append(scalar(run, call, given))
 
+    if call.name == "trmm" and vendor.is_cublas:  # its result is an operand of its own, or B
+        arguments += arguments[-2:]
+
     def called() -> Any:
         made = function(*arguments)
         return made - vendor.is_cublas if call.result == "index" and made else made
@@ -657,7 +661,7 @@ def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
 def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call, Callable[[], str]], None]) -> None:
     """Make so many calls, 40 in each region."""
     seed = f"{random.randrange(1 << 32) if SEED == 'random' else SEED} {letter} {make_one.__name__}"
-    make, totals = Maker(letter, seed), [0, 0, 0]
+    make, totals = Maker(device, letter, seed), [0, 0, 0]
     for begin in range(0, calls, 40):
         flat = [np.zeros(LENGTH, make.dtype) for _ in range(2)]
         squares = [np.zeros((SIDE, SIDE), make.dtype, order="C"), np.zeros((SIDE, SIDE), make.dtype, order="F")]
@@ -693,7 +697,7 @@ def test_random_calls_of_the_library_come_out_as_plain_sums(device: str, letter:
 @COUNTS
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, calls: int) -> None:
-    make = Maker(letter, f"{SEED} {letter} rotations")
+    make = Maker(device, letter, f"{SEED} {letter} rotations")
     limit = float(np.finfo(make.dtype).eps) * 32
     numbers, reals = np.zeros(40, make.dtype), np.zeros(40, make.real)
     with offload_args(numbers, reals, device=device) as (dn, dr):

@@ -48,6 +48,7 @@ typedef struct handle {
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
 int cuCtxGetCurrent(void **context);
+int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
 
 enum { MAGIC = 0xb1a5, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
 
@@ -67,6 +68,8 @@ static int is_list(const void *pointer, int64_t count) {
   for (int64_t i = 0; right && i < count; i++) right = is_array(((const void *const *)pointer)[i]);
   return right;
 }
+
+static int refused(const void *arguments, void *stream) { return (void)arguments, (void)stream, 1; }
 
 #define sum_of(sizes, count) ({ int64_t sum = 0; for (int64_t g = 0; g < (count); g++) sum += (sizes)[g]; sum; })
 
@@ -257,6 +260,44 @@ def declared(function: dict) -> str:
     )
 
 
+def captured(name: str, function: dict) -> tuple[str, str]:
+    """Return the C text before a function and in it, by which a call in a captured stream is made when its graph runs.
+
+    Scalars of the host are read now. A function that writes one is refused.
+    """
+    given = function["parameters"]
+    if any(
+        label == "result" or (label in SCALARS and not kind.startswith("const"))
+        for label, kind in given
+        if kind.endswith("*")
+    ):
+        return "", "  if (gpu_double_captures(handle->stream, refused, handle, 0)) return EXECUTION_FAILED;\n"
+    scalars = [
+        (label, kind.removeprefix("const ").removesuffix("*"))
+        for label, kind in given
+        if label in SCALARS and kind.endswith("*")
+    ]
+    members = "".join(f"  {kind} {label};\n" for label, kind in given) + "".join(
+        f"  {kind} of_{label};\n" for label, kind in scalars
+    )
+    arguments = [
+        f"c->handle->mode ? c->{label} : &c->of_{label}" if (label in dict(scalars)) else f"c->{label}"
+        for label, _ in given
+    ]
+    before = (
+        f"struct {name}_call {{\n{members}}};\n"
+        f"static int {name}_later(const void *arguments, void *stream) {{\n"
+        f"  const struct {name}_call *c = arguments;\n  (void)stream;\n"
+        f"  return (int){name}({', '.join(arguments)});\n}}\n"
+    )
+    values = [label for label, _ in given] + [f"handle->mode ? ({kind}){{0}} : *{label}" for label, kind in scalars]
+    inside = (
+        f"  const struct {name}_call later = {{{', '.join(values)}}};\n"
+        f"  if (gpu_double_captures(handle->stream, {name}_later, &later, sizeof later)) return SUCCESS;\n"
+    )
+    return before, inside
+
+
 def double(name: str, function: dict, partner: str, there: dict) -> str:
     """Return the C text of one function."""
     given = [one for one in function["parameters"] if one[0] != "handle"]
@@ -285,16 +326,20 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
         else:
             arguments.append(f"(int){label}")
     call = f"scipy_{partner}({', '.join(arguments)})"
+    if partner in ("cblas_caxpy", "cblas_zaxpy"):  # x may be y, unlike in OpenBLAS
+        call = "for (int64_t i = 0; i < n; i++) y[PLACE(i, n, incy)] += *alpha * x[PLACE(i, n, incx)]"
     if there["returns"] != "void":
         if "cblas_i" in partner:
             call = f"*result = n > 0 && incx > 0 ? 1 + {call} : 0"
         else:
             call = f"*result = {call}"
     prototype = ", ".join(c_type(kind) for _, kind in there["parameters"])
+    before, inside = captured(name, function)
     return (
         f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
+        f"cublasStatus_t {name}({declared(function)});\n{before}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
+        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n{inside}"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 

@@ -21,6 +21,7 @@
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
 #define UNKNOWN_HANDLE 400
+#define SPOILS_CAPTURES 1 /* what is refused while a stream is captured makes that capture invalid */
 #define HERE(address) ((void *)(address)) /* where the double may use memory of a device */
 #define THERE(address) (address)
 static void hip_double_begin(void) {} /* around kernels */
@@ -106,6 +107,13 @@ int cuDevicePrimaryCtxRelease_v2(int device);
 int cuStreamDestroy_v2(gpu_stream stream);
 int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags);
 int cuMemHostUnregister(void *memory);
+struct graph;
+int cuStreamBeginCapture_v2(gpu_stream stream, int mode);
+int cuStreamEndCapture(gpu_stream stream, struct graph **graph);
+int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, unsigned long long flags);
+int cuGraphLaunch(struct graph *executable, gpu_stream stream);
+int cuGraphExecDestroy(struct graph *executable);
+int cuGraphDestroy(struct graph *graph);
 
 enum { DEVICES = 2, SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
 enum { HOST = 1, DEVICE = 2, UNIFIED = 4 };
@@ -204,6 +212,100 @@ static int on_device(gpu_address address, size_t nbytes) {
   return owner == device->number || owner == -1 ? SUCCESS : INVALID_VALUE; /* pinned memory has an address there, too */
 }
 
+/* -- captured graphs: an operation in a stream that is captured is noted, and done when the graph is launched ------ */
+enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, UNMATCHED = 903, WRONG_THREAD = 908 };
+enum { OF_ALL_THREADS = 0, OF_THIS_THREAD = 1, RELAXED = 2 };
+
+typedef int operation(const void *arguments, gpu_stream stream);
+struct node {
+  struct node *next;
+  operation *run;
+  _Alignas(16) char arguments[];
+};
+/* Never freed: one that was destroyed, or whose capture is under way, has no nodes to run. */
+struct graph {
+  struct node *first, *last;
+  const void *origin; /* the stream whose capture began */
+  pthread_t thread;
+  int mode, is_invalid, is_complete;
+};
+static struct graph *last_begun;
+static int captures_of_all;
+static _Thread_local int captures_here;
+
+/* Returns the place of the graph that captures a stream, or that an event was recorded in. */
+static struct graph **capture_in(const void *object) { return (struct graph **)(uintptr_t)object; }
+static struct graph *capture_of(const void *stream) {
+  struct graph *graph = stream && owner_of(stream, 1) >= 0 ? *capture_in(stream) : NULL;
+  return graph && !graph->is_complete ? graph : NULL;
+}
+
+/* Notes an operation if the stream is captured. Returns whether it did. */
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
+  struct graph *graph = capture_of(stream);
+  if (!graph) return 0;
+  struct node *node = calloc(1, sizeof *node + nbytes);
+  if (!node) abort();
+  node->run = run;
+  memcpy(node->arguments, arguments, nbytes);
+  *(graph->last ? &graph->last->next : &graph->first) = node;
+  graph->last = node;
+  return 1;
+}
+
+int cuStreamBeginCapture_v2(gpu_stream stream, int mode) {
+  const int code = belongs(stream);
+  if (code || !stream) return code ? code : UNSUPPORTED;
+  if (mode < OF_ALL_THREADS || mode > RELAXED) return INVALID_VALUE;
+  if (capture_of(stream)) return ILLEGAL_STATE;
+  struct graph *graph = calloc(1, sizeof *graph);
+  if (!graph) return OUT_OF_MEMORY;
+  *graph = (struct graph){.origin = stream, .thread = pthread_self(), .mode = mode};
+  *capture_in(stream) = last_begun = graph;
+  if (mode == OF_ALL_THREADS) __atomic_add_fetch(&captures_of_all, 1, __ATOMIC_SEQ_CST);
+  if (mode == OF_THIS_THREAD) captures_here++;
+  return SUCCESS;
+}
+
+int cuStreamEndCapture(gpu_stream stream, struct graph **made) {
+  struct graph *graph = capture_of(stream);
+  const int code = belongs(stream);
+  *made = NULL;
+  if (code || !graph) return code ? code : ILLEGAL_STATE;
+  if (graph->origin != stream) return UNMATCHED;
+  if (graph->mode != RELAXED && !pthread_equal(graph->thread, pthread_self())) return WRONG_THREAD;
+  if (graph->mode == OF_ALL_THREADS) __atomic_sub_fetch(&captures_of_all, 1, __ATOMIC_SEQ_CST);
+  if (graph->mode == OF_THIS_THREAD) captures_here--;
+  graph->is_complete = 1;
+  *capture_in(stream) = NULL;
+  if (graph->is_invalid) return INVALIDATED;
+  *made = graph;
+  return SUCCESS;
+}
+
+int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, unsigned long long flags) {
+  if (!graph || flags) return INVALID_VALUE;
+  struct graph *made = calloc(1, sizeof *made);
+  if (!made) return OUT_OF_MEMORY;
+  *made = *graph; /* it has the nodes that the graph has now */
+  return *executable = made, SUCCESS;
+}
+int cuGraphLaunch(struct graph *executable, gpu_stream stream) {
+  int code = belongs(stream);
+  if (!code && (!executable || !executable->is_complete)) code = INVALID_VALUE;
+  for (const struct node *node = code ? NULL : executable->first; node && !code; node = node->next)
+    code = node->run(node->arguments, stream);
+  return code;
+}
+static int destroy_graph(struct graph *graph) {
+  if (!graph || !graph->is_complete) return INVALID_VALUE;
+  graph->is_complete = 0;
+  return SUCCESS;
+}
+int cuGraphExecDestroy(struct graph *executable) { return destroy_graph(executable); }
+int cuGraphDestroy(struct graph *graph) { return destroy_graph(graph); }
+
 /* -- the driver and its devices ------------------------------------------------------------------------------------ */
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 int cuDriverGetVersion(int *version) { return *version = 13000, SUCCESS; }
@@ -265,6 +367,10 @@ int cuCtxSynchronize(void) { return current() ? SUCCESS : INVALID_CONTEXT; }
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   if (!current()) return INVALID_CONTEXT;
+  if (SPOILS_CAPTURES && (captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST))) {
+    last_begun->is_invalid = 1;
+    return UNSUPPORTED;
+  }
   *total_bytes = capacity;
   *free_bytes = capacity - current()->used;
   return SUCCESS;
@@ -337,16 +443,39 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, gpu_a
 }
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
+struct copy {
+  gpu_address device, other;
+  void *host;
+  size_t nbytes;
+};
+static int copy_up_later(const void *arguments, gpu_stream stream) {
+  const struct copy *c = arguments;
+  return cuMemcpyHtoDAsync_v2(c->device, c->host, c->nbytes, stream);
+}
+static int copy_down_later(const void *arguments, gpu_stream stream) {
+  const struct copy *c = arguments;
+  return cuMemcpyDtoHAsync_v2(c->host, c->device, c->nbytes, stream);
+}
+static int copy_later(const void *arguments, gpu_stream stream) {
+  const struct copy *c = arguments;
+  return cuMemcpyAsync(c->device, c->other, c->nbytes, stream);
+}
+static int copy_lines_later(const void *arguments, gpu_stream stream) { return cuMemcpy2DAsync_v2(arguments, stream); }
+
 int cuMemcpyHtoDAsync_v2(gpu_address to, const void *from, size_t nbytes, gpu_stream stream) {
   int code = belongs(stream);
+  const struct copy copy = {.device = to, .host = (void *)(uintptr_t)from, .nbytes = nbytes};
   if (!code) code = on_device(to, nbytes);
+  if (!code && gpu_double_captures(stream, copy_up_later, &copy, sizeof copy)) return SUCCESS;
   if (!code && owner_of(from, nbytes) >= 0) code = INVALID_VALUE;
   if (!code) memcpy(HERE((void *)(uintptr_t)to), from, nbytes);
   return code;
 }
 int cuMemcpyDtoHAsync_v2(void *to, gpu_address from, size_t nbytes, gpu_stream stream) {
   int code = belongs(stream);
+  const struct copy copy = {.device = from, .host = to, .nbytes = nbytes};
   if (!code) code = on_device(from, nbytes);
+  if (!code && gpu_double_captures(stream, copy_down_later, &copy, sizeof copy)) return SUCCESS;
   if (!code && owner_of(to, nbytes) >= 0) code = INVALID_VALUE;
   if (!code) memcpy(to, HERE((void *)(uintptr_t)from), nbytes);
   return code;
@@ -354,8 +483,10 @@ int cuMemcpyDtoHAsync_v2(void *to, gpu_address from, size_t nbytes, gpu_stream s
 int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream stream) {
   const int code = belongs(stream);
   if (code) return code;
+  const struct copy copy = {.device = to, .other = from, .nbytes = nbytes};
   if (owner_of((void *)(uintptr_t)to, nbytes) == -2 || owner_of((void *)(uintptr_t)from, nbytes) == -2)
     return INVALID_VALUE;
+  if (gpu_double_captures(stream, copy_later, &copy, sizeof copy)) return SUCCESS;
   memmove(HERE((void *)(uintptr_t)to), HERE((void *)(uintptr_t)from), nbytes);
   return SUCCESS;
 }
@@ -397,6 +528,7 @@ int cuMemPoolSetAccess(gpu_pool pool, const struct pool_access *access, size_t c
 int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
   int code = belongs(stream);
   if (c->width > c->to_pitch || c->width > c->from_pitch) return INVALID_VALUE;
+  if (gpu_double_captures(stream, copy_lines_later, c, sizeof *c)) return code;
   for (size_t i = 0; i < c->lines && !code; i++) {
     char *to = c->to_type == HOST ? (char *)c->to_host : (char *)(uintptr_t)c->to_device;
     const char *from = c->from_type == HOST ? (const char *)c->from_host : (const char *)(uintptr_t)c->from_device;
@@ -412,9 +544,18 @@ int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
   return code;
 }
 
+struct fill {
+  gpu_address address;
+  size_t pitch, unit, width, height;
+  char value[4];
+};
+static operation fill_later;
 static int fill(gpu_address address, size_t pitch, const void *value, size_t unit, size_t width, size_t height,
                 gpu_stream stream) {
   int code = belongs(stream);
+  struct fill later = {address, pitch, unit, width, height, ""};
+  memcpy(later.value, value, unit);
+  if (gpu_double_captures(stream, fill_later, &later, sizeof later)) return code;
   for (size_t i = 0; i < height && !code; i++) {
     char *line = (char *)(uintptr_t)(address + i * pitch);
     const int owner = owner_of(line, width * unit);
@@ -422,6 +563,10 @@ static int fill(gpu_address address, size_t pitch, const void *value, size_t uni
     for (size_t j = 0; j < width && !code; j++) memcpy((char *)HERE(line) + j * unit, value, unit);
   }
   return code;
+}
+static int fill_later(const void *arguments, gpu_stream stream) {
+  const struct fill *f = arguments;
+  return fill(f->address, f->pitch, f->value, f->unit, f->width, f->height, stream);
 }
 int cuMemsetD8Async(gpu_address a, unsigned char v, size_t n, gpu_stream s) { return fill(a, 0, &v, 1, n, 1, s); }
 int cuMemsetD16Async(gpu_address a, unsigned short v, size_t n, gpu_stream s) { return fill(a, 0, &v, 2, n, 1, s); }
@@ -440,27 +585,48 @@ int cuMemsetD2D32Async(gpu_address a, size_t pitch, unsigned v, size_t width, si
 int cuStreamCreate(gpu_stream *stream, unsigned flags) {
   if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *stream = make(8, current()->number);
+  if (*stream) *capture_in(*stream) = NULL;
   return *stream ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuStreamDestroy_v2(gpu_stream stream) { return current() && drop(stream, current()->number) == 8 ? SUCCESS : 400; }
-int cuStreamSynchronize(gpu_stream stream) { return belongs(stream); }
+/* To wait for a stream spoils its capture. */
+int cuStreamSynchronize(gpu_stream stream) {
+  struct graph *graph = capture_of(stream);
+  if (!graph) return belongs(stream);
+  graph->is_invalid = 1;
+  return UNSUPPORTED;
+}
+/* A stream that waits for an event of a capture takes part in it from then on. */
 int cuStreamWaitEvent(gpu_stream stream, gpu_event event, unsigned flags) {
   const int code = belongs(stream);
-  return code ? code : flags || owner_of(event, 1) < 0 ? INVALID_VALUE : SUCCESS;
+  if (code || flags || owner_of(event, 1) < 0) return code ? code : INVALID_VALUE;
+  if (capture_of(event) && stream) *capture_in(stream) = *capture_in(event);
+  return SUCCESS;
 }
-int cuStreamIsCapturing(gpu_stream stream, int *status) { return *status = 0, belongs(stream); }
+int cuStreamIsCapturing(gpu_stream stream, int *status) {
+  const struct graph *graph = capture_of(stream);
+  *status = graph ? 1 + graph->is_invalid : 0;
+  return belongs(stream);
+}
 int cuEventCreate(gpu_event *event, unsigned flags) {
   if (!current() || flags != 2) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *event = make(8, current()->number);
+  if (*event) *capture_in(*event) = NULL;
   return *event ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuEventRecord(gpu_event event, gpu_stream stream) {
-  const int code = belongs(stream);
-  return code ? code : belongs(event);
+  int code = belongs(stream);
+  if (!code) code = belongs(event);
+  if (!code) *capture_in(event) = capture_of(stream);
+  return code;
 }
 int cuEventDestroy_v2(gpu_event event) { return current() && drop(event, current()->number) == 8 ? SUCCESS : 400; }
-int cuEventQuery(gpu_event event) { return belongs(event); }
-int cuEventSynchronize(gpu_event event) { return belongs(event); }
+static int ask_event(gpu_event event) {
+  const int code = belongs(event);
+  return code ? code : capture_of(event) ? 907 : SUCCESS;
+}
+int cuEventQuery(gpu_event event) { return ask_event(event); }
+int cuEventSynchronize(gpu_event event) { return ask_event(event); }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
 /* A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
@@ -673,6 +839,22 @@ static int run_known(const char *name, int64_t threads, void **p) {
   return SUCCESS;
 }
 
+struct launch {
+  const struct function *f;
+  unsigned grid[3], block[3], shared_bytes;
+  _Alignas(16) char values[1024];
+};
+static operation launch_later;
+static int is_launched_later(const struct function *f, const unsigned grid[3], const unsigned block[3],
+                             unsigned shared_bytes, gpu_stream stream, void **arguments) {
+  struct launch l = {.f = f, .shared_bytes = shared_bytes};
+  memcpy(l.grid, grid, sizeof l.grid);
+  memcpy(l.block, block, sizeof l.block);
+  for (int i = 0; i < f->count && f->offsets[i] + f->sizes[i] <= sizeof l.values; i++)
+    memcpy(l.values + f->offsets[i], arguments[i], f->sizes[i]);
+  return gpu_double_captures(stream, launch_later, &l, sizeof l);
+}
+
 static int launch(const struct function *f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                   gpu_stream stream, void **arguments) {
   int code = belongs(stream);
@@ -682,6 +864,7 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
   if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || grid[1] > 65535 || grid[2] > 65535 ||
       shared_bytes > (unsigned)f->most_shared)
     return INVALID_VALUE;
+  if (is_launched_later(f, grid, block, shared_bytes, stream, arguments)) return SUCCESS;
   if (!f->run) {
     hip_double_begin();
     code = run_known(f->name, (int64_t)grid[0] * block[0], arguments);
@@ -697,6 +880,13 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
   hip_double_end();
   free(call.shared);
   return SUCCESS;
+}
+
+static int launch_later(const void *arguments, gpu_stream stream) {
+  const struct launch *l = arguments;
+  void *places[MOST_PARAMETERS];
+  for (int i = 0; i < l->f->count; i++) places[i] = (char *)(uintptr_t)l->values + l->f->offsets[i];
+  return launch(l->f, l->grid, l->block, l->shared_bytes, stream, places);
 }
 
 int cuLaunchKernel(gpu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,

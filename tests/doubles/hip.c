@@ -24,11 +24,14 @@ typedef struct hipPointerAttribute_t {
 } hipPointerAttribute_t;
 typedef struct pool_properties hipMemPoolProps;
 typedef struct pool_access hipMemAccessDesc;
+typedef int hipStreamCaptureMode;
+typedef void *hipGraph_t, *hipGraphExec_t, *hipGraphNode_t;
 #endif
 
 #include "trapping.h"
 
 #define GPU_NAME "double of an AMD GPU, number %d"
+#define SPOILS_CAPTURES 0
 #define UNKNOWN_HANDLE 709 /* what HIP says of streams that it does not know */
 #include "cuda.c"
 
@@ -125,12 +128,18 @@ static const struct {
     {209, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"},
     {303, "hipErrorSharedObjectInitFailed", "shared object initialization failed"},
     {400, "hipErrorInvalidHandle", "invalid resource handle"},
+    {401, "hipErrorIllegalState", "the operation cannot be performed in the present state"},
     {500, "hipErrorNotFound", "named symbol not found"},
     {600, "hipErrorNotReady", "device not ready"},
     {700, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
     {709, "hipErrorContextIsDestroyed", "context is destroyed"},
     {712, "hipErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
     {713, "hipErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+    {900, "hipErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {901, "hipErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {903, "hipErrorStreamCaptureUnmatched", "capture was not initiated in this stream"},
+    {908, "hipErrorStreamCaptureWrongThread",
+     "attempt to terminate a thread-local capture sequence from another thread"},
 };
 static int error_row(int code) {
   for (int i = 0; i < (int)(sizeof errors / sizeof *errors); i++)
@@ -259,16 +268,32 @@ hipError_t hipMallocFromPoolAsync(void **address, size_t nbytes, hipMemPool_t po
 hipError_t hipFreeAsync(void *address, hipStream_t stream) {
   ANSWER_AND_DO(is_live(stream) ? cuMemFreeAsync((uintptr_t)address, stream) : INVALID_VALUE);
 }
-hipError_t hipMalloc(void **address, size_t nbytes) { ANSWER(allocate_of(address, nbytes, NULL, NULL)); }
-hipError_t hipFree(void *address) { ANSWER_AND_DO(cuMemFreeAsync((uintptr_t)address, NULL)); }
+/* While a stream is captured for all threads, these are refused on every thread, whatever they are for. */
+static _Thread_local int capture_mode; /* of what this thread may do */
+static int is_capturing_anywhere(void) {
+  if (capture_mode == RELAXED) return 0;
+  return captures_here || (capture_mode == OF_ALL_THREADS && __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST));
+}
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+  const int wanted = (int)*mode;
+  if (wanted < OF_ALL_THREADS || wanted > RELAXED) return remember(INVALID_VALUE);
+  *(int *)mode = capture_mode;
+  capture_mode = wanted;
+  return remember(SUCCESS);
+}
+#define UNLESS_CAPTURING(expression) (is_capturing_anywhere() ? UNSUPPORTED : (expression))
+hipError_t hipMalloc(void **address, size_t nbytes) {
+  ANSWER(UNLESS_CAPTURING(allocate_of(address, nbytes, NULL, NULL)));
+}
+hipError_t hipFree(void *address) { ANSWER_AND_DO(UNLESS_CAPTURING(cuMemFreeAsync((uintptr_t)address, NULL))); }
 hipError_t hipHostMalloc(void **memory, size_t nbytes, unsigned flags) {
-  ANSWER(cuMemHostAlloc(memory, nbytes, flags));
+  ANSWER(UNLESS_CAPTURING(cuMemHostAlloc(memory, nbytes, flags)));
 }
-hipError_t hipHostFree(void *memory) { ANSWER_AND_DO(cuMemFreeHost(memory)); }
+hipError_t hipHostFree(void *memory) { ANSWER_AND_DO(UNLESS_CAPTURING(cuMemFreeHost(memory))); }
 hipError_t hipHostRegister(void *memory, size_t nbytes, unsigned flags) {
-  ANSWER(cuMemHostRegister_v2(memory, nbytes, flags));
+  ANSWER(UNLESS_CAPTURING(cuMemHostRegister_v2(memory, nbytes, flags)));
 }
-hipError_t hipHostUnregister(void *memory) { ANSWER(cuMemHostUnregister(memory)); }
+hipError_t hipHostUnregister(void *memory) { ANSWER(UNLESS_CAPTURING(cuMemHostUnregister(memory))); }
 /* HIP 5 takes no plain memory, and counts kinds from 0. */
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *memory) {
   const int owner = owner_of(memory, 1), first = version() == 5 ? 0 : 1;
@@ -355,7 +380,11 @@ hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags) {
   ANSWER(cuStreamCreate((void **)stream, flags));
 }
 hipError_t hipStreamDestroy(hipStream_t stream) { ANSWER(cuStreamDestroy_v2(stream)); }
-hipError_t hipStreamSynchronize(hipStream_t stream) { ANSWER(cuStreamSynchronize(stream)); }
+/* No stream but the default one, and no event, is waited for while any stream is captured for all threads. */
+hipError_t hipStreamSynchronize(hipStream_t stream) {
+  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
+  ANSWER(stream && !belongs(stream) && (is_refused || capture_of(stream)) ? UNSUPPORTED : belongs(stream));
+}
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
   ANSWER(cuStreamWaitEvent(stream, event, flags));
 }
@@ -366,6 +395,31 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) { ANSWER(c
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) { ANSWER(cuEventRecord(event, stream)); }
 hipError_t hipEventDestroy(hipEvent_t event) { ANSWER_AND_DO(cuEventDestroy_v2(event)); }
 hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
-hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(cuEventSynchronize(event)); }
+hipError_t hipEventSynchronize(hipEvent_t event) {
+  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
+  ANSWER(is_refused ? UNSUPPORTED : cuEventSynchronize(event));
+}
+
+/* -- captured graphs ----------------------------------------------------------------------------------------------- */
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+  ANSWER(cuStreamBeginCapture_v2(stream, (int)mode));
+}
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
+  ANSWER(stream ? cuStreamEndCapture(stream, (struct graph **)graph) : ILLEGAL_STATE);
+}
+hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes);
+hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes) {
+  ANSWER(node || log || nbytes ? INVALID_VALUE : cuGraphInstantiateWithFlags((struct graph **)made, (void *)graph, 0));
+}
+hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
+hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  ANSWER(cuGraphLaunch((void *)executable, stream));
+}
+hipError_t hipGraphExecDestroy(hipGraphExec_t executable);
+hipError_t hipGraphExecDestroy(hipGraphExec_t executable) { ANSWER(destroy_graph((void *)executable)); }
+hipError_t hipGraphDestroy(hipGraph_t graph);
+hipError_t hipGraphDestroy(hipGraph_t graph) { ANSWER(destroy_graph((void *)graph)); }
 
 #include "hip_modules.c"

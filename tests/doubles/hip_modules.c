@@ -199,8 +199,7 @@ const void *double_arguments(size_t *nbytes);
 const void *double_arguments(size_t *nbytes) { return *nbytes = last_bytes, last_arguments; }
 
 /* Copies the arguments to where the metadata has them. */
-static int pack_arguments(const struct amd_function *f, void **arguments, void **extra, unsigned char *bytes,
-                          void **places) {
+static int pack_arguments(const struct amd_function *f, void **arguments, void **extra, unsigned char *bytes) {
   uint64_t offset, nbytes;
   if (f->facts.argument_bytes > MOST_ARGUMENT_BYTES || (arguments && extra)) return INVALID_VALUE;
   if (extra &&
@@ -210,7 +209,6 @@ static int pack_arguments(const struct amd_function *f, void **arguments, void *
     if (!oa_hsaco_parameter(&f->facts, i, &offset, &nbytes)) return INVALID_VALUE;
     if (!nbytes) break;
     memcpy(bytes + offset, arguments ? arguments[i] : (unsigned char *)extra[1] + offset, nbytes);
-    places[i] = bytes + offset;
   }
   pthread_mutex_lock(&lock);
   memcpy(last_arguments, bytes, last_bytes = f->facts.argument_bytes);
@@ -218,10 +216,45 @@ static int pack_arguments(const struct amd_function *f, void **arguments, void *
   return SUCCESS;
 }
 
+static int run_amd(const struct amd_function *f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                   unsigned char *bytes) {
+  void *places[MOST_PARAMETERS];
+  uint64_t offset, nbytes;
+  for (int i = 0; i < MOST_PARAMETERS && oa_hsaco_parameter(&f->facts, i, &offset, &nbytes) && nbytes; i++)
+    places[i] = bytes + offset;
+  if (!f->run) {
+    hip_double_begin();
+    const int ran = run_known(f->name, (int64_t)grid[0] * block[0], places);
+    hip_double_end();
+    return ran;
+  }
+  oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
+  memcpy(call.grid, grid, sizeof call.grid);
+  memcpy(call.block, block, sizeof call.block);
+  call.last = (long long)grid[0] * grid[1] * grid[2];
+  hip_double_begin();
+  f->run(&call);
+  hip_double_end();
+  free(call.shared);
+  return SUCCESS;
+}
+
+struct amd_launch {
+  const struct amd_function *f;
+  unsigned grid[3], block[3], shared_bytes;
+  _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES];
+};
+static int launch_amd_later(const void *arguments, gpu_stream stream) {
+  const struct amd_launch *l = arguments;
+  _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES];
+  (void)stream;
+  memcpy(bytes, l->bytes, sizeof bytes);
+  return belongs(l->f->module) ? INVALID_HANDLE : run_amd(l->f, l->grid, l->block, l->shared_bytes, bytes);
+}
+
 static int launch_amd(const struct amd_function *f, const unsigned given[3], const unsigned block[3],
                       unsigned shared_bytes, const void *stream, void **arguments, void **extra) {
   _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES] = {0};
-  void *places[MOST_PARAMETERS];
   unsigned grid[3];
   if (!f || belongs(f->module)) return INVALID_HANDLE;
   if (belongs(stream)) return INVALID_VALUE;
@@ -238,23 +271,14 @@ static int launch_amd(const struct amd_function *f, const unsigned given[3], con
     fprintf(stderr, "a queue of the double failed: too much shared memory, or the module's image has changed\n");
     abort(); /* as AMD's runtime does */
   }
-  const int code = pack_arguments(f, arguments, extra, bytes, places);
+  const int code = pack_arguments(f, arguments, extra, bytes);
   if (code) return code;
-  if (!f->run) {
-    hip_double_begin();
-    const int ran = run_known(f->name, (int64_t)grid[0] * block[0], places);
-    hip_double_end();
-    return ran;
-  }
-  oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
-  memcpy(call.grid, grid, sizeof call.grid);
-  memcpy(call.block, block, sizeof call.block);
-  call.last = (long long)grid[0] * grid[1] * grid[2];
-  hip_double_begin();
-  f->run(&call);
-  hip_double_end();
-  free(call.shared);
-  return SUCCESS;
+  struct amd_launch later = {.f = f, .shared_bytes = shared_bytes};
+  memcpy(later.grid, grid, sizeof later.grid);
+  memcpy(later.block, block, sizeof later.block);
+  memcpy(later.bytes, bytes, sizeof bytes);
+  if (gpu_double_captures(stream, launch_amd_later, &later, sizeof later)) return SUCCESS;
+  return run_amd(f, grid, block, shared_bytes, bytes);
 }
 
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

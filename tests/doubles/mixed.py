@@ -169,7 +169,7 @@ SYRK = """
 LARGEST = """
   double found = -1;
   *result = 0;
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < n && incx > 0; i++) {
     const wide value = get(x, xType, PLACE(i, n, incx));
     const double size = fabs(creal(value)) + fabs(cimag(value));
     if (found < 0 || SIGN * size > SIGN * found) *result = i + 1, found = size;
@@ -177,7 +177,7 @@ LARGEST = """
 """
 SUM = """
   double sum = 0;
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < n && incx > 0; i++) {
     const wide value = get(x, xType, PLACE(i, n, incx));
     sum += ADDED;
   }
@@ -198,7 +198,7 @@ AXPY = """
   }
 """
 SCAL = """
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n && incx > 0; i++)
     put(x, xType, PLACE(i, n, incx), get(alpha, alphaType, 0) * get(x, xType, PLACE(i, n, incx)));
 """
 PAIRS = """

@@ -78,11 +78,13 @@ def test_a_kernel_of_plain_c_is_refused_with_what_it_lacks(double: str) -> None:
 
 
 @pytest.fixture
-def with_features(double: str) -> str:
-    """A double whose code may be for or against XNACK and SRAM ECC."""
-    if not Device(double).model.endswith("(gfx90a:sramecc+:xnack-)"):
-        pytest.skip("device unavailable: this processor has no features")
-    return double
+def with_features() -> str:
+    """The double of a gfx90a, whose code may be for or against XNACK and SRAM ECC."""
+    device = open_or_skip("hip:0")
+    if not Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: no double of HIP")
+    assert Device(device).model.endswith("(gfx90a:sramecc+:xnack-)")
+    return device
 
 
 @pytest.mark.parametrize("target", ["gfx90a:xnack+", "gfx90a:sramecc-", "gfx90a:sramecc+:xnack+"])

@@ -43,7 +43,14 @@ def test_a_grid_of_fewer_threads_leaves_the_rest_alone(relu: Kernel, device: str
 
 
 @pytest.mark.parametrize(
-    "grid, block", [((5, 1), 256), ((5,), (256, 1, 1)), ([5], [256]), (np.int32(5), np.int64(256))]
+    "grid, block",
+    [
+        ((5, 1), 256),
+        ((5,), (256, 1, 1)),
+        ([5], [256]),
+        (np.int32(5), np.int64(256)),
+        (np.array([5, 1]), np.array([256])),
+    ],
 )
 def test_grid_and_block_are_numbers_or_up_to_three_of_them(
     vadd: Kernel, device: str, grid: object, block: object
@@ -74,13 +81,14 @@ def test_inout_goes_up_and_comes_down(relu: Kernel, device: str) -> None:
 
 
 def test_a_struct_goes_by_value_as_a_tuple_or_a_scalar(module: Module, device: str) -> None:
-    line_type = np.dtype([("slope", np.float32), ("start", np.float64)], align=True)
-    line = module.kernel("line", Out[np.float64], line_type, np.int64)
     expected = 0.5 * np.arange(N) + 1e-9
-    for value in ((0.5, 1e-9), np.array((0.5, 1e-9), line_type)[()]):
-        y = np.zeros(N)
-        offload(line, y, value, N, device=device)
-        np.testing.assert_array_equal(y, expected)
+    offsets = {"names": ["slope", "start"], "formats": ["f4", "f8"], "offsets": [0, 8], "itemsize": 16}
+    for line_type in (np.dtype([("slope", np.float32), ("start", np.float64)], align=True), np.dtype(offsets)):
+        line = module.kernel("line", Out[np.float64], line_type, np.int64)
+        for value in ((0.5, 1e-9), np.array((0.5, 1e-9), line_type)[()]):
+            y = np.zeros(N)
+            offload(line, y, value, N, device=device)
+            np.testing.assert_array_equal(y, expected)
 
 
 def test_pointers_without_a_dtype_take_any(module: Module, device: str) -> None:

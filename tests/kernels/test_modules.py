@@ -77,6 +77,15 @@ def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
         assert Module.load(made).kernels["shares"].shared_bytes == 1024
 
 
+SHIFT = """\
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry shift(.param .u64 x, .param .align 16 .b8 by[16])
+{
+  ret;
+}
+"""
 LINE = np.dtype([("slope", np.float32), ("start", np.float64)], align=True)
 POINTERS = (In[np.float32], In[np.float32], Out[np.float32])
 MISMATCHES: dict[str, tuple[str, tuple[Any, ...], str]] = {
@@ -112,6 +121,24 @@ def test_a_signature_that_agrees_is_taken(image: bytes) -> None:
     assert module.kernel("vadd", *POINTERS, np.uint32)
     assert module.kernel("line", Out[np.float64], LINE, np.int64).signature[0] == "Out[float64]"
     assert module.kernel("relu", InOut, np.float32).signature == ("InOut", "float32")
+
+
+def test_a_struct_is_taken_if_its_fields_lie_as_in_c_however_its_dtype_was_made() -> None:
+    source = 'extern "C" __global__ void shift(float *x, float4 by) { x[threadIdx.x] += by.z; }\n'
+    image = compiled("nvcc", source, ".cu", "-ptx") if shutil.which("nvcc") else SHIFT.encode()
+    module = Module.load(image)
+    names, formats = list("xyzw"), ["f4"] * 4
+    for four in (
+        np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4"), ("w", "f4")]),
+        np.dtype([("xyzw", "f4", (4,))]),
+        np.dtype([("low", [("x", "f4"), ("y", "f4")]), ("high", "f4", 2)]),
+        np.dtype({"names": names, "formats": formats, "offsets": [0, 4, 8, 12], "itemsize": 16}),
+    ):
+        assert module.kernel("shift", InOut[np.float32], four)
+    apart = np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"], "offsets": [0, 4], "itemsize": 16})
+    for packed in (apart, np.dtype({"names": ["a"], "formats": ["f8"], "itemsize": 12})):
+        with pytest.raises(errors.SignatureError, match="shift: argument 2 is not laid out as in C"):
+            module.kernel("shift", InOut[np.float32], packed)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,23 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
     "block 0": (errors.ArgumentError, "block", lambda k, a, b, c, d: k[1, (64, 0)](a, b, c, N)),
     "four axes": (errors.ArgumentError, "grid needs 1 to 3", lambda k, a, b, c, d: k[(1, 1, 1, 1), 64](a, b, c, N)),
     "a grid of text": (errors.ArgumentTypeError, "grid", lambda k, a, b, c, d: k["1", 64](a, b, c, N)),
+    "a grid that is true": (errors.ArgumentTypeError, "grid", lambda k, a, b, c, d: k[True, 64](a, b, c, N)),
+    "a block of truths": (
+        errors.ArgumentTypeError,
+        "block",
+        lambda k, a, b, c, d: k[1, np.array([True, True])](a, b, c, N),
+    ),
+    "a grid of two axes of two": (
+        errors.ArgumentTypeError,
+        "grid",
+        lambda k, a, b, c, d: k[np.ones((2, 2), int), 64](a, b, c, N),
+    ),
+    "a grid that is a pointer": (errors.ArgumentTypeError, "grid", lambda k, a, b, c, d: k[a, 64](a, b, c, N)),
+    "shared memory that is true": (
+        errors.ArgumentTypeError,
+        "shared_bytes",
+        lambda k, a, b, c, d: k[1, 64, True](a, b, c, N),
+    ),
     "no block": (errors.ArgumentError, r"needs \[grid, block\]", lambda k, a, b, c, d: k[1](a, b, c, N)),
     "a block too long": (
         errors.ArgumentError,

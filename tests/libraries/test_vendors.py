@@ -1,30 +1,27 @@
-"""cuDNN, cuBLASLt, cuSOLVER and cuRAND: files that are not they are not loaded; arrays of other packages are taken."""
+"""Every library: files that are not it are not loaded; arrays of other packages are taken."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.arrays import ramp
-from helpers.devices import library_or_skip
+from helpers.devices import HIP, library_or_skip
+from helpers.vendor import ROOT
 from offload_args import In, Out, cublaslt, cudnn, curand, cusolver, offload_args
 from offload_args.errors import DirectionError
 
-NAMES = ("cudnn", "cublaslt", "cusolver", "curand")
-FILES: tuple[str, ...] = (
-    "libcudnn.so.9",
-    "libcublasLt.so.13",
-    "libcublasLt.so.12",
-    "libcusolver.so.12",
-    "libcusolver.so.11",
-)
-FILES += ("libcurand.so.10", "libcudnn.so", "libcublasLt.so", "libcusolver.so", "libcurand.so")
+ROLES = {path.stem: tomllib.loads(path.read_text()) for path in sorted((ROOT / "bindings" / "roles").glob("*.toml"))}
+FILES = {name: roles["library"]["sonames"] for name, roles in ROLES.items() if "library" in roles}
+NAMES = tuple(FILES)
 TRIED = """
 import os
 from offload_args import libraries
@@ -46,11 +43,11 @@ def compile_to(path: Path, source: str) -> Path:
 
 @pytest.mark.promise("T39")
 def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -> None:
-    compile_to(
-        tmp_path / FILES[0], "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(66); }"
+    planted = compile_to(
+        tmp_path / "planted", "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(66); }"
     )
-    for name in FILES[1:]:
-        (tmp_path / name).write_bytes((tmp_path / FILES[0]).read_bytes())
+    for name in {one for files in FILES.values() for one in files}:
+        (tmp_path / name).write_bytes(planted.read_bytes())
     other = compile_to(tmp_path / "libother.so", "int of_another_kind(void) { return 0; }")
     corrupt = tmp_path / "libcorrupt.so"
     corrupt.write_bytes(b"\x7fELF" + bytes(100))
@@ -80,6 +77,7 @@ class Foreign:
 
     def __init__(self, pointer: Any) -> None:
         self.__cuda_array_interface__ = pointer.__cuda_array_interface__
+        self.__dlpack_device__ = pointer.__dlpack_device__  # which kind of GPU it is on
 
 
 def borrowed_and_fixed(device: str, first: Any, second: Any, call: Any) -> None:
@@ -89,6 +87,14 @@ def borrowed_and_fixed(device: str, first: Any, second: Any, call: Any) -> None:
             call(a, b)
         with offload_args(Foreign(done), Foreign(fixed)) as (a, b), pytest.raises(DirectionError):
             call(a, b)
+
+
+@pytest.mark.promise("T38")
+@pytest.mark.parametrize("device", ["cuda:0", HIP], indirect=True)
+def test_cublas_and_rocblas_add_arrays_of_another_package(device: str, library: ModuleType) -> None:
+    x, y = ramp(4), np.ones(4, np.float32)
+    borrowed_and_fixed(device, x, y, lambda dx, dy: library.saxpy(4, 2.0, dx, 1, dy, 1))
+    np.testing.assert_array_equal(y, 2 * ramp(4) + 1)
 
 
 @pytest.mark.promise("T38")

@@ -39,7 +39,11 @@ SLICES: dict[str, Callable[[Any], Any]] = {
 
 
 def kind(name: str) -> np.dtype[Any]:
-    return np.dtype(pytest.importorskip("ml_dtypes").bfloat16) if name == "bfloat16" else np.dtype(name)
+    return (
+        np.dtype(pytest.importorskip("ml_dtypes", reason="device unavailable: no ml_dtypes").bfloat16)
+        if name == "bfloat16"
+        else np.dtype(name)
+    )
 
 
 def lent(shape: tuple[int, ...], order: str, dtype: Any = np.float32) -> tuple[Array, Array]:

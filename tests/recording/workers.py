@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 # Each double, and whether its integers have 64 bits.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
-QUICK = ("cblas",)  # the others' tests are for CI: each double takes a compiler some seconds
+# The others are for CI: each double takes a compiler some seconds.
+QUICK = ("cblas", "cublaslt", "curand")
 
 
 class Turns(NamedTuple):
@@ -91,7 +92,7 @@ def families(library: str) -> list[str]:
 def every_family(*variants: str) -> Any:
     """Parametrize a test over (variant, family): every family of bound functions of these variants.
 
-    The default run has those of one library, CI all.
+    The default run has those of the small libraries, CI all.
     """
     return pairs((variant, family) for variant in variants for family in families(VARIANTS[variant][0]))
 
@@ -102,7 +103,7 @@ def every_family_of(chosen: Callable[[str], dict[str, legal.roles.Function]]) ->
 
 
 def pairs(of: Iterable[tuple[str, str]]) -> Any:
-    """Parametrize a test over (variant, family), slow but for one library."""
+    """Parametrize a test over (variant, family), slow but for the small libraries."""
     given = [pytest.param(*one, marks=[] if one[0] in QUICK else [pytest.mark.slow]) for one in of]
     return pytest.mark.parametrize(("variant", "family"), given)
 
