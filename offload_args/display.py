@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 __all__ = ["html_table", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
 
+_MOST_SHOWN: Final = 200  # characters
+_MOST_ITEMS: Final = 16
+
 
 def shown(value: object) -> str:
-    """Return the repr of any value; Python does not write the digits of just any int."""
+    """Return the repr of any value; a long one is cut, and long ints, whose digits Python may not write, are not."""
     try:
-        return repr(value)
+        text = repr(value)
     except ValueError:
-        pass
+        text = ""
+    if text and len(text) <= _MOST_SHOWN:
+        return text
     if isinstance(value, int):
         return f"an int of {value.bit_length()} bits"
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list)) and len(value) <= _MOST_ITEMS:
         return f"({', '.join(map(shown, value))})"
+    if text:
+        return f"{text[:_MOST_SHOWN]}..."
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
 
 

@@ -83,8 +83,14 @@ int oa_slot_destroy(oa_slot *slot);
 static inline oa_group *oa_slot_group(const oa_slot *slot) {
   return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
-/* The thread that runs, as slots note it. */
-static inline uint64_t oa_slot_thread(void) { return (uint64_t)pthread_self(); }
+/* The thread that runs, as slots note it: mixed, as the numbers of threads lie at equal distances, so that those of two
+ * may add up to twice that of a third. Source: D. Stafford's finaliser 13, as in splitmix64. */
+static inline uint64_t oa_slot_thread(void) {
+  uint64_t mixed = (uint64_t)pthread_self();
+  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+  return mixed ^ mixed >> 31;
+}
 /* Lets a call of this thread hold the slot and its mapping; thread: from oa_slot_thread. */
 static inline void oa_slot_hold(oa_slot *slot, bool writes, uint64_t thread) {
   slot->calls++;

@@ -574,6 +574,40 @@ static void an_open_call_is_found_among_those_of_other_threads(bool is_own) {
   check_empty();
 }
 
+static void *run_update_of(void *data) {
+  CHECK_OK(oa_update_from(data, -1));
+  return NULL;
+}
+
+/* The stacks, and so the numbers, of three threads lie at equal distances. */
+static void calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them(void) {
+  enum { STACK = 1 << 20 };
+  float x[4] = {1, 1, 1, 1};
+  const int64_t n = 4;
+  oa_array array = vector(x, &n, OA_INOUT);
+  oa_region *region = enter(one, &array, 1);
+  CHECK_OK(set(array.handle, n, 2));
+  struct open_elsewhere open[3] = {{.pointer = array.handle}, {.pointer = NULL}, {.pointer = array.handle}};
+  unsigned char *stacks = aligned_alloc(4096, 3 * (size_t)STACK);
+  CHECK(stacks);
+  pthread_t threads[3];
+  static const int order[] = {0, 2, 1};
+  for (int i = 0; i < 3; i++) {
+    const int at = order[i];
+    pthread_attr_t attributes;
+    CHECK(!pthread_attr_init(&attributes) && !pthread_attr_setstack(&attributes, stacks + (size_t)at * STACK, STACK));
+    void *(*run)(void *) = at == 1 ? run_update_of : run_open_slowly;
+    CHECK(!pthread_create(&threads[at], &attributes, run, at == 1 ? (void *)&array : &open[at]));
+    while (at != 1 && !atomic_load(&open[at].is_open)) usleep(100);
+    CHECK(!pthread_attr_destroy(&attributes));
+  }
+  for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK(x[0] == 2);
+  free(stacks);
+  leave(region, OA_COMMIT);
+  check_empty();
+}
+
 /* Another thread's update waits for this thread's call: to begin, leave or update now would wait for that update. */
 static void a_thread_waits_for_no_thread_that_waits_for_its_open_call(void) {
   float x[4] = {1, 1, 1, 1}, found = -1;
@@ -605,6 +639,7 @@ static void refuse_to_wait_for_oneself(void) {
   a_slice_in_an_open_call_keeps_its_region_open(true);
   an_open_call_is_found_among_those_of_other_threads(false);
   an_open_call_is_found_among_those_of_other_threads(true);
+  calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them();
   a_thread_waits_for_no_thread_that_waits_for_its_open_call();
   alarm(0);
 }

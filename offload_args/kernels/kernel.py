@@ -20,7 +20,6 @@ from ..errors import (
     DTypeError,
     HostPointerError,
     ModuleError,
-    SizeOverflowError,
 )
 from ..pointers import DevicePtr, _values
 from ..regions import _stream_handle
@@ -64,13 +63,14 @@ class Shared:
     def __init__(self, size: int, dtype: DTypeLike = np.uint8) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         try:
-            self.size = operator.index(size)
+            self.size = _whole(size)
         except TypeError:
             raise ArgumentTypeError(f"Shared: size needs a whole number of elements, got {shown(size)}") from None
-        if self.size < 0 or self.dtype.itemsize == 0 or self.dtype.hasobject:
-            raise ArgumentError(
-                f"Shared: needs 0 or more elements that devices can hold, got {shown(size)} of {self.dtype}"
-            )
+        if self.dtype.itemsize == 0 or self.dtype.hasobject:
+            raise ArgumentError(f"Shared: needs elements that devices can hold, got {self.dtype}")
+        most = _MOST // self.dtype.itemsize
+        if not 0 <= self.size <= most:
+            raise ArgumentError(f"Shared: size needs 0 to {most} elements of {self.dtype}, got {shown(size)}")
         self.nbytes = self.size * self.dtype.itemsize
 
     def __class_getitem__(cls, dtype: DTypeLike) -> _SharedOf:
@@ -202,7 +202,8 @@ class Kernel(_core.Kernel):
         )
 
     def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
-        several = isinstance(given, (tuple, list)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+        is_vector = isinstance(given, np.ndarray) and given.ndim == 1
+        several = is_vector or (isinstance(given, Sequence) and not isinstance(given, (str, bytes)))
         items: Any = given if several else (given,)
         try:
             sizes = [_whole(item) for item in items]
@@ -232,25 +233,7 @@ class Kernel(_core.Kernel):
         what = f"{self.name}: {formal.name}"
         if isinstance(given, (DevicePtr, np.ndarray)):
             raise DTypeError(f"{what} needs one {dtype} by value, got {_kind(given)}")
-        if dtype.names is not None:
-            return self._struct(what, dtype, given)
-        if isinstance(given, np.generic):
-            given = given.item()
-        if not isinstance(given, (bool, int, float, complex)):
-            raise DTypeError(f"{what} needs one {dtype}, got {_kind(given)}")
-        return _values(what, given, dtype).tobytes()
-
-    def _struct(self, what: str, dtype: np.dtype[Any], given: object) -> bytes:
-        if isinstance(given, np.void) and given.dtype == dtype:
-            return given.tobytes()
-        if not isinstance(given, tuple):
-            raise DTypeError(f"{what} needs a tuple or a NumPy scalar of {dtype}, got {_kind(given)}")
-        try:
-            return np.array(given, dtype).tobytes()
-        except OverflowError as error:
-            raise SizeOverflowError(f"{what} needs values that fit {dtype}: {error}") from None
-        except (TypeError, ValueError) as error:
-            raise DTypeError(f"{what} needs values of {dtype}, got {shown(given)}: {error}") from None
+        return np.array(_filled(what, dtype, given), dtype).tobytes()
 
     def _pointer(self, i: int, given: object) -> NoReturn:
         """Refuse an argument that is not a pointer to the right elements."""
@@ -307,6 +290,35 @@ def _whole(given: Any) -> int:
     if isinstance(given, (bool, np.bool_)):
         raise TypeError
     return operator.index(given)
+
+
+def _filled(what: str, dtype: np.dtype[Any], given: Any) -> Any:
+    """Return a value as NumPy takes it for a dtype, each number in it checked: NumPy itself would cut 1.5 to 1."""
+    if dtype.subdtype is not None:
+        return _filled_array(what, *dtype.subdtype, given)
+    if dtype.names is None:
+        if isinstance(given, np.generic):
+            given = given.item()
+        if not isinstance(given, (bool, int, float, complex)):
+            raise DTypeError(f"{what} needs one {dtype}, got {_kind(given)}")
+        return _values(what, given, dtype)
+    if isinstance(given, np.void) and given.dtype == dtype:
+        return given
+    if not isinstance(given, tuple) or len(given) != len(dtype.names):
+        got = f"a tuple of {len(given)}" if isinstance(given, tuple) else _kind(given)
+        raise DTypeError(f"{what} needs a tuple of {len(dtype.names)} values or a NumPy scalar of {dtype}, got {got}")
+    return tuple(_filled(f"{what}.{name}", dtype[name], one) for name, one in zip(dtype.names, given, strict=True))
+
+
+def _filled_array(what: str, dtype: np.dtype[Any], shape: tuple[int, ...], given: Any) -> Any:
+    """Return the values of an array in a struct as nested lists."""
+    if not shape:
+        return _filled(what, dtype, given)
+    is_list = isinstance(given, (tuple, list)) or (isinstance(given, np.ndarray) and given.ndim > 0)
+    if not is_list or len(given) != shape[0]:
+        got = f"{len(given)}" if is_list else _kind(given)
+        raise DTypeError(f"{what} needs a tuple or list of {shape[0]} values, got {got}")
+    return [_filled_array(f"{what}[{i}]", dtype, shape[1:], one) for i, one in enumerate(given)]
 
 
 def _kind(given: object) -> str:

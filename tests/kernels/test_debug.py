@@ -146,6 +146,55 @@ def test_memory_around_a_slice_is_not_touched(device: str) -> None:
     np.testing.assert_array_equal(c, expected)
 
 
+REGIONS = """\
+#include <offload_args/kernel.h>
+
+template <class Partition>
+OA_DEVICE void fill(const oa::InOut<float> &c, const Partition &partition, const oa::Here &here, int beyond) {
+  if (beyond < 0)
+    for (auto one : c.mine(partition, here)) *one = 1;
+  else
+    for (auto slice : c.slices(partition, here))
+      for (long long j = 0; j < slice.size() + beyond; j++) slice[j] = 1;
+}
+OA_KERNEL(fills, oa::InOut<float> c, int kind, int beyond) {
+  if (kind == 0) fill(c, oa::Linear1D(60), here, beyond);
+  if (kind == 1) fill(c, oa::GridStride1D(60), here, beyond);
+  if (kind == 2) fill(c, oa::PerBlock(60), here, beyond);
+  if (kind == 3) fill(c, oa::Linear2D(6, 10), here, beyond);
+  if (kind == 4) fill(c, oa::Rows(6, 10), here, beyond);
+  if (kind == 5) fill(c, oa::RowBlocks<4>(6, 10), here, beyond);
+  if (kind == 6) fill(c, oa::Tiles<4, 4>(6, 10), here, beyond);
+}
+"""
+# Its number in the source; a grid and block; the thread and block of the last element; the elements of a slice.
+KINDS: dict[str, tuple[int, Any, Any, str, str]] = {
+    "Linear1D": (0, 4, 16, r"thread \(11, 0, 0\) of block \(3, 0, 0\)", "1"),
+    "GridStride1D": (1, 1, 1, r"thread \(0, 0, 0\) of block \(0, 0, 0\)", "60"),
+    "PerBlock": (2, 60, 1, r"thread \(0, 0, 0\) of block \(59, 0, 0\)", "1"),
+    "Linear2D": (3, (3, 3), (4, 2), r"thread \(1, 1, 0\) of block \(2, 2, 0\)", "1"),
+    "Rows": (4, 2, 4, r"thread \(1, 0, 0\) of block \(1, 0, 0\)", "10"),
+    "RowBlocks": (5, 2, 1, r"thread \(0, 0, 0\) of block \(1, 0, 0\)", "10"),
+    "Tiles": (6, (3, 2), 1, r"thread \(0, 0, 0\) of block \(2, 1, 0\)", "[24]"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_every_partition_a_thread_is_told_that_goes_beyond_the_array_or_its_slice(device: str, kind: str) -> None:
+    number, grid, block, thread, most = KINDS[kind]
+    kernel = Kernel.compile(REGIONS, "fills", [InOut[F], N, N], device=device, debug=True)
+    c = np.zeros(64, F)
+    with offload_args(c, device=device) as (dc,):
+        kernel[grid, block](dc[:60], number, -1)
+        kernel[grid, block](dc[:60], number, 0)
+        for beyond in (-1, 0):
+            with pytest.raises(errors.ExtentError, match=f"fills: {thread} .* element 59 of argument 1, which has 59"):
+                kernel[grid, block](dc[:59], number, beyond)
+        with pytest.raises(errors.ExtentError, match=f"fills: .* element {most} of a slice of argument 1, .* {most}:"):
+            kernel[grid, block](dc[:60], number, 1)
+    np.testing.assert_array_equal(c, np.arange(64) < 60)
+
+
 COLUMNS = """\
 #include <offload_args/kernel.h>
 

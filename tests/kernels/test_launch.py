@@ -50,6 +50,7 @@ def test_a_grid_of_fewer_threads_leaves_the_rest_alone(relu: Kernel, device: str
         ([5], [256]),
         (np.int32(5), np.int64(256)),
         (np.array([5, 1]), np.array([256])),
+        (range(5, 6), np.array(256)),
     ],
 )
 def test_grid_and_block_are_numbers_or_up_to_three_of_them(

@@ -75,6 +75,41 @@ def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> No
     check_kernels(form, compiled(compiler, sources()[form], ".cpp", *STRICT, "-shared", "-fPIC", *options(form)))
 
 
+EACH = """#include <offload_args/kernel.h>
+template <class Partition>
+OA_DEVICE void add(const oa::In<float> &a, const oa::InOut<float> &c, const Partition &by, const oa::Here &here) {
+  for (auto one : c.mine(by, here)) *one += a[one.index()];
+  for (auto slice : c.slices(by, here))
+    for (long long j = 0; j < slice.size(); j++) slice[j] += a[slice.index(j)];
+}
+OA_KERNEL(all, oa::In<float> a, oa::InOut<float> c, oa::Atomic<int> i, oa::Atomic<double> d, int n, int ld) {
+  add(a, c, oa::Linear1D(n), here);
+  add(a, c, oa::GridStride1D(n), here);
+  add(a, c, oa::PerBlock(n), here);
+  add(a, c, oa::Linear2D(n, n, ld), here);
+  add(a, c, oa::Rows(n, n, ld), here);
+  add(a, c, oa::RowBlocks<3>(n, n, ld), here);
+  add(a, c, oa::Tiles<3, 5>(n, n, ld), here);
+  i[n].min(i[0].max(3)), i[1].compare_swap(i[2].exchange(1), 2), d[n].add(d[0].exchange(d[1].load()));
+}
+OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
+  const auto own = here.shared<int>();
+  here.phase([&](const oa::Here &thread) { own.atomic(thread.thread()).add(static_cast<int>(own.size())); });
+  here.phase([&](const oa::Here &thread) {
+    for (auto one : c.mine(oa::PerBlock(), thread)) *one = static_cast<float>(own[0]);
+  });
+}"""
+
+
+@pytest.mark.parametrize("form", ["plain", "checked"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"device unavailable: no {compiler}")
+    given = (*STRICT, "-Wshadow", "-Wconversion", "-Wpedantic", "-shared", "-fPIC", *options(form))
+    compiled(compiler, EACH, ".cpp", *given)
+
+
 @pytest.mark.parametrize("form", ["plain", "checked"])
 def test_nvrtc_compiles_all_of_it(form: str) -> None:
     given = ("--gpu-architecture=sm_90", "--std=c++17", f"-I{INCLUDE}", *options(form))

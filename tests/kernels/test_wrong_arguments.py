@@ -77,6 +77,26 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
         "shared_bytes",
         lambda k, a, b, c, d: k[1, 64, True](a, b, c, N),
     ),
+    "shared memory of True elements": (
+        errors.ArgumentTypeError,
+        "Shared: size",
+        lambda k, a, b, c, d: k[1, 64, Shared(True)](a, b, c, N),
+    ),
+    "shared memory of 400 digits": (
+        errors.ArgumentError,
+        r"^Shared: size needs 0 to 1073741823 elements of float32, got an int of 1329 bits$",
+        lambda k, a, b, c, d: k[1, 64, Shared[np.float32](10**400)](a, b, c, N),
+    ),
+    "a grid of 400 digits": (
+        errors.ArgumentError,
+        r"grid needs 1 to 3 numbers from 1 to 4294967295, got \(an int of 1329 bits, 1\)$",
+        lambda k, a, b, c, d: k[(10**400, 1), 64](a, b, c, N),
+    ),
+    "a value of 400 digits": (
+        errors.SizeOverflowError,
+        "got an int of 1329 bits$",
+        lambda k, a, b, c, d: k[1, 64](a, b, c, 10**400),
+    ),
     "no block": (errors.ArgumentError, r"needs \[grid, block\]", lambda k, a, b, c, d: k[1](a, b, c, N)),
     "a block too long": (
         errors.ArgumentError,
@@ -167,6 +187,64 @@ def test_any_whole_number_that_fits_is_a_value(relu: Kernel, device: str, given:
     x = -ramp(N)
     offload(relu, x, given, device=device)
     assert np.count_nonzero(x == 0) == int(given)
+
+
+STRUCT_SOURCE = """\
+#include <offload_args/kernel.h>
+
+struct Pair {
+  signed char a;
+  double b;
+};
+struct Both {
+  Pair pairs[2];
+  float c;
+  int d[2][2];
+};
+OA_KERNEL(take, oa::Out<double> y, Both s) {
+  const double all[] = {double(s.pairs[0].a), s.pairs[1].b,      double(s.c),      double(s.d[0][0]),
+                        double(s.d[0][1]),    double(s.d[1][0]), double(s.d[1][1])};
+  for (auto one : y.mine(oa::Linear1D(7), here)) *one = all[one.index()];
+}
+"""
+PAIR = np.dtype([("a", np.int8), ("b", np.float64)], align=True)
+BOTH = np.dtype([("pairs", PAIR, 2), ("c", np.float32), ("d", np.int32, (2, 2))], align=True)
+PAIRS = ((1, 0.0), (0, 2.5))
+WRONG_STRUCTS: dict[str, tuple[type[Exception], str, Any]] = {
+    "a float for an int": (
+        errors.DTypeError,
+        r"d\[1\]\[0\] needs int32, got float 6.5",
+        (PAIRS, 3, ((4, 5), (6.5, 7))),
+    ),
+    "an int too large": (errors.SizeOverflowError, r"d\[0\]\[0\] needs", (PAIRS, 3, ((2**31, 5), (6, 7)))),
+    "a NumPy int too large": (errors.SizeOverflowError, r"pairs\[1\].a needs", (((1, 0), (np.int64(300), 2)), 3, 4)),
+    "a float too large": (
+        errors.SizeOverflowError,
+        "c needs a number that float32",
+        (PAIRS, 1e300, ((4, 5), (6, 7))),
+    ),
+    "too few in an array": (errors.DTypeError, r"pairs needs a tuple or list of 2 values, got 1", (PAIRS[:1], 3, 4)),
+    "one for an array": (errors.DTypeError, r"d needs a tuple or list of 2 values, got int 4", (PAIRS, 3, 4)),
+    "too few": (errors.DTypeError, "a tuple of 3 values .* got a tuple of 2", (PAIRS, 3)),
+    "a list": (errors.DTypeError, "a tuple of 3 values .* got list", [PAIRS, 3, ((4, 5), (6, 7))]),
+}
+
+
+def test_the_numbers_in_a_struct_are_checked_as_those_outside(device: str) -> None:
+    take = Kernel.compile(STRUCT_SOURCE, "take", [Out[np.float64], BOTH], device=device)
+    y = np.zeros(7)
+    for good in (
+        (PAIRS, 3, ((4, 5), (6, 7))),
+        (list(PAIRS), np.float32(3), [[4, 5], (6, 7)]),
+        (np.array(list(PAIRS), PAIR), 3.0, np.arange(4, 8).reshape(2, 2)),
+    ):
+        y[:] = 0
+        offload(take, y, good, device=device)
+        np.testing.assert_array_equal(y, [1, 2.5, 3, 4, 5, 6, 7])
+    for error, words, wrong in WRONG_STRUCTS.values():
+        with pytest.raises(error, match=f"take: argument 2.*{words}"):
+            offload(take, y, wrong, device=device)
+    np.testing.assert_array_equal(y, [1, 2.5, 3, 4, 5, 6, 7])
 
 
 def test_offload_of_what_can_not_be_lent_raises(relu: Kernel, device: str) -> None:

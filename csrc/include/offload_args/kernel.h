@@ -104,6 +104,11 @@ typedef void oa_kernel_function(const oa_kernel_call *call);
 #ifndef OA_DEBUG
 #define OA_DEBUG 0
 #endif
+/* Parameters of constructors have the names of the members that they become, as the C++ of this file is read best. */
+#if defined(__GNUC__) && !defined(__clang__) && !OA_ON_GPU
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 
 namespace oa {
 namespace now {
@@ -973,6 +978,10 @@ struct Kernel<function> {
 #endif
 
 }  // namespace oa
+
+#if defined(__GNUC__) && !defined(__clang__) && !OA_ON_GPU
+#pragma GCC diagnostic pop
+#endif
 
 #if OA_ON_GPU && OA_DEBUG
 /* The kernel itself, which Kernel.compile adds to the source, makes the arguments with their bounds. */
