@@ -37,7 +37,7 @@ def check(folder: Path = roles.HERE) -> list[str]:
         return error.faults
     faults: list[str] = []
     for library in libraries:
-        faults += [located(fault, folder) for fault in emit.faults(library)]
+        faults += [located(fault, folder) for fault in emit.faults(library) or emit.raw_faults(library)]
     path = folder / "report.md"
     if not faults and (not path.exists() or path.read_text() != emit.report(libraries)):
         faults.append("report.md is not current; run python -m bindings report")

@@ -27,6 +27,7 @@ class Query:
     symbol: str
     arguments: tuple[ast.expr, ...]
     output: str  # the name of that parameter; "" of its only one
+    beside: tuple[tuple[str, str], ...] = ()  # an output, and the array of the call without which it is NULL
 
     @property
     def text(self) -> str:
@@ -35,7 +36,7 @@ class Query:
 
 
 def query_from(text: str) -> Query | None:
-    """Returns the query of "cudnnGetX(a, b)" or "cudnnGetX(a, b).c"; None if it is another text."""
+    """Returns the query of "cudnnGetX(a, b)", "cudnnGetX(a, b).c" or "cudnnGetX(a, d=array).c"; None of other text."""
     try:
         found = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -45,7 +46,8 @@ def query_from(text: str) -> Query | None:
         output, found = found.attr, found.value
     if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
         return None
-    return Query(found.func.id, tuple(found.args), output)
+    beside = tuple((one.arg or "", ast.unparse(one.value)) for one in found.keywords)
+    return Query(found.func.id, tuple(found.args), output, beside)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -238,6 +238,7 @@ class Array(Parameter):
     repeats: bool = False  # a vector whose increment may be 0
     optional: bool = False  # there may be none
     optional_if: ast.expr | None = None  # there may be none if this holds
+    noted_by: str = ""  # the object whose note says the dtype, which is "any" then
 
     @property
     def kind(self) -> str:

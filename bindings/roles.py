@@ -97,7 +97,9 @@ Of libraries whose objects describe memory:
     reserve = "inout bytes(size); at least xGetReserveSize(xDesc)"   so many bytes of any dtype; not fewer than that
                                                                  function says: its handle, what is in the brackets,
                                                                  and an output, such as xGetSizes(xDesc).reserveSize
-    room = "workspace(size) by xGetWorkspaceSize(xDesc)"         likewise; if the caller has none, the device's pool
+    room = "workspace(size) by xGetWorkspaceSize(xDesc)"         likewise; if the caller has none, the device's pool;
+                                                                 xGetSizes(xDesc, nbytes=reserve).size: its output
+                                                                 nbytes is NULL in calls that have no array `reserve`
     grid = "in all()"                                            all that the pointer has
     z = "in described(zDesc); optional"                          there may be no such array
 
@@ -129,6 +131,13 @@ Functions whose body is written by hand, in csrc/call/, since their descriptors 
     alpha = "weight"                                             a number, real or complex, of a descriptor's dtype
     hides = "operationDesc"                                      of a service: meanwhile, this object has no handles of
                                                                  the core in it, but addresses that look alike
+
+Objects whose settings say the dtypes of later calls, and can't be asked: the core notes it at the first object.
+
+    [family.set_precision]
+    notes = "precision"                                          of a service: an enum that stands for a dtype
+    A = "in matrix(n, n, lda) noted by params"                   its dtype is the one that `params` notes; a call with
+                                                                 an object that notes none is refused
 
 A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in
 which one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter
@@ -226,6 +235,7 @@ errors.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -329,6 +339,7 @@ class Function:
     written: str = ""  # the C function that is its body, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
+    notes: str = ""  # the DataType whose dtype the first object notes
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
 
     @cached_property
@@ -477,6 +488,8 @@ class _Reader:
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
+            if not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
+                self.faults.append(f"{where} class: {table['class']!r} is not a name of Python's")
             describes = table.get("describes", {})
             asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))
             for called in filter(None, (asked[0], asked[2])):
@@ -567,6 +580,7 @@ class _Reader:
     def array(self, name: str, c_type: str, label: str, letter: str, where: str) -> Array | None:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
+        extent_text, _, noted_by = extent_text.partition(" noted by ")
         extent_text, _, of = extent_text.partition(" of ")
         extent = self.extent(extent_text, where)
         if extent is None:
@@ -599,7 +613,7 @@ class _Reader:
         if pointers and of and not pointee:  # of one library void * means void **, too
             pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
-        if of or extent.kind in ("described", "bytes"):
+        if of or noted_by or extent.kind in ("described", "bytes"):
             dtype = "any" if pointee == "void" else ""
         if not pointee or not dtype:
             kind_of = "pointers" if pointers else "an array"
@@ -631,6 +645,7 @@ class _Reader:
             repeats=repeats,
             optional=optional,
             optional_if=optional_if,
+            noted_by=noted_by,
         )
 
     def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
@@ -849,11 +864,14 @@ class _Reader:
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
         types = {one.name for one in parameters if isinstance(one, DataType)}
         arrays = {one.name for one in parameters if isinstance(one, Array)}
+        objects = {one.name for one in parameters if one.role == "object"}
         for one in parameters:
             if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
                 self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
             if one.of and one.of not in types:
                 self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
+            if isinstance(one, Array) and one.noted_by and one.noted_by not in objects:
+                self.faults.append(f"{where}: {one.name}: {one.noted_by} is not an object")
             if one.complex_as and one.complex_as not in arrays:
                 self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
@@ -865,6 +883,13 @@ class _Reader:
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
         if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
             self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
+        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
+        for one in rooms:
+            if isinstance(one, Workspace) and not one.on_host:
+                continue  # some functions know how much they need
+            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
+                lacking = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{lacking}")
         changed = described.unnoticed_change(symbol, parameters)
         self.faults += [f"{where}: {changed}"] if changed else []
         passed = sum(one.in_record for one in parameters)
@@ -897,6 +922,7 @@ class _Reader:
             written=str(family.get("written", "")),
             asks=self.called(family, where),
             hides=str(family.get("hides", "")),
+            notes=str(family.get("notes", "")),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
         )
 

@@ -85,7 +85,7 @@ FAMILY = Table(
         "parameters": _NAMED,
         "also": _NAMED,
         "types": _NAMED,
-        **dict.fromkeys(("pointer_mode", "written", "asks", "hides"), TEXT),
+        **dict.fromkeys(("pointer_mode", "written", "asks", "hides", "notes"), TEXT),
         "optional": FLAG,
         "requires": TEXTS,
         "older": _NAMED,

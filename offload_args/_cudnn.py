@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +46,7 @@ _CODES: Final = {
 _OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
 _BOOL_SINCE: Final = 92500
 _ATTENTION_SINCE: Final = 91300
+_LENGTHS_SINCE: Final = 91500
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -405,40 +406,45 @@ class Graph:
         """Multiply by b, whose axes of size 1 repeat, or by a number."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float | None = None,
+        lengths: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+
+        lengths: how many positions of q, and of k and v, each batch has: two inputs of int32 with the layout "B". Keys
+        behind them are not seen, and the results of queries behind them have no meaning. They need cuDNN 9.15. They are
+        read on the device, and nothing checks them there: with some that are not from 1 to the number of positions, the
+        results have no meaning.
         """
         where = "cudnn.Graph.attention"
-        _check_tensors(where, q=q, k=k, v=v)
-        for name, one in (("q", q), ("k", k), ("v", v)):
-            if one.is_virtual or len(one.facts.shape) != 4:
-                raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
-            if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
-                raise ArgumentError(
-                    f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
-                )
+        _check_attention(where, q, k, v, lengths)
         shapes = q.facts.shape, k.facts.shape, v.facts.shape
-        (*some, _, depth), (*others, _, also) = shapes[:2]
-        if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
-            raise ArgumentError(
-                f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit"
-            )
-        if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
+        since, spelled = (_LENGTHS_SINCE, "9.15") if lengths else (_ATTENTION_SINCE, "9.13")
+        if (loaded := _service("get_version")()) < since:
             raise LibraryVersionError(
-                f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
+                f"{where}: needs cuDNN {spelled} or later, and {loaded} is loaded; install a newer one"
             )
+        factor = self._number(shapes[0][-1] ** -0.5 if scale is None else scale, q)
+        counts = tuple(_as_column(one) for one in lengths or ())
         y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
-        factor = self._number(depth**-0.5 if scale is None else scale, q)
-        operands = (
+        operands = [
             (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
             (cudnn.ATTR_OPERATION_SDPA_FWD_KDESC, k),
             (cudnn.ATTR_OPERATION_SDPA_FWD_VDESC, v),
             (cudnn.ATTR_OPERATION_SDPA_FWD_ODESC, y),
             (cudnn.ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor),
-        )
+        ]
+        names = cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_QDESC, cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_KVDESC
+        operands += zip(names, counts, strict=False)
         kind = cudnn.BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR
         self._add(kind, [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands])
         return y
@@ -547,6 +553,37 @@ def _check_tensors(function: str, **given: object) -> None:
     for name, one in given.items():
         if not isinstance(one, Tensor):
             raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
+
+
+def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
+    _check_tensors(where, q=q, k=k, v=v)
+    for name, one in (("q", q), ("k", k), ("v", v)):
+        if one.is_virtual or len(one.facts.shape) != 4:
+            raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
+        if one.facts.dtype not in ("float16", "bfloat16") or one.facts.dtype != q.facts.dtype:
+            raise ArgumentError(
+                f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
+            )
+    shapes = q.facts.shape, k.facts.shape, v.facts.shape
+    (*some, _, depth), (*others, _, also) = shapes[:2]
+    if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
+        raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
+    if lengths is None:
+        return
+    if not isinstance(lengths, tuple) or len(lengths) != 2:
+        raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
+    for at, one in enumerate(lengths):
+        _check_tensors(where, **{f"lengths[{at}]": one})
+        if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != shapes[0][:1]:
+            raise ArgumentError(
+                f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
+                f"{shapes[0][:1]}, got {one.facts.dtype} of {one.facts.shape}"
+            )
+
+
+def _as_column(one: Tensor) -> Tensor:
+    """Return a vector as a tensor of four axes, of which cuDNN takes lengths."""
+    return replace(one, facts=_Facts(one.facts.dtype, (*one.facts.shape, 1, 1, 1), (*one.facts.strides, 1, 1, 1)))
 
 
 def _matrix_facts(function: str, like: Any, layout: str) -> _Facts:

@@ -14,14 +14,14 @@ from .docs import record
 from .extensions import names_header, pxd_files
 from .portable import portable_file, portable_header
 from .python_modules import python_module, python_table
-from .raw import raw_file
+from .raw import raw_faults, raw_file
 from .report import report
 from .services import body_of
 from .stubs import python_stub
 from .tables import libraries_file, library_file
 from .wrappers import header, wrappers_file
 
-__all__ = ["emit", "faults", "record", "report"]
+__all__ = ["emit", "faults", "raw_faults", "record", "report"]
 
 
 def faults(library: Library) -> list[str]:
@@ -33,8 +33,10 @@ def faults(library: Library) -> list[str]:
             body.text("body")
             if body.is_late:
                 body.caller()
-        except ValueError as error:
-            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {error}")
+        except (KeyError, ValueError) as error:
+            name = error.args[0] if isinstance(error.args[0], str) else "its workspace"
+            text = f"{name}: the label is not for such a function" if isinstance(error, KeyError) else error
+            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {text}")
     return found
 
 

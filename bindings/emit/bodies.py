@@ -89,7 +89,8 @@ class Body:
         # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
         self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
         self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
-        self.dtypes = "dtypes" if self.is_typed else "routine->dtypes"
+        self.noted = [one for one in function.arrays if one.noted_by]
+        self.dtypes = "dtypes" if self.is_typed or self.noted else "routine->dtypes"
         self.sizes = [one for one in function.sizes if one.is_narrow]
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
@@ -153,6 +154,12 @@ class Body:
             self.add(f"  unsigned char dtypes[{len(self.function.parameters)}];")
             self.add("  const int typed = oa_routine_dtypes(routine, values, dtypes);")
             self.add("  if (typed) return typed;")
+        elif self.noted:
+            self.add(f"  unsigned char dtypes[{len(self.function.parameters)}];")
+            self.add("  memcpy(dtypes, routine->dtypes, sizeof dtypes);")
+        for one in self.noted:
+            facts = f'"{one.noted_by}", &values[{self.at[one.noted_by]}], &dtypes[{self.at[one.name]}]'
+            self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
         for one in self.function.parameters:
             if isinstance(one, EnumValue) and not isinstance(one, DataType):
                 plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name

@@ -299,20 +299,21 @@ class DescribedBody(Body):
         arguments = list(query.arguments)
         types: list[str] = []
         values: list[str] = []
+        beside = {name: f"{self.is_there(array)} ? &other : NULL" for name, array in query.beside}
         for name, c_type in self.library.api["functions"][query.symbol]["parameters"]:
             if c_type == (self.library.handle or {}).get("type"):
                 types.append("void *")
                 values.append("call.handle")
             elif c_type == "size_t *":
                 types.append("size_t *")
-                values.append("&needed" if query.output in ("", name) else "&other")
+                values.append("&needed" if query.output in ("", name) else beside.get(name, "&other"))
             else:
                 c, value = self.asked(ast.unparse(arguments.pop(0)))
                 types.append(c)
                 values.append(value)
         if arguments:
             raise ValueError(f"{query.text}: too many arguments")
-        if "&other" in values:
+        if any("&other" in value for value in values):
             self.add("    size_t other;")
         stamps, rest = self.key(query)
         words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uintptr_t)call.device", *rest]
@@ -324,6 +325,10 @@ class DescribedBody(Body):
         self.add(f"      answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
         self.add(f"      if (answer == routine->library->success) oa_said_keep({facts});")
         self.add("    }")
+
+    def is_there(self, array: str) -> str:
+        """Returns the C test of whether the caller passed an array."""
+        return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
         """Returns the words that a query's answer depends on: stamps of objects, and the rest; "0": it may change."""
@@ -337,6 +342,7 @@ class DescribedBody(Body):
                 stamps.append("0")
             else:
                 rest.append(f"(uint64_t){self.asked(name)[1]}")
+        rest += [f"(uint64_t)({self.is_there(array)})" for _, array in query.beside]
         outputs = [name for name, _ in self.library.api["functions"][query.symbol]["parameters"]]
         return stamps, [*rest, str(outputs.index(query.output))] if query.output else rest
 

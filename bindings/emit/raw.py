@@ -59,9 +59,24 @@ def declarations(library: Library) -> str:
     return "\n".join([*(defined[one] for one in used if one not in named), *functions, ""])
 
 
+def raw_faults(library: Library) -> list[str]:
+    """Returns why cffi can't read the types of [raw]; nothing where there is no cffi."""
+    try:
+        from cffi import FFI, CDefError
+    except ImportError:
+        return []
+    try:
+        FFI().cdef(declarations(library))
+    except CDefError as error:
+        words = re.findall(r"\w+", str(error))
+        named = next((one for one in library.raw if one in words), "")
+        return [f"{library.name}.toml: [raw] {named}: {str(error).splitlines()[0]}"]
+    return []
+
+
 def raw_file(library: Library, path: Path) -> None:
     """Writes _<library>_raw.py to path."""
-    from cffi import FFI  # the build's own dependency; not needed to check
+    from cffi import FFI  # the build's own dependency
 
     ffi = FFI()
     ffi.cdef(declarations(library))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..expressions import names_in
 from ..parameters import EnumValue, Handle, Size
 from ..roles import Function, Library
-from ..services import Ended, Given, Kept, ServiceParameter
+from ..services import Ended, Given, Integer, Kept, ServiceParameter
 from .bodies import Body
 from .c_text import to_c
 from .described import DescribedBody, is_described, list_checks, list_locals, number_afterwards
@@ -18,7 +19,21 @@ def body_of(library: Library, function: Function) -> Body:
         kind = DescribedBody
     if function.written:
         kind = WrittenBody
+    if kind in (Body, GroupedBody):
+        _need_sizes(function)
     return kind(library, function)
+
+
+def _need_sizes(function: Function) -> None:
+    """Raises ValueError for extents of functions with descriptors, and for those that depend on an integer: no size."""
+    for one in function.arrays:
+        if any(extent.kind == "all" for extent in one.extents):
+            raise ValueError(f"{one.name}: all() is for functions with descriptors; say how many elements it has")
+    used = [expression for one in function.arrays for expression in one.expressions]
+    needed = set().union(*map(names_in, [*used, *function.requires]))
+    for one in function.parameters:
+        if isinstance(one, Integer) and one.name in needed:
+            raise ValueError(f"{one.name}: an extent depends on it, so it has to be labelled size or length")
 
 
 class ServiceBody(Body):
@@ -69,6 +84,8 @@ class ServiceBody(Body):
     def call(self) -> None:
         """Calls the vendor's function, and ends the service."""
         self.keep()
+        if self.function.notes:
+            self.add(f"  service.note = OA_NOTED | dtypes[{self.at[self.function.notes]}];")
         given = next((one for one in self.function.parameters if isinstance(one, Given) and one.returned), None)
         called = self.vendor_call(False)
         if given:

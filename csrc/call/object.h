@@ -14,6 +14,8 @@ typedef struct oa_object_memory {
 } oa_object_memory;
 
 enum { OA_MOST_HELD = 2 };
+/* The highest bit of a note, which no stamp has. */
+#define OA_NOTED ((uint64_t)1 << 63)
 
 /* An object that another one's library part uses, since a parameter that "holds" it. NULL: none. */
 typedef struct oa_object_held {
@@ -23,7 +25,7 @@ typedef struct oa_object_held {
 } oa_object_held;
 
 /* One object. Its fields are constant, but for `busy`, `user`, `held`, `holders`, `ended` and `stamp`, which
- * the core's lock guards, and `memory`, which belongs to the call that has the object. */
+ * the core's lock guards, and `memory` and `note`, which belong to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
   const oa_library *library;
@@ -39,6 +41,7 @@ typedef struct oa_object_state {
   bool ended;  /* it is stale, and its last holder destroys it */
   /* A number that no object had before; it has a new one whenever a function may have changed it. */
   uint64_t stamp;
+  uint64_t note;       /* OA_NOTED and the dtype that its settings say; 0: none yet */
   atomic_bool escaped; /* its native part was given away, so that code outside may change it */
 } oa_object_state;
 

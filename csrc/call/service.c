@@ -99,9 +99,9 @@ static void unwrap(const oa_service *service, oa_value *values) {
     if (is_object(&read, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
-/* Puts the vendor's own part of an object, and its stamp, in a value. */
+/* Puts the vendor's own part of an object, and its note or its stamp, in a value. */
 static void put_object(oa_value *value, const oa_object_state *state) {
-  const uint64_t stamp = state ? oa_object_stamp(state) : 1;
+  const uint64_t stamp = !state ? 1 : state->note ? state->note : oa_object_stamp(state);
   value->pointer = state ? state->native : NULL;
   memcpy(value->bytes + sizeof(uint64_t), &stamp, sizeof stamp);
 }
@@ -128,6 +128,16 @@ int oa_with_objects(const oa_routine *routine, oa_value *values, int device, con
   if (count && places->changes) oa_objects_renew(uses, used);
   oa_objects_return(uses, used);
   return status;
+}
+
+int oa_noted_dtype(const oa_routine *routine, const char *name, const oa_value *object, unsigned char *dtype) {
+  uint64_t note;
+  memcpy(&note, object->bytes + sizeof(uint64_t), sizeof note);
+  if (!(note & OA_NOTED))
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s says no dtype yet; set its main precision first", routine->function,
+                   name);
+  *dtype = (unsigned char)note;
+  return OA_OK;
 }
 
 /* Takes a stream for a new handle. */
@@ -307,6 +317,7 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   }
   if (!status && service->makes) status = make(service, values);
   if (!status) give_kept(service, values);
+  if (!status && service->note) service->uses[0].state->note = service->note;
   oa_object_state *ended[OA_MOST_HELD];
   const int ended_count = status ? 0 : hold(service, ended);
   if (!status && service->memory) status = wait_for_memory(service);

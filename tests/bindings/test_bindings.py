@@ -426,7 +426,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         ("*", "[]", "Handle_t", "Stream_t", "Event_t", "Descriptor_t", "ParamPack_t", "Plan_t", "Graph_t")
     ):
         return "pointer"
-    if c_type.endswith(("MatrixLayout_t", "Desc_t", "Preference_t")):
+    if c_type.endswith(("MatrixLayout_t", "Desc_t", "Preference_t", "allback_t", "IRSParams_t", "IRSInfos_t")):
         return "pointer"
     if c_type in ("rocblas_handle", "curandGenerator_t", "cusolverDnParams_t", "syevjInfo_t", "gesvdjInfo_t"):
         return "pointer"

@@ -104,6 +104,9 @@ x = "in vector(n, inc)"
 inc = "inc"
 result = "result"
 
+[raw]
+v_desc_t = "struct desc *"
+
 [object.desc]
 type = "v_desc_t"
 class = "Desc"
@@ -260,6 +263,11 @@ WRONG = [
         '"in bytes(n)"',
         "by: the function writes no array and no number, so it changes a Desc, whose",
     ),
+    ('bytes(n)"\nn = "size"', 'bytes(n)"\nn = "workspace size"', "n: there is no workspace of that size"),
+    ('ldc = "ld"', 'ldc = "nothing"', "ldc"),
+    ('class = "Desc"', 'class = "a desc"', "class: 'a desc' is not a name of Python's"),
+    ('v_desc_t = "struct desc *"', 'v_desc_t = "desc desc"', "[raw] v_desc_t: cannot parse"),
+    ('op = "operation"\nm = "size"', 'op = "operation"\nm = "integer"', "m: an extent depends on it, so it has to be"),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
     ('names = "v_odd"', 'names = "v_(odd"', "'v_(odd' is not a pattern"),
     ('names = "v_odd"', 'name = "v_odd"', "[not_bound] has no names"),

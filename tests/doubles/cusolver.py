@@ -24,7 +24,7 @@ typedef struct handle {
   void *context, *stream;
 } *handle;
 typedef struct params {
-  int magic;
+  int magic, main, most, iterations; /* the last three of iterative refinement */
 } *params;
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
@@ -287,6 +287,81 @@ int cusolverDn{U}laswp(handle h, int n, {T} *A, int lda, int k1, int k2, const i
 }
 """
 
+# Of iterative refinement: each solves in the dtype of its arrays, in one iteration.
+REFINED = """
+int scipy_LAPACKE_{t}gels(int, char, int, int, int, {T} *, int, {T} *, int);
+static int refined_{t}(int least, int m, int n, int nrhs, {T} *A, int lda, const {T} *B, int ldb, {T} *X, int ldx) {
+  int *pivots = malloc((size_t)(n + 1) * sizeof *pivots), info;
+  {T} *x = malloc((size_t)(m * nrhs + 1) * sizeof *x);
+  for (long i = 0; i < (long)m * nrhs; i++) x[i] = B[i % m + i / m * ldb];
+  if (least) {
+    info = scipy_LAPACKE_{t}gels(COLUMNS, 'N', m, n, nrhs, A, lda, x, m);
+  } else {
+    info = scipy_LAPACKE_{t}getrf_work(COLUMNS, n, n, A, lda, pivots);
+    if (!info) scipy_LAPACKE_{t}getrs_work(COLUMNS, 'N', n, nrhs, A, lda, pivots, x, n);
+  }
+  for (long i = 0; i < (long)n * nrhs; i++) X[i % n + i / n * ldx] = x[i % n + i / n * m];
+  free(pivots), free(x);
+  return info;
+}
+"""
+
+IRS = """
+int cusolverDnIRSParamsCreate(params *p) { cusolverDnCreateParams(p); (*p)->most = 50; return SUCCESS; }
+int cusolverDnIRSParamsDestroy(params p) { return cusolverDnDestroyParams(p); }
+int cusolverDnIRSInfosCreate(params *p) { return cusolverDnCreateParams(p); }
+int cusolverDnIRSInfosDestroy(params p) { return cusolverDnDestroyParams(p); }
+int cusolverDnIRSParamsSetSolverMainPrecision(params p, int type) { p->main = type; return SUCCESS; }
+int cusolverDnIRSParamsSetSolverLowestPrecision(params p, int type) { return type ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSParamsSetSolverPrecisions(params p, int type, int lowest) {
+  p->main = type;
+  return lowest ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnIRSParamsSetRefinementSolver(params p, int solver) { return p && solver ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSParamsSetTol(params p, double value) { return p && value > 0 ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSParamsSetTolInner(params p, double value) { return cusolverDnIRSParamsSetTol(p, value); }
+int cusolverDnIRSParamsSetMaxIters(params p, int most) { p->most = most; return SUCCESS; }
+int cusolverDnIRSParamsSetMaxItersInner(params p, int most) { return p && most ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSParamsGetMaxIters(params p, int *most) { *most = p->most; return SUCCESS; }
+int cusolverDnIRSParamsEnableFallback(params p) { return p->magic == MAGIC ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSParamsDisableFallback(params p) { return p->magic == MAGIC ? SUCCESS : INVALID_VALUE; }
+int cusolverDnIRSInfosGetNiters(params p, int *count) { *count = p->iterations; return SUCCESS; }
+int cusolverDnIRSInfosGetOuterNiters(params p, int *count) { *count = p->iterations; return SUCCESS; }
+int cusolverDnIRSInfosGetMaxIters(params p, int *most) { *most = p->most; return SUCCESS; }
+int cusolverDnIRSInfosRequestResidual(params p) { return p->magic == MAGIC ? SUCCESS : INVALID_VALUE; }
+
+static int refine(handle h, params p, params report, int least, int m, int n, int nrhs, void *A, int lda, void *B,
+                  int ldb, void *X, int ldx, void *work, size_t lwork, int *count, int *info) {
+  if (!is_good(h) || !p || p->magic != MAGIC || !report || report->magic != MAGIC) return INVALID_VALUE;
+  if (!is_array(A) || !is_array(B) || !is_array(X) || kind_of(info) != 2) return INVALID_VALUE;
+  if (!is_work(work, lwork, DEVICE_BYTES)) return INVALID_VALUE;
+#define REFINE least, m, n, nrhs, A, lda, B, ldb, X, ldx
+  *info = p->main == 1204   ? refined_s(REFINE)
+          : p->main == 1203 ? refined_d(REFINE)
+          : p->main == 1214 ? refined_c(REFINE)
+          : p->main == 1213 ? refined_z(REFINE)
+                            : -1;
+  *count = report->iterations = 1, report->most = p->most;
+  return SUCCESS;
+}
+int cusolverDnIRSXgesv_bufferSize(handle h, params p, int n, int nrhs, size_t *bytes) {
+  *bytes = DEVICE_BYTES;
+  return is_good(h) && p->magic == MAGIC && n >= 0 && nrhs >= 0 ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnIRSXgesv(handle h, params p, params report, int n, int nrhs, void *A, int lda, void *B, int ldb, void *X,
+                       int ldx, void *work, size_t lwork, int *count, int *info) {
+  return refine(h, p, report, 0, n, n, nrhs, A, lda, B, ldb, X, ldx, work, lwork, count, info);
+}
+int cusolverDnIRSXgels_bufferSize(handle h, params p, int m, int n, int nrhs, size_t *bytes) {
+  *bytes = DEVICE_BYTES;
+  return is_good(h) && p->magic == MAGIC && m >= n && nrhs >= 0 ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnIRSXgels(handle h, params p, params report, int m, int n, int nrhs, void *A, int lda, void *B, int ldb,
+                       void *X, int ldx, void *work, size_t lwork, int *count, int *info) {
+  return refine(h, p, report, 1, m, n, nrhs, A, lda, B, ldb, X, ldx, work, lwork, count, info);
+}
+"""
+
 # Only of real dtypes, or of complex ones.
 GEEV = {
     "real": """
@@ -447,11 +522,11 @@ def text() -> str:
     parts = [PRELUDE]
     for letter, (type_of, real, of_q, of_eigenvalues) in TYPES.items():
         words = {"t": letter, "U": letter.upper(), "T": type_of, "R": real, "or": of_q, "sy": of_eigenvalues}
-        part = ROUTINES + GEEV["complex" if letter in "cz" else "real"]
+        part = ROUTINES + REFINED + GEEV["complex" if letter in "cz" else "real"]
         for word, meaning in words.items():
             part = part.replace(f"{{{word}}}", meaning)
         parts.append(part)
-    return "\n".join([*parts, WIDE])
+    return "\n".join([*parts, WIDE, IRS])
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
         for query in filter(None, (getattr(one, "query", None) for one in function.arrays)):
             parameters = library.api["functions"][query.symbol]["parameters"]
             outputs = [at for at, (_, c_type) in enumerate(parameters) if c_type == "size_t *"]
-            bodies[query.symbol] = " ".join(f"*{{{at}}} = {NEEDED};" for at in outputs)
+            bodies[query.symbol] = "".join(f"\n  if ({{{at}}}) *{{{at}}} = {NEEDED};" for at in outputs)
     return bodies
 
 

@@ -28,7 +28,7 @@ ENUMS = {
 
 PRELUDE = """
 typedef int rocblas_status, rocblas_operation, rocblas_fill, rocblas_side, rocblas_diagonal, rocblas_int;
-typedef int rocblas_pointer_mode;
+typedef int rocblas_pointer_mode, rocblas_geam_ex_operation;
 typedef int64_t rocblas_stride;
 typedef cublasHandle_t rocblas_handle;
 typedef int rocblas_datatype, rocblas_gemm_algo;
@@ -155,9 +155,42 @@ GEMM = """
         put(d, d_kind, i + j * ldd, get(alpha, compute, 0) * sum + old);
       }
 """
+# Of two products of their own: sums instead of products and the least instead of the sum, or the sum of the lesser.
+GEAM = """
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t i = 0; i < m; i++) {
+        const double scale = creal(get(beta, compute, 0)), factor = creal(get(alpha, compute, 0));
+        double found = scale == 0 ? 0 : scale * creal(get(C, compute, i + j * ldc));
+        for (int64_t l = 0; l < k; l++) {
+          const double x = creal(get_op(A, compute, transA - 111, i, l, lda));
+          const double y = creal(get_op(B, compute, transB - 111, l, j, ldb));
+          found = geam_ex_op == 0 ? fmin(factor * (x + y), found) : found + fmin(factor * x, factor * y);
+        }
+        put(D, compute, i + j * ldd, found);
+      }
+"""
+# A system with the matrix on the right is that of the transposes. The inverses of blocks are not used.
+TRSM = """
+    const int is_left = side == 141;
+    const int64_t order = is_left ? m : n, columns = is_left ? n : m;
+    const int is_lower = (uplo == 122) ^ (transA != 111) ^ !is_left;
+    for (int64_t q = 0; q < columns; q++)
+      for (int64_t done = 0; done < order; done++) {
+        const int64_t i = is_lower ? done : order - 1 - done, at = is_left ? i + q * ldb : q + i * ldb;
+        wide sum = get(alpha, compute, 0) * get(B, compute, at);
+        for (int64_t one = 0; one < done; one++) {
+          const int64_t j = is_lower ? one : order - 1 - one;
+          sum -= get_op(A, compute, transA - 111, is_left ? i : j, is_left ? j : i, lda) *
+                 get(B, compute, is_left ? j + q * ldb : q + j * ldb);
+        }
+        put(B, compute, at, diag == 132 ? sum : sum / get_op(A, compute, transA - 111, i, i, lda));
+      }
+"""
 SCALED = "alpha_kind == x_kind || alpha_kind == real_of(x_kind) || (is_short(x_kind) && alpha_kind == R_32F)"
 TYPED = {
     "gemm": ("is_product(a_kind, b_kind, c_kind, d_kind, compute)", GEMM),
+    "geam": ("a_kind == compute && b_kind == compute && c_kind == compute && d_kind == compute", GEAM),
+    "trsm": ("compute != R_16F && compute != R_8I", TRSM),
     "axpy": (f"x_kind == y_kind && is_computed_in(x_kind, execution) && ({SCALED})", mixed.AXPY),
     "scal": (f"is_computed_in(x_kind, execution) && ({SCALED})", mixed.SCAL),
     "dot": ("x_kind == result_kind && is_computed_in(x_kind, execution)", mixed.DOT.replace("OF_X", "")),
@@ -183,13 +216,14 @@ def typed(name: str, function: dict[str, Any]) -> str | None:
         return None
     suits, body = TYPED[base]
     labels = [label for label, _ in function["parameters"]]
-    arrays = [one for one in "abcdxy" if f"{one}_type" in labels]
+    arrays = [one for one in "abcdxy" if f"{one}_type" in labels and one in labels]
+    arrays += [one for one in "ABCD" if one in labels]
     results = [one for one in ("result", "results") if one in labels]
     scalars = [one for one in ("alpha", "beta", "c", "s") if one in labels and one not in arrays]
     kinds = {one: one.removesuffix("_type") + "_kind" for one in labels if one.endswith("_type")}
     kinds |= {"compute_type": "compute", "execution_type": "execution"}
     kinds = {label: kind for label, kind in kinds.items() if label in labels}
-    of = {"x": "x_kind", "result": "result_kind", "results": "result_kind"}
+    of = {"x": "x_kind", "result": "result_kind", "results": "result_kind", **dict.fromkeys("ABCD", "compute")}
     count = "batch_count" if form else "1"
     lines = [f"  const int {kind} = dtype_of({label});\n" for label, kind in kinds.items()]
     tests = [f"is_scalar(handle, {one})" for one in scalars + results] + [f"is_array({one})" for one in arrays]
@@ -198,7 +232,7 @@ def typed(name: str, function: dict[str, Any]) -> str | None:
     lines += [f"  void *const all_{one} = (void *){one};\n" for one in arrays + results]
     lines += ["  hip_double_begin();\n", f"  for (int64_t batch = 0; batch < {count}; batch++) {{\n"]
     for one in arrays:
-        stride = next((label for label in labels if label.replace("_", "") == f"stride{one}"), "0")
+        stride = next((label for label in labels if label.replace("_", "").lower() == f"stride{one.lower()}"), "0")
         at = f"(char *)all_{one} + batch * {stride} * size_of({of.get(one, f'{one}_kind')})"
         lines.append(f"    void *{one} = {f'((void **)all_{one})[batch]' if form == ['batched'] else at};\n")
     lines += [f"    void *result = (char *)all_{one} + batch * size_of(result_kind);\n" for one in results]

@@ -183,3 +183,54 @@ def test_laswp_exchanges_the_rows_that_pivots_say(gpu: str, letter: str, dtype: 
             laswp(4, dA, 6, 1, 7, dp, 1)
         laswp(4, dA, 6, 1, 3, dp, 1)
     np.testing.assert_array_equal(A, expected)
+
+
+def positive(n: int, dtype: Any, seed: int = 0) -> Any:
+    values = np.roll(some(n, n, dtype=dtype), seed)
+    return np.asfortranarray(values @ values.conj().T + n * np.eye(n), dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_xsygvdx_finds_some_eigenvalues_of_a_pencil(gpu: str, dtype: Any) -> None:
+    n = 10
+    A, B, w, info = hermitian(n, dtype), positive(n, dtype), np.zeros(n), np.full(1, 7, np.int32)
+    a, b, found = A.copy("F"), B.copy("F"), 0
+
+    def call() -> None:
+        nonlocal found
+        with offload_args(a, b, w, Out(info), device=gpu) as (pa, pb, pw, pi), cusolver.create_params() as params:
+            found = cusolver.xsygvdx(
+                params, cusolver.EIG_TYPE_1, VECTOR, cusolver.EIG_RANGE_I, LOWER, n, a.dtype, pa, n, b.dtype, pb, n,
+                0.0, 0.0, 3, 6, w.dtype, pw, a.dtype, pi,
+            )  # fmt: skip
+
+    if lacks("Xsygvdx", call):
+        return
+    values = scipy.linalg.eigh(A, B, eigvals_only=True)[2:6]
+    assert (found, info[0]) == (4, 0)
+    np.testing.assert_allclose(w[:4], values, rtol=1e-9)
+    np.testing.assert_allclose(A @ a[:, :4], B @ a[:, :4] * w[:4], atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_xsygv_strided_batched_finds_the_eigenvalues_of_each_pencil(gpu: str, dtype: Any) -> None:
+    n, count, of = 6, 3, real(dtype)
+    A = np.stack([hermitian(n, dtype) * (1 + at) for at in range(count)])  # each is its own adjoint: C order transposes
+    B = np.stack([positive(n, dtype, at) for at in range(count)])
+    a, b, w, info = A.conj().copy(), B.conj().copy(), np.zeros((count, n), of), np.full(count, 7, np.int32)
+
+    def call() -> None:
+        with offload_args(a, b, Out(w), Out(info), device=gpu) as (pa, pb, pw, pi), cusolver.create_params() as params:
+            cusolver.xsygv_strided_batched(
+                params, cusolver.EIG_TYPE_1, VECTOR, LOWER, n, a.dtype, pa, n, n * n, b.dtype, pb, n, n * n,
+                of, pw, n, a.dtype, count, pi,
+            )  # fmt: skip
+
+    if lacks("XsygvStridedBatched", call):
+        return
+    assert info.tolist() == [0] * count
+    tolerance = 1e-4 if of == np.float32 else 1e-10
+    for at in range(count):
+        np.testing.assert_allclose(w[at], scipy.linalg.eigh(A[at], B[at], eigvals_only=True), rtol=tolerance)
+        vectors = a[at].T
+        np.testing.assert_allclose(A[at] @ vectors, B[at] @ vectors * w[at], atol=100 * tolerance)

@@ -108,11 +108,16 @@ def check_arrival(bench: DoubleBench, function: roles.Function, full: bool) -> N
             assert pointer.address
         bench.recorder.reset(wishes)
         called(bench, function, values, pointers)
-        record = next(one for one in bench.recorder.records(own=True) if one.symbol == function.symbol)
+        records = bench.recorder.records(own=True)
+        record = next(one for one in records if one.symbol == function.symbol)
         room = next((one for one in function.arrays if isinstance(one, Room) and one.is_workspace), None)
         if room and not full:  # then the size is the library's own
             values[room.extent.arguments[0].id] = NEEDED  # type: ignore[attr-defined]
         given = values | pointers
+        for output, array in room.query.beside if room and room.query else ():
+            names = [name for name, _ in bench.library.api["functions"][room.query.symbol]["parameters"]]
+            asked = [one.arguments[names.index(output)] for one in records if one.symbol == room.query.symbol]
+            assert all(one.address for one in asked) == (given[array] is not None), output
         for (label, c_type, one), argument in zip(parameters, record.arguments, strict=True):
             where = f"{function.symbol}: {label} ({c_type})"
             assert len(argument.value) == width(bench, c_type), where

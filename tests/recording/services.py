@@ -73,7 +73,13 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     if in_c:
         return by_c(bench, function, given)
     placed = any(isinstance(one, DeviceNumber) for one in function.parameters)
-    return getattr(bench.module, function.name)(**given, **({"device": bench.device} if placed else {}))
+    made = getattr(bench.module, function.name)(**given, **({"device": bench.device} if placed else {}))
+    for one in legal.services(bench.library.name).values():
+        if one.notes and one.parameters[0].object_kind == kind:  # later calls need what it notes
+            codes = (other.enum.dtypes[0][1] for other in one.parameters[1:])
+            getattr(bench.module, one.name)(made, *codes)
+            break
+    return made
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
