@@ -19,7 +19,7 @@ struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .split_least = 1 << 20,
                               .past_least = 32 << 10,
                               .past_most = 64 << 20,
-                              .past_threads = 4};
+                              .past_threads = 6};
 
 void oa_transfer_quiesce(oa_device *device, void *stream) {
   oa_saved_error first;
