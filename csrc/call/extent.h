@@ -65,7 +65,7 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
 }
 
 /* Sets lines, those of one matrix, to the lines of the whole batch, or to one line that holds it if it is not lines. */
-__attribute__((cold)) int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
+int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
 /* Whether the lines hold nothing but elements of the batch. */
 bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);
 

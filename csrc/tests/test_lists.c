@@ -125,6 +125,18 @@ static void one_pointer_stands_for_many(int64_t step) {
   for (int64_t j = 0; j < 64; j++) CHECK(to[j] == (j < 4 * step && j % step < 3 ? (float)(2 * j) : -1));
 }
 
+/* An array without elements has no memory, and so has each of many that one pointer stands for. */
+static void one_pointer_stands_for_many_empty_arrays(void) {
+  static float from[1], to[64];
+  static int64_t none = 0, length = 64;
+  oa_array both[] = {vector(from, &none, OA_BY_USE), vector(to, &length, OA_BY_USE)};
+  CHECK_OK(oa_region_enter(device, NULL, both, 2, &region));
+  const oa_pointer_list x4 = {.first = both[0].handle, .stride = INT64_MAX / 2, .count = 4};
+  const oa_pointer_list y4 = {.first = both[1].handle, .stride = 5, .count = 4};
+  CHECK_OK(doubling(&x4, &y4, 0, 4, NULL));
+  leave(region);
+}
+
 static void the_array_that_is_wrong_is_named(void) {
   const oa_pointer_list from = {.at = xs, .count = 40}, to = {.at = ys, .count = 40};
   const oa_counters before = counters();
@@ -259,6 +271,7 @@ int main(void) {
     a_single_operand_stands_beside_lists();
     one_pointer_stands_for_many(3);
     one_pointer_stands_for_many(11);
+    one_pointer_stands_for_many_empty_arrays();
     the_array_that_is_wrong_is_named();
     what_may_overlap_is_allowed();
     groups_are_parts_of_one_list();

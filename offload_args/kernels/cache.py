@@ -53,12 +53,17 @@ def find(key: str) -> bytes | None:
     folder = _folder()
     if folder is None:
         return None
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not wait for its writer
     try:
-        descriptor = os.open(os.path.join(folder, key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(folder, key), flags)
     except OSError:
         return None
+    status = os.fstat(descriptor)
+    if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
+        os.close(descriptor)
+        return None
     with open(descriptor, "rb") as file:
-        return file.read() if _is_ours(os.fstat(descriptor)) else None
+        return file.read()
 
 
 def store(key: str, data: bytes) -> None:

@@ -17,6 +17,7 @@ from .facts import KernelFacts, ParameterFacts
 __all__ = ["read"]
 
 _MACHINE: Final = 190
+_RELOCATABLE: Final = 1  # an ELF file's type, of nvcc -rdc=true
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
 _RESERVED_BYTES: Final = 1024  # of a block's shared memory: from sm_90 on the driver has them, and files count them
@@ -122,4 +123,4 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
             registers=registers.get(kernel),
             most_threads=facts.most_threads,
         )
-    return f"sm_{target}", kernels
+    return f"sm_{target}{' (not linked)' if elf.type == _RELOCATABLE else ''}", kernels

@@ -21,7 +21,7 @@
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
 #define UNKNOWN_HANDLE 400
-#define SPOILS_CAPTURES 1 /* what is refused while a stream is captured makes that capture invalid */
+#define SPOILS_CAPTURES 1                 /* what is refused while a stream is captured makes that capture invalid */
 #define HERE(address) ((void *)(address)) /* where the double may use memory of a device */
 #define THERE(address) (address)
 static void hip_double_begin(void) {} /* around kernels */
@@ -589,9 +589,10 @@ int cuStreamCreate(gpu_stream *stream, unsigned flags) {
   return *stream ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuStreamDestroy_v2(gpu_stream stream) { return current() && drop(stream, current()->number) == 8 ? SUCCESS : 400; }
-/* To wait for a stream spoils its capture. */
+/* To wait for a stream spoils its capture, and those for all threads. */
 int cuStreamSynchronize(gpu_stream stream) {
   struct graph *graph = capture_of(stream);
+  if (SPOILS_CAPTURES && __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST)) graph = last_begun;
   if (!graph) return belongs(stream);
   graph->is_invalid = 1;
   return UNSUPPORTED;

@@ -158,6 +158,10 @@ def test_a_folder_or_file_that_others_can_write_is_not_used(cached: Path) -> Non
     assert cache.find("other") is None
     (cached / "link").symlink_to(cached / "key")
     assert cache.find("link") is None
+    (cached / "folder").mkdir(mode=0o700)
+    assert cache.find("folder") is None
+    os.mkfifo(cached / "pipe", 0o600)
+    assert cache.find("pipe") is None  # and does not wait for a writer
 
 
 @pytest.mark.parametrize("setting", ["off", "relative/folder", "/proc/no/folder"])

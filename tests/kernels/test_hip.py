@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import random
@@ -269,6 +270,21 @@ def test_arguments_arrive_where_the_metadata_of_clangs_hsaco_has_them(case: str,
     command = [sys.executable, "-c", PACKED, str(path)]
     ran = subprocess.run(command, env={**os.environ, "HIP_DOUBLE_PROCESSOR": target}, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_launch_that_fails_is_an_error_with_its_grid_and_the_device_lives(double: str) -> None:
+    fail = ctypes.CDLL("libamdhip64.so").hipDoubleFail
+    relu = Module.load(hip_module(), name="mine").kernel("relu", *RELU)
+    x = -ramp(4)
+    with offload_args(x, device=double) as (dx,):
+        relu[1, 32](dx, 0)
+        fail(ctypes.c_longlong(1))
+        with pytest.raises(errors.BackendError, match=r"hipModuleLaunchKernel\(grid 2x1x1, block 32x1x1\) failed.*999"):
+            relu[2, 32](dx, 4)
+        fail(ctypes.c_longlong(0))
+        dx.assign(-ramp(4))
+        relu[1, 32](dx, 2)
+    np.testing.assert_array_equal(x, [0, 0, *-ramp(4)[2:]])
 
 
 # -- hiprtc ------------------------------------------------------------------------------------------------------------

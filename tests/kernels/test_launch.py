@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 import pytest
 
 from helpers.arrays import Array, ramp
-from offload_args import Device, In, InOut, Kernel, Module, Out, Scratch, Shared, launch, offload, offload_args, trace
+from offload_args import (
+    ArgumentError,
+    Device,
+    In,
+    InOut,
+    Kernel,
+    Module,
+    Out,
+    Scratch,
+    Shared,
+    launch,
+    offload,
+    offload_args,
+    trace,
+)
 
 N = 1037  # no multiple of a block
 
@@ -25,6 +40,19 @@ def test_a_kernel_adds_arrays_in_a_region(vadd: Kernel, device: str) -> None:
     np.testing.assert_array_equal(c, a + b)
 
 
+def test_arguments_in_a_tuple_and_a_launcher_of_a_partial_launch_as_well(vadd: Kernel, device: str) -> None:
+    for call in (
+        lambda go, *given: go.__call__(*given),
+        lambda go, *given: go(*given),
+        lambda go, *given: partial(go, *given[:2])(*given[2:]),
+        lambda go, *given: list(map(go, *([one] for one in given))),
+    ):
+        a, b, c = terms()
+        with offload_args(a, b, c, device=device) as (da, db, dc):
+            call(vadd[-(-N // 128), 128], da, db, dc, N)
+        np.testing.assert_array_equal(c, a + b)
+
+
 def test_launch_and_offload_choose_grid_and_block_themselves(vadd: Kernel, device: str) -> None:
     a, b, c = terms()
     with offload_args(a, b, c, device=device) as (da, db, dc):
@@ -32,6 +60,18 @@ def test_launch_and_offload_choose_grid_and_block_themselves(vadd: Kernel, devic
     np.testing.assert_array_equal(c, a + b)
     c[:] = 0
     assert offload(vadd, a, b, c, N, device=device) is None
+    np.testing.assert_array_equal(c, a + b)
+
+
+def test_a_cooperative_launch_computes_where_the_device_can_and_is_refused_elsewhere(vadd: Kernel, device: str) -> None:
+    a, b, c = terms()
+    with offload_args(a, b, c, device=device) as (da, db, dc):
+        if vadd.info(device).cooperative:
+            launch(vadd, da, db, dc, N, grid=-(-N // 128), block=128, cooperative=True)
+        else:
+            with pytest.raises(ArgumentError, match="cooperative"):
+                launch(vadd, da, db, dc, N, grid=-(-N // 128), block=128, cooperative=True)
+            launch(vadd, da, db, dc, N)
     np.testing.assert_array_equal(c, a + b)
 
 

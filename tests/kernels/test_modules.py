@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.devices import open_or_skip
 from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
@@ -239,6 +240,25 @@ def test_an_hsaco_that_has_an_argument_elsewhere_is_refused() -> None:
     module = Module.load(made_hsaco(described={"odd": ((0, 8, True), (12, 4, False))}))
     with pytest.raises(errors.SignatureError, match="at offset 8 .* at offset 12"):
         module.kernel("odd", InOut[np.float32], np.int32)
+
+
+LAUNCHES = """extern "C" __global__ void child(int *x) { x[threadIdx.x] += 1; }
+extern "C" __global__ void parent(int *x, int n) { child<<<1, n>>>(x); }"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
+@pytest.mark.parametrize("linked", [True, False], ids=["linked", "not linked"])
+def test_a_kernel_that_launches_another_runs_if_it_is_linked(linked: bool) -> None:
+    options = ("-dlink", "-lcudadevrt") if linked else ()
+    module = Module.load(compiled("nvcc", LAUNCHES, ".cu", "-rdc=true", "-cubin", "-arch=sm_90", *options))
+    assert {"parent", "child"} <= set(module.kernels)
+    assert module.target.endswith(" (not linked)") is not linked
+    parent = module.kernel("parent", InOut[np.int32], np.int32)
+    if linked:
+        x = np.zeros(50, np.int32)
+        offload(parent, x, 50, grid=1, block=1, device=open_or_skip("cuda:0"))
+        np.testing.assert_array_equal(x, 1)
 
 
 CALLED = """__device__ __noinline__ float twice(float x) { return 2 * x; }

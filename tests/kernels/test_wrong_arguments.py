@@ -30,6 +30,22 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
         "no keyword arguments, got n",
         lambda k, a, b, c, d: k[1, 64](a, b, c, n=N),
     ),
+    "a keyword more": (
+        errors.ArgumentTypeError,
+        "no keyword arguments, got n",
+        lambda k, a, b, c, d: k[1, 64](a, b, c, N, n=N),
+    ),
+    "a keyword in a dict": (
+        errors.ArgumentTypeError,
+        "no keyword arguments, got n",
+        lambda k, a, b, c, d: k[1, 64].__call__(a, b, c, n=N),
+    ),
+    "too few in a tuple": (errors.ArgumentTypeError, "got 3", lambda k, a, b, c, d: k[1, 64].__call__(a, b, c)),
+    "too many for any kernel": (
+        errors.ArgumentTypeError,
+        "got 5003",
+        lambda k, a, b, c, d: k[1, 64](a, b, c, *range(5000)),
+    ),
     "an int for a pointer": (
         errors.HostPointerError,
         "argument 1 .* int 4096",

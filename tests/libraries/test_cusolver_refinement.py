@@ -28,10 +28,10 @@ def drawn(rows: int, columns: int, dtype: str, seed: int) -> Any:
     return np.asfortranarray(values + 8 * np.eye(rows, columns), dtype)
 
 
-def settings(dtype: str) -> Any:
+def settings(dtype: str, refinement: int = cusolver.IRS_REFINE_GMRES) -> Any:
     made = cusolver.irs_params_create()
     cusolver.irs_params_set_solver_precisions(made, np.dtype(dtype), LOWER_OF[dtype])
-    cusolver.irs_params_set_refinement_solver(made, cusolver.IRS_REFINE_GMRES)
+    cusolver.irs_params_set_refinement_solver(made, refinement)
     cusolver.irs_params_set_tol(made, 1e-12 if dtype in ("f8", "c16") else 1e-5)
     cusolver.irs_params_set_tol_inner(made, 1e-4)
     cusolver.irs_params_set_max_iters(made, 30)
@@ -57,7 +57,8 @@ def test_a_least_squares_solution_is_refined(gpu: str) -> None:
     m, n = 40, 12
     A, B, X, info = drawn(m, n, "f8", 1), drawn(m, 1, "f8", 2), np.zeros((n, 1)), np.full(1, 7, np.int32)
     with offload_args(A.copy("F"), In(B), Out(X), Out(info), device=gpu) as (dA, dB, dX, di):
-        cusolver.irs_xgels(settings("f8"), cusolver.irs_infos_create(), m, n, 1, dA, m, dB, m, dX, n, di)
+        params = settings("f8", cusolver.IRS_REFINE_CLASSICAL)
+        cusolver.irs_xgels(params, cusolver.irs_infos_create(), m, n, 1, dA, m, dB, m, dX, n, di)
     assert info.tolist() == [0]
     np.testing.assert_allclose(X, np.linalg.lstsq(A, B, rcond=None)[0], atol=1e-8)
 
