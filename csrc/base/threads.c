@@ -4,6 +4,11 @@
 #include "base/settings.h"
 
 #include <limits.h>
+#include <time.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* A call of oa_threads_run, on its caller's stack. All of it is guarded by `mutex`, a leaf. */
 typedef struct task {
@@ -15,15 +20,19 @@ typedef struct task {
   struct task *next;
 } task;
 
-/* Each thread that starts work wakes at most this many others: waking one costs as much as a small copy. */
-enum { WAKE = 4 };
+enum {
+  WAKE = 4,         /* others that a thread wakes at most: waking one costs as much as a small copy */
+  EXPECTED = 100000 /* ns; waking takes 20 to 35 us, and a region calls some 10 us after it was entered */
+};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
-static int started, idle;
-static atomic_int count; /* of an owner; 0: not known yet */
-static atomic_int most;  /* that may be started */
+static int started, idle, looking; /* looking: awake, and as good as idle */
+static atomic_uint posts;          /* tasks so far */
+static _Atomic int64_t expected;   /* until then a task may come, by now() */
+static atomic_int count;           /* of an owner; 0: not known yet */
+static atomic_int most;            /* that may be started */
 
 /* Returns how many more threads may join the tasks of an owner, the callers of which count, too. */
 static int room_of(const void *owner) {
@@ -33,12 +42,43 @@ static int room_of(const void *owner) {
   return room < 0 ? 0 : room;
 }
 
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void pause_cpu(void) {
+#ifdef __SSE2__
+  _mm_pause();
+#endif
+}
+
+/* Wakes up to so many of the threads that sleep, or fewer. */
+static void wake(int threads) {
+  for (int i = 0; i < threads && i < WAKE; i++) pthread_cond_signal(&posted);
+}
+
+/* Looks out for a task while one is expected. Returns whether one came. Frees the mutex meanwhile. */
+static bool look_out(void) {
+  const unsigned seen = atomic_load(&posts);
+  if (now() >= atomic_load(&expected)) return false;
+  looking++;
+  pthread_mutex_unlock(&mutex);
+  while (atomic_load_explicit(&posts, memory_order_relaxed) == seen && now() < atomic_load(&expected))
+    for (int i = 0; i < 16; i++) pause_cpu();
+  pthread_mutex_lock(&mutex);
+  looking--;
+  return atomic_load(&posts) != seen;
+}
+
 static void *work(void *unused) {
   (void)unused;
   pthread_mutex_lock(&mutex);
   for (;;) {
     task *t = tasks;
     while (t && !(t->wanted && room_of(t->owner))) t = t->next;
+    if (!t && look_out()) continue;
     if (!t) {
       idle++;
       pthread_cond_wait(&posted, &mutex);
@@ -49,7 +89,7 @@ static void *work(void *unused) {
     t->active++;
     const int sleeping = t->wanted < idle ? t->wanted : idle;
     pthread_mutex_unlock(&mutex);
-    for (int i = 0; i < sleeping && i < WAKE; i++) pthread_cond_signal(&posted);
+    wake(sleeping);
     t->run(t->data);
     pthread_mutex_lock(&mutex);
     if (--t->active == 0) pthread_cond_signal(&t->left);
@@ -93,14 +133,15 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   pthread_mutex_lock(&mutex);
   t.next = tasks;
   tasks = &t;
+  atomic_fetch_add(&posts, 1);
   const int room = room_of(owner), wanted = t.wanted < room ? t.wanted : room;
-  for (int missing = wanted - idle; missing > 0 && started < atomic_load(&most); missing--) {
+  for (int missing = wanted - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
     if (oa_start_thread(work, NULL)) break; /* fewer threads do the work */
     started++;
   }
-  const int sleeping = wanted < idle ? wanted : idle;
+  const int asked = wanted - looking, sleeping = asked < idle ? asked : idle;
   pthread_mutex_unlock(&mutex);
-  for (int i = 0; i < sleeping && i < WAKE; i++) pthread_cond_signal(&posted);
+  wake(sleeping);
   run(data);
   pthread_mutex_lock(&mutex);
   task **at = &tasks;
@@ -109,4 +150,12 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   while (t.active) pthread_cond_wait(&t.left, &mutex);
   pthread_mutex_unlock(&mutex);
   pthread_cond_destroy(&t.left);
+}
+
+void oa_threads_expect(void) {
+  atomic_store(&expected, now() + EXPECTED);
+  pthread_mutex_lock(&mutex);
+  const int sleeping = idle;
+  pthread_mutex_unlock(&mutex);
+  wake(sleeping);
 }

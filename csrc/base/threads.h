@@ -10,5 +10,8 @@ int oa_threads_count(void);
  * those of different owners have as many each, as far as there are CPUs: one bus is not slower because another one is
  * busy. */
 void oa_threads_run(const void *owner, void (*run)(void *), void *data, int participants);
+/* Wakes a few idle threads, which then look out for work for a tenth of a millisecond: oa_threads_run finds them awake
+ * if it is called within that time. Starts none. */
+void oa_threads_expect(void);
 
 #endif

@@ -375,7 +375,9 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   oa_peers peers;
   int status = OA_OK;
   move_count = oa_peers_take(&peers, device, moves, move_count);
-  if (bytes >= OA_OVERLAP_BYTES || peers.count) {
+  /* There is nothing that the first copies could overlap with. */
+  const bool first = *stream == region->stream && region->stream->ticket == region->entered;
+  if ((bytes >= OA_OVERLAP_BYTES && !first) || peers.count) {
     if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) *stream = region->copies; /* the call runs after it, as after any other user of its operands */
   }

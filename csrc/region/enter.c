@@ -1,6 +1,7 @@
 /* Entering a region: each array gets its place in a mapping, new or shared; new mappings get memory; each array gets a
  * pointer. */
 #include "base/sized.h"
+#include "base/threads.h"
 #include "base/trace.h"
 #include "device/memory.h"
 #include "device/staging.h"
@@ -427,6 +428,18 @@ static int allocate_small(oa_region_state *region, oa_lent_array *lent, int coun
   return sum.mappings < 2 && !in_place ? OA_OK : allocate_arena(region, lent, count, choice, &sum, in_place);
 }
 
+/* Returns whether the region will probably copy arrays up that take several threads. */
+static bool expects_copies(const oa_region_state *region) {
+  if (region->device->backend->flags & OA_SYNCHRONOUS) return false;
+  for (int i = 0; i < region->mapping_count; i++) {
+    const oa_mapping *mapping = region->mappings[i];
+    if (mapping->maker == region && !mapping->address && mapping->nbytes >= OA_OVERLAP_BYTES)
+      for (int v = 0; v < mapping->view_count; v++)
+        if (mapping->views[v].goes_up) return true;
+  }
+  return false;
+}
+
 /* Allocates the mappings that this region makes. Frees the lock meanwhile. */
 static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   const int small = allocate_small(region, lent, count, single_use);
@@ -520,8 +533,10 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
     if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &lent[i]))) return status;
   }
+  if (expects_copies(region)) oa_threads_expect(); /* they wake while memory is made, and the caller comes to call */
   status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
+  region->entered = region->stream->ticket;
   if (status || (status = noted)) return status;
   return make_slots(region, lent, count);
 }

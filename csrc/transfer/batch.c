@@ -18,7 +18,8 @@ struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .part_least = 64 << 10,
                               .split_least = 1 << 20,
                               .past_least = 32 << 10,
-                              .past_most = 64 << 20};
+                              .past_most = 64 << 20,
+                              .past_threads = 6};
 
 void oa_transfer_quiesce(oa_device *device, void *stream) {
   oa_saved_error first;

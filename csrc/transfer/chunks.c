@@ -299,11 +299,23 @@ static int64_t chunk_of(int64_t bytes) {
                                          : wanted;
 }
 
+/* Returns how many threads fill or drain; past: chunks are written past the caches. Of whole lines a few threads then
+ * fill as many bytes as the bus takes. More would keep the device from the memory: it would read at half its speed. */
+static int64_t threads_for(const oa_batch *b, bool past) {
+  const int64_t threads = oa_threads_count();
+  for (int i = 0; i < b->count && past; i++)
+    past = !oa_move_is_large(&b->moves[i]) || (!b->moves[i].irregular && b->moves[i].lines.count == 1);
+  return past ? least(threads, oa_tuning.past_threads) : threads;
+}
+
 void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   const bool alone = bytes < oa_tuning.alone_most;
-  const int64_t threads = alone ? 1 : oa_threads_count();
+  const bool here = b->device->backend->flags & OA_SYNCHRONOUS;
+  const bool fits = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
+  b->past = b->up ? fits : bytes > oa_tuning.past_most;
+  const int64_t threads = alone ? 1 : threads_for(b, b->up && b->past && !here);
   cut(b, alone ? oa_tuning.chunk_most : chunk_of(bytes));
-  if (b->device->backend->flags & OA_SYNCHRONOUS) {
+  if (here) {
     oa_threads_run(b->device, work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
     return;
   }
@@ -312,7 +324,6 @@ void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   b->ring = ring;
   const int64_t split = least(b->bytes / oa_tuning.part_least, threads);
   b->split = split < 1 ? 1 : (int)split;
-  b->past = b->up ? bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most : bytes > oa_tuning.past_most;
   const int64_t blocks = oa_staging_expect(b->device, bytes);
   oa_threads_run(b->device, work, b, (int)least(threads, least(blocks, b->chunks) * b->split));
 }

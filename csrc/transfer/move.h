@@ -45,6 +45,7 @@ extern struct oa_tuning {
   int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
   int64_t part_least;              /* of a chunk, that a thread fills or drains */
   int64_t past_least, past_most;   /* of what is packed, of a batch in chunks: goes up past the caches; more, down */
+  int64_t past_threads;            /* that fill chunks past the caches */
   int64_t split_least;             /* from here on backends that copy by themselves use several threads */
 } oa_tuning;
 
