@@ -102,7 +102,7 @@ def test_two_devices_write_different_columns_of_one_array(devices: tuple[str, st
 
 
 @pytest.mark.promise("T50")
-def test_columns_that_another_device_once_read_in_part_are_written_beside_others_there(
+def test_columns_that_another_device_once_read_are_written_beside_others_there(
     devices: tuple[str, str],
 ) -> None:
     A = np.zeros((4, 6))
