@@ -729,8 +729,8 @@ static int read_object(struct function *f, const struct object_module *module) {
   if (!f->run || !table) return 0;
   f->count = (int)table[0];
   for (int i = 0; i < f->count; i++) {
-    const size_t size = table[i + 1] & ~OA_IS_POINTER;
-    at = (at + size - 1) / size * size;
+    const size_t size = table[i + 1] & ~OA_IS_POINTER, unit = size & -size; /* as far as a struct's size tells */
+    at = (at + unit - 1) / unit * unit;
     f->offsets[i] = at;
     f->sizes[i] = size;
     at += size;

@@ -32,6 +32,46 @@ def test_a_kernel_can_be_used_after_another_module_was_refused(cuda: str) -> Non
     np.testing.assert_array_equal(x, 0)
 
 
+SIZES = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry sizes(.param .u64 y)
+{
+  .reg .b32 %r<5>;
+  .reg .b64 %d<3>;
+  ld.param.u64 %d1, [y];
+  cvta.to.global.u64 %d1, %d1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %cluster_nctaid.x;
+  mov.u32 %r3, %cluster_ctarank;
+  mov.u32 %r4, %nctaid.x;
+  mul.wide.u32 %d2, %r1, 12;
+  add.s64 %d1, %d1, %d2;
+  st.global.u32 [%d1], %r2;
+  st.global.u32 [%d1+4], %r3;
+  st.global.u32 [%d1+8], %r4;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+@pytest.mark.parametrize("cluster, size", [(None, 1), (2, 2), ((4, 1), 4), (8, 8)])
+def test_blocks_are_launched_in_clusters_and_cooperatively(
+    cuda: str, cluster: int | tuple[int, int] | None, size: int, cooperative: bool
+) -> None:
+    """Each block notes the blocks of its cluster, its number among them, and the blocks of the grid."""
+    if not Module.load(PTX.encode()).kernel("relu", InOut[np.float32], np.int32).info(cuda).clusters:
+        pytest.skip("device unavailable: no GPU with clusters")
+    sizes = Module.load(SIZES.encode()).kernel("sizes", InOut[np.int32])
+    y = np.zeros((8, 3), np.int32)
+    offload(sizes, y, grid=8, block=32, cluster=cluster, cooperative=cooperative, device=cuda)
+    np.testing.assert_array_equal(y, [(size, i % size, 8) for i in range(8)])
+    with pytest.raises(errors.ArgumentError, match="cluster needs to divide the grid along x, 8 blocks; got 3"):
+        offload(sizes, y, grid=8, block=32, cluster=3, cooperative=cooperative, device=cuda)
+
+
 STRAY = """\
 import sys
 import numpy as np

@@ -99,3 +99,19 @@ def test_two_devices_write_different_columns_of_one_array(devices: tuple[str, st
         with pytest.raises(DirectionError, match="another device"):
             offload_args(A[:, 1:3], device=devices[0]).open()
     assert A.tolist() == [[1.0] * 2 + [2.0] * 4, [3.0] * 2 + [2.0] * 4, *[[1.0] * 2 + [2.0] * 4] * 2]
+
+
+@pytest.mark.promise("T50")
+def test_columns_that_another_device_once_read_are_written_beside_others_there(
+    devices: tuple[str, str],
+) -> None:
+    A = np.zeros((4, 6))
+    with offload_args(A[:, :2], device=devices[0]) as (left,):
+        with offload_args(In(A[:, 1:3]), device=devices[1]) as (middle,):
+            assert blas.asum(middle[0]) == blas.asum(left[0]) == 0
+        with offload_args(A[:, 2:], device=devices[1]) as (right,):
+            right.fill(2.0)
+            assert blas.asum(left[0]) == 0
+            np.testing.assert_array_equal(left.to_host(), 0)
+            left.fill(1.0)
+    assert A.tolist() == [[1.0] * 2 + [2.0] * 4] * 4
