@@ -76,6 +76,10 @@ class Bench:
             testing.sim_device(index=int(device[4:]))
         self.handle = self.made_handle() if library.handle and "create" not in library.handle else None
         self.objects: dict[str, Any] = {}  # one of each kind, by its class
+        for function in library.functions:
+            if function.notes and len(function.parameters) == 2:  # an object and the dtype that it notes
+                settings = self.object_of(function.of("object")[0].object_kind)
+                getattr(self.module, function.name)(settings, legal.numpy_dtype(legal.NOTED))
 
     def made_handle(self) -> Any:
         """Return an object of the library's that its calls need."""
@@ -187,7 +191,7 @@ class DoubleBench(Bench):
                 kept.append((ctypes.c_void_p * (len(handles) or 1))(*handles))
                 values.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
             elif one.name in pointers:
-                core_type = "any" if one.of else one.dtype
+                core_type = "any" if one.of or getattr(one, "noted_by", "") else one.dtype
                 assert c_type.removeprefix("const ") == f"oa_{core_type} *", (one.name, c_type)
                 values.append(ctypes.c_void_p(handle_of(pointers[one.name], core_type)))
             elif isinstance(one, Number):

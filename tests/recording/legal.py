@@ -336,8 +336,14 @@ def choices(function: roles.Function, one: EnumValue) -> list[int]:
     return [number for _, number in one.enum.values if number not in without]
 
 
+NOTED = "f64"  # the dtype that objects note
+
+
 def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
-    """Return the function with the dtypes that its arguments say."""
+    """Return the function with the dtypes that its arguments say, and its objects note."""
+    if any(one.noted_by for one in function.arrays):
+        noted = (replace(one, dtype=NOTED) if getattr(one, "noted_by", "") else one for one in function.arguments)
+        return replace(function, arguments=tuple(noted))
     if not function.types:
         return function
     said = {one.name: {number: dtype for _, number, dtype in one.enum.dtypes} for one in function.types}
@@ -455,7 +461,7 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as"}
+ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by"}
 KNOWN = (EnumValue, Size, HostList, Array, Number, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 

@@ -175,6 +175,57 @@ print(right, device.counters.regions, device.counters.mappings)
 """
 
 
+FIRST_USE = """
+import os, signal, sys, threading, warnings
+import numpy as np
+from offload_args import Device, blas, offload_args
+from offload_args.errors import ForkedError
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+reached, forked = threading.Event(), threading.Event()
+
+class Slow:  # an import that takes until the fork
+    def find_spec(self, name, path, target=None):
+        if name != "offload_args." + {{"cuda": "cublas", "hip": "rocblas"}}.get(device.backend, "cblas"):
+            return None
+        spec = next(filter(None, (one.find_spec(name, path, target) for one in sys.meta_path if one is not self)))
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (reached.set(), forked.wait(), run(module))
+        return spec
+
+device, x = Device("{device}"), np.ones(4)
+sys.meta_path.insert(0, Slow())
+
+def first():
+    with offload_args(np.ones(4), device=device) as (dx,):
+        blas.scal(2.0, dx)
+
+with offload_args(x, device=device) as (dx,):
+    thread = threading.Thread(target=first)
+    thread.start()
+    reached.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a child that hangs ends
+        try:
+            blas.scal(2.0, dx)
+        except ForkedError:
+            os._exit(7)
+        os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    forked.set()
+    thread.join()
+    blas.scal(2.0, dx)
+print(status, x)
+"""
+
+
+@pytest.mark.promise("T21")
+def test_a_child_forked_while_a_thread_finds_the_library_is_told_and_does_not_wait(device: str) -> None:
+    run = python(FIRST_USE.format(device=device), timeout=60)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "7 [2. 2. 2. 2.]\n")
+
+
 @pytest.mark.promise("T21")
 @pytest.mark.parametrize("children", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str, children: int) -> None:

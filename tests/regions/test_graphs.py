@@ -171,11 +171,12 @@ def test_a_captured_launch_keeps_the_arguments_that_it_had(gpu: str) -> None:
 FIRST_USE = """
 import sys
 import numpy as np
-from offload_args import blas, offload_args
+from offload_args import Device, blas, offload_args
 from offload_args.errors import CaptureError
 from regions.test_graphs import Graphs
+device = Device(GPU)  # starts the driver
 graphs, x, y = Graphs(GPU), np.ones(4), np.ones(4)
-with offload_args(x, y, device=GPU, stream=graphs) as (dx, dy):
+with offload_args(x, y, device=device, stream=graphs) as (dx, dy):
     dy.fill(2.0)
     with graphs.captured():
         try:
