@@ -76,6 +76,7 @@ def compile_c(source: Path, out: Path, *options: str) -> None:
 # -- labels --
 
 
+@pytest.mark.slow
 def test_check_passes_on_what_is_committed() -> None:
     assert workshop.check() == []
 
@@ -505,6 +506,7 @@ def test_a_family_has_one_body(emitted: Emitted, libraries: dict[str, roles.Libr
     assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
 
 
+@pytest.mark.slow
 @pytest.mark.promise("T30", "T32")
 def test_shims_declare_and_pass_on_what_they_should(emitted: Emitted, tmp_path: Path) -> None:
     """With a core and a vendor library of the test's own."""

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
@@ -137,6 +139,7 @@ def run(*command: Any) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
+@pytest.mark.slow
 def test_a_library_without_handle_stream_or_pointer_mode_is_two_files(tmp_path: Path) -> None:
     libraries = made(tmp_path)
     out = tmp_path / "generated"

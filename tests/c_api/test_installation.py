@@ -112,6 +112,7 @@ def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None:
     moved = shutil.copytree(Path(get_library()).parent, tmp_path / "elsewhere/offload_args")
     source = EXAMPLES / "c_cmake"

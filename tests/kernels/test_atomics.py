@@ -71,7 +71,9 @@ def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:
     return Kernel.compile(f"using T = {kind};\n{SOURCE}", name, signature, device=device)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=[] if one in ("int", "double") else [pytest.mark.slow]) for one in TYPES]
+)
 def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     rng = np.random.default_rng(6)

@@ -134,7 +134,9 @@ def test_another_source_or_option_is_another_file(cached: Path) -> None:
     assert len(list(cached.iterdir())) == 3
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"no module"])
+@pytest.mark.parametrize(
+    "damage", [b"\x7fELF", *(pytest.param(one, marks=pytest.mark.slow) for one in (b"", b"no module"))]
+)
 def test_a_damaged_file_is_compiled_again(cached: Path, damage: bytes) -> None:
     Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
     (file,) = cached.iterdir()

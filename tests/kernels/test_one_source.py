@@ -48,11 +48,14 @@ def check_kernels(form: str, image: bytes) -> None:
         assert {test_partitions.name_of(one) for one in LINES + MATRICES} <= set(kernels)
 
 
+FORMS = pytest.mark.parametrize("form", ["checked", pytest.param("plain", marks=pytest.mark.slow)])
+
+
 def options(form: str) -> tuple[Any, ...]:
     return (OPTION,) if form == "checked" else ()
 
 
-@pytest.mark.parametrize("form", ["plain", "checked"])
+@FORMS
 @pytest.mark.parametrize("target", [TARGETS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in TARGETS[1:])])
 @pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
@@ -61,13 +64,13 @@ def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
     check_kernels(form, compiled(CLANG, sources()[form], ".hip", *given))
 
 
-@pytest.mark.parametrize("form", ["plain", "checked"])
+@FORMS
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
     check_kernels(form, compiled("nvcc", sources()[form], ".cu", "-ptx", "-std=c++17", f"-I{INCLUDE}", *options(form)))
 
 
-@pytest.mark.parametrize("form", ["plain", "checked"])
+@FORMS
 @pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=pytest.mark.slow)])
 def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> None:
     if not shutil.which(compiler):
@@ -101,8 +104,8 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
 }"""
 
 
-@pytest.mark.parametrize("form", ["plain", "checked"])
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+@FORMS
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=pytest.mark.slow)])
 def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
@@ -110,7 +113,7 @@ def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, co
     compiled(compiler, EACH, ".cpp", *given)
 
 
-@pytest.mark.parametrize("form", ["plain", "checked"])
+@FORMS
 def test_nvrtc_compiles_all_of_it(form: str) -> None:
     given = ("--gpu-architecture=sm_90", "--std=c++17", f"-I{INCLUDE}", *options(form))
     try:

@@ -413,6 +413,7 @@ print(at > 20, code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.promise("T58")
 def test_ctrl_c_at_any_place_of_a_librarys_first_call_is_raised(tmp_path: Path, openblas: str) -> None:
     code = INTERRUPTED.format(tests=str(Path(__file__).parents[1]))

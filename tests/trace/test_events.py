@@ -304,6 +304,7 @@ def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
     assert {f"worker {i}" for i in range(6)} <= names
 
 
+@pytest.mark.slow
 def test_a_long_region_keeps_or_counts_every_call(device: str) -> None:
     x = np.ones(4)
     with trace() as made, offload_args(x, device=device) as (dx,):
