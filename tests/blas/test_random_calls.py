@@ -5,7 +5,7 @@ is set to NaN on the device: other triangles, diagonals of ones, corners of band
 all around. After it, all that the call may not write has to have the same bytes. Parts may overlap; then the call has
 to be refused if it writes one of them. `tight` calls get pointers that end with their last element, or one before.
 
-OFFLOAD_ARGS_MODEL_STEPS: how many calls each test makes. OFFLOAD_ARGS_MODEL_SEED: a number, or "random".
+OFFLOAD_ARGS_RANDOM_CALLS: how many calls each slow test makes. OFFLOAD_ARGS_MODEL_SEED: a number, or "random".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from helpers.vendor import DTYPES, REAL, Vendor
 from offload_args import blas, offload_args
 from offload_args.errors import AliasError, ArgumentError, ExtentError
 
-STEPS: Final = int(os.environ.get("OFFLOAD_ARGS_MODEL_STEPS", "0"))
+CALLS: Final = int(os.environ.get("OFFLOAD_ARGS_RANDOM_CALLS", "500"))
 SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED", "1")
 MOST: Final = 17  # the greatest size
 SIDE: Final = 44  # of the square arrays
@@ -678,7 +678,7 @@ def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call
 
 
 COUNTS = pytest.mark.parametrize(
-    "calls", [pytest.param(60, id="short"), pytest.param(STEPS or 500, id="all", marks=pytest.mark.slow)]
+    "calls", [pytest.param(60, id="short"), pytest.param(CALLS, id="all", marks=pytest.mark.slow)]
 )
 
 
