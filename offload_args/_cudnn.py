@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -45,8 +45,9 @@ _CODES: Final = {
 # Of the arguments of graphs: versions before 9.25 do not know the data type of bool, and end the process for it.
 _OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
 _BOOL_SINCE: Final = 92500
+_MASK: Final = "mask"  # the dtype of what comparisons in graphs give, which is never in memory
+_PRECISIONS: Final = {"int32": cudnn.DATA_INT32, _MASK: cudnn.DATA_BOOLEAN}  # of operations; of others float32
 _ATTENTION_SINCE: Final = 91300
-_LENGTHS_SINCE: Final = 91500
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -69,7 +70,7 @@ class _Facts:
 
     @property
     def code(self) -> int:
-        return _CODES[self.dtype]
+        return cudnn.DATA_BOOLEAN if self.dtype == _MASK else _CODES[self.dtype]
 
     def in_order(self, axes: Sequence[int]) -> _Facts:
         return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
@@ -290,6 +291,14 @@ class _Operation:
     signature: tuple[object, ...] = ()
 
 
+# Of a product: the attributes that say how many rows, columns and summands of each batch count.
+_LIMITS: Final = {
+    "m": cudnn.ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+    "n": cudnn.ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+    "k": cudnn.ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
+}
+
+
 @dataclass
 class Graph:
     """Operations of cuDNN that run as one plan.
@@ -385,18 +394,7 @@ class Graph:
         _check_tensors("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
-        y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
-        settings = ((cudnn.ATTR_MATMUL_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),)
-        self._add(
-            cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
-                (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
-                (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
-            (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
-        )
-        return y
+        return self._product(a, b)
 
     def add(self, x: Tensor, b: Tensor) -> Tensor:
         """Add b, whose axes of size 1 repeat."""
@@ -413,41 +411,39 @@ class Graph:
         v: Tensor,
         *,
         scale: float | None = None,
+        causal: bool | Literal["bottom-right"] = False,
         lengths: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
-        dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+        dimensions of a head. If q has n times the heads of k and v, each of theirs serves n consecutive heads of q.
+        scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+
+        causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
+        top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last query
+        sees all keys, and each other one key less than the next; there need to be as many keys as queries, or more.
 
         lengths: how many positions of q, and of k and v, each batch has: two inputs of int32 with the layout "B". Keys
-        behind them are not seen, and the results of queries behind them have no meaning. They need cuDNN 9.15. They are
-        read on the device, and nothing checks them there: with some that are not from 1 to the number of positions, the
-        results have no meaning.
+        behind them are not seen, and the results of queries behind them have no meaning. The corner at the bottom right
+        is that of each batch then. Lengths are read on the device, and nothing checks them there: with some that are
+        not from 1 to the number of positions, the results have no meaning.
         """
         where = "cudnn.Graph.attention"
         _check_attention(where, q, k, v, lengths)
-        shapes = q.facts.shape, k.facts.shape, v.facts.shape
-        since, spelled = (_LENGTHS_SINCE, "9.15") if lengths else (_ATTENTION_SINCE, "9.13")
-        if (loaded := _service("get_version")()) < since:
-            raise LibraryVersionError(
-                f"{where}: needs cuDNN {spelled} or later, and {loaded} is loaded; install a newer one"
-            )
-        factor = self._number(shapes[0][-1] ** -0.5 if scale is None else scale, q)
+        _check_causal(where, q, k, causal, lengths)
+        if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
+            raise LibraryVersionError(f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one")
+        # cuDNN knows attention by its steps, all of them, in this order.
         counts = tuple(_as_column(one) for one in lengths or ())
-        y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
-        operands = [
-            (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_KDESC, k),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_VDESC, v),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_ODESC, y),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor),
-        ]
-        names = cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_QDESC, cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_KVDESC
-        operands += zip(names, counts, strict=False)
-        kind = cudnn.BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR
-        self._add(kind, [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands])
-        return y
+        turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
+        scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
+        scores = self.multiply(scores, q.facts.shape[-1] ** -0.5 if scale is None else scale)
+        if counts:
+            scores = self._within(scores, counts)
+        if causal:
+            scores = self._below_diagonal(scores, counts, causal == "bottom-right")
+        return self._product(self._softmax(scores, q.facts.dtype), v, **dict(zip("mk", counts, strict=False)))
 
     def relu(self, x: Tensor) -> Tensor:
         """Set what is below 0 to 0."""
@@ -514,7 +510,17 @@ class Graph:
         self._tensors.append(made)
         return made
 
-    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
+    def _pointwise(
+        self,
+        mode: int,
+        x: Tensor,
+        b: Tensor | None = None,
+        dtype: str = "float32",
+        *,
+        where: Tensor | None = None,
+        axis: int | None = None,
+    ) -> Tensor:
+        """Add an operation on each element; where: the mask of a choice; axis: that of an index."""
         _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
@@ -522,21 +528,96 @@ class Graph:
             or any(size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True))
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
-        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
-        settings = (
-            (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
-            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+        operands = (
+            (cudnn.ATTR_OPERATION_POINTWISE_XDESC, x),
+            (cudnn.ATTR_OPERATION_POINTWISE_BDESC, b),
+            (cudnn.ATTR_OPERATION_POINTWISE_TDESC, where),
+            (cudnn.ATTR_OPERATION_POINTWISE_YDESC, y),
         )
+        settings: tuple[tuple[int, int, Any], ...] = (
+            (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
+            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, _PRECISIONS.get(dtype, cudnn.DATA_FLOAT)),
+        )
+        if axis is not None:
+            settings += ((cudnn.ATTR_POINTWISE_AXIS, cudnn.TYPE_INT64, axis),)
         self._add(
             cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                *second,
-                (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
+            [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands if one],
             (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
         )
         return y
+
+    def _product(self, a: Tensor, b: Tensor, **limits: Tensor) -> Tensor:
+        """Add a product of matrices; limits: how many rows (m), columns (n) or summands (k) of each batch count."""
+        y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
+        settings: tuple[tuple[int, int, Any], ...]
+        settings = ((cudnn.ATTR_MATMUL_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),)
+        if limits:
+            settings += ((cudnn.ATTR_MATMUL_PADDING_VALUE, cudnn.TYPE_DOUBLE, 0.0),)
+        self._add(
+            cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
+                (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
+                (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+                *((_LIMITS[name], cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in limits.items()),
+            ],
+            (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _reduced(self, operator: int, x: Tensor) -> Tensor:
+        """Add a reduction along the last axis, of which 1 is left."""
+        y = self._between((*x.facts.shape[:-1], 1), None)
+        settings = (
+            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
+        )
+        self._add(
+            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+            ],
+            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _places(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the row and the column of each score."""
+        row, column = (self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, None, "int32", axis=axis) for axis in (2, 3))
+        return row, column
+
+    def _chosen(self, scores: Tensor, seen: Tensor) -> Tensor:
+        """Add a choice: the scores that are seen, and for others one that no softmax sees."""
+        return self._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, self._number(-math.inf, scores), where=seen)
+
+    def _within(self, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:
+        """Add the mask of lengths: counts of the rows and of the columns."""
+        row, column = (
+            self._pointwise(cudnn.POINTWISE_CMP_LT, index, count, _MASK)
+            for index, count in zip(self._places(scores), counts, strict=True)
+        )
+        return self._chosen(scores, self._pointwise(cudnn.POINTWISE_LOGICAL_AND, row, column, _MASK))
+
+    def _below_diagonal(self, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
+        """Add the causal mask; at_end: its diagonal ends in the last row and column, also of those that count."""
+        row, column = self._places(scores)
+        if at_end and counts:
+            row = self._pointwise(cudnn.POINTWISE_ADD, row, counts[1], "int32")
+            row = self._pointwise(cudnn.POINTWISE_SUB, row, counts[0], "int32")
+        elif at_end:
+            _, _, rows, columns = scores.facts.shape
+            row = self.add(row, self._number(columns - rows, scores))
+        return self._chosen(scores, self._pointwise(cudnn.POINTWISE_CMP_GE, row, column, _MASK))
+
+    def _softmax(self, scores: Tensor, dtype: str) -> Tensor:
+        most = self._reduced(cudnn.REDUCE_TENSOR_MAX, scores)
+        powers = self._pointwise(cudnn.POINTWISE_EXP, self._pointwise(cudnn.POINTWISE_SUB, scores, most))
+        sums = self._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
+        # Nothing reads this logarithm of the sum, but cuDNN does not know the steps without it.
+        self.add(most, self._pointwise(cudnn.POINTWISE_LOG, sums))
+        return self._pointwise(cudnn.POINTWISE_DIV, powers, sums, dtype)
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any] | None = None) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
@@ -566,7 +647,7 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
             )
     shapes = q.facts.shape, k.facts.shape, v.facts.shape
     (*some, _, depth), (*others, _, also) = shapes[:2]
-    if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
+    if some[0] != others[0] or some[1] % others[1] or depth != also or shapes[2][:3] != shapes[1][:3]:
         raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
     if lengths is None:
         return
@@ -579,6 +660,17 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
                 f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
                 f"{shapes[0][:1]}, got {one.facts.dtype} of {one.facts.shape}"
             )
+
+
+def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
+    if not isinstance(causal, (bool, np.bool_)) and causal != "bottom-right":
+        raise ArgumentError(f'{where}: causal needs to be False, True or "bottom-right", got {shown(causal)}')
+    queries, keys = q.facts.shape[2], k.facts.shape[2]
+    if causal == "bottom-right" and queries > keys and lengths is None:
+        raise ArgumentError(
+            f'{where}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries would '
+            f"see none of {keys} keys"
+        )
 
 
 def _as_column(one: Tensor) -> Tensor:
