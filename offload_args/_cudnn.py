@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -433,12 +434,15 @@ class Graph:
         _check_attention(where, q, k, v, lengths)
         _check_causal(where, q, k, causal, lengths)
         if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
-            raise LibraryVersionError(f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one")
+            raise LibraryVersionError(
+                f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
+            )
         # cuDNN knows attention by its steps, all of them, in this order.
         counts = tuple(_as_column(one) for one in lengths or ())
         turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
         scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
-        scores = self.multiply(scores, q.facts.shape[-1] ** -0.5 if scale is None else scale)
+        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, scores)
+        scores = self._pointwise(cudnn.POINTWISE_MUL, scores, factor)
         if counts:
             scores = self._within(scores, counts)
         if causal:
@@ -505,6 +509,8 @@ class Graph:
         return made
 
     def _number(self, number: float, like: Tensor) -> Tensor:
+        if not isinstance(number, (int, float, np.integer, np.floating)):
+            raise ArgumentTypeError(f"cudnn.Graph: needs a number or a tensor of the graph, got {shown(number)}")
         ones = (1,) * len(like.facts.shape)
         made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
         self._tensors.append(made)
@@ -646,9 +652,14 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
                 f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
             )
     shapes = q.facts.shape, k.facts.shape, v.facts.shape
-    (*some, _, depth), (*others, _, also) = shapes[:2]
-    if some[0] != others[0] or some[1] % others[1] or depth != also or shapes[2][:3] != shapes[1][:3]:
+    (batches, heads, _, depth), (of_k, shared, _, also) = shapes[:2]
+    if batches != of_k or not shared or heads % shared or depth != also or shapes[2][:3] != shapes[1][:3]:
         raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
+    if depth % 8 or shapes[2][3] % 8:
+        raise ArgumentError(
+            f"{where}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, "
+            f"and {shapes[2][3]} of v"
+        )
     if lengths is None:
         return
     if not isinstance(lengths, tuple) or len(lengths) != 2:
@@ -663,13 +674,14 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
 
 
 def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
-    if not isinstance(causal, (bool, np.bool_)) and causal != "bottom-right":
+    at_end = isinstance(causal, str) and causal == "bottom-right"
+    if not at_end and not isinstance(causal, (bool, np.bool_)):
         raise ArgumentError(f'{where}: causal needs to be False, True or "bottom-right", got {shown(causal)}')
     queries, keys = q.facts.shape[2], k.facts.shape[2]
-    if causal == "bottom-right" and queries > keys and lengths is None:
+    if at_end and queries > keys and lengths is None:
         raise ArgumentError(
-            f'{where}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries would '
-            f"see none of {keys} keys"
+            f'{where}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries '
+            f"would see none of {keys} keys"
         )
 
 
@@ -729,6 +741,7 @@ _NAMES: Final = (
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
 _MOST_ENGINES: Final = 16
+_MOST_TEXT: Final = 4096  # bytes of what cuDNN says
 _ROUNDS, _CALLS = 3, 5  # of measuring an engine
 
 
@@ -749,6 +762,7 @@ def _tensor_descriptor(one: Tensor) -> Any:
 def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> Plan:
     """Return the plan of a graph: that of the first engine that takes it, or of the fastest."""
     handle = _handle(number)
+    _said()
     whole, kept = _whole(graph, handle)
     arguments = _arguments(graph)
     refusals: list[str] = []
@@ -767,7 +781,7 @@ def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> 
         if seconds < least:
             best, least = made, seconds
     if best is None:
-        reason = refusals[-1] if refusals else "it has no engine for them"
+        reason = "; ".join(dict.fromkeys(refusals)) or "it has no engine for them"
         raise LibraryError(f"cudnn.Graph.plan: cuDNN does not take these operations as one: {reason}")
     return best
 
@@ -833,10 +847,16 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     return tuple(facts)
 
 
+def _said() -> list[str]:
+    """Return cuDNN's reasons since this was last called: the first one for each engine."""
+    text = str(_service("get_last_error_string")(_MOST_TEXT)).strip("\0\n ")
+    firsts = [one[1] for part in text.split("\n\n") if (one := re.search(r"Reason: (.*)", part))]
+    return firsts or text.splitlines()[:1]
+
+
 def _reason(error: LibraryError) -> str:
     """Return the text of an error, with what cuDNN said last."""
-    said = str(_service("get_last_error_string")(512)).strip("\0\n ")
-    return f"{error}: {said}" if said else str(error)
+    return ": ".join([str(error), *_said()])
 
 
 def _plans_of(whole: Any, handle: Any, refusals: list[str]) -> Iterator[tuple[Any, list[Any]]]:
@@ -854,6 +874,8 @@ def _plans_of(whole: Any, handle: Any, refusals: list[str]) -> Iterator[tuple[An
         except LibraryError as error:
             refusals.append(_reason(error))
             continue
+        if not engines:
+            refusals += _said()
         for engine in engines:
             attributes = [
                 (cudnn.ATTR_EXECUTION_PLAN_HANDLE, cudnn.TYPE_HANDLE, handle),
