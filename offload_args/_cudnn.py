@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 
@@ -419,7 +419,7 @@ class Graph:
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. If q has n times the heads of k and v, each of theirs serves n consecutive heads of q.
-        scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+        scale: above 0; 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
 
         causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
         top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last query
@@ -433,6 +433,9 @@ class Graph:
         where = "cudnn.Graph.attention"
         _check_attention(where, q, k, v, lengths)
         _check_causal(where, q, k, causal, lengths)
+        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
+        if not 0 < cast(float, factor.number) < math.inf:
+            raise ArgumentError(f"{where}: scale needs to be above 0, and finite, got {shown(scale)}")
         if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
             raise LibraryVersionError(
                 f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
@@ -441,7 +444,6 @@ class Graph:
         counts = tuple(_as_column(one) for one in lengths or ())
         turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
         scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
-        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, scores)
         scores = self._pointwise(cudnn.POINTWISE_MUL, scores, factor)
         if counts:
             scores = self._within(scores, counts)
@@ -508,11 +510,11 @@ class Graph:
         self._tensors.append(made)
         return made
 
-    def _number(self, number: float, like: Tensor) -> Tensor:
+    def _number(self, number: float, like: Tensor, dtype: str = "float32") -> Tensor:
         if not isinstance(number, (int, float, np.integer, np.floating)):
             raise ArgumentTypeError(f"cudnn.Graph: needs a number or a tensor of the graph, got {shown(number)}")
         ones = (1,) * len(like.facts.shape)
-        made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
+        made = Tensor(_Facts(dtype, ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
         self._tensors.append(made)
         return made
 
@@ -609,12 +611,10 @@ class Graph:
     def _below_diagonal(self, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
         """Add the causal mask; at_end: its diagonal ends in the last row and column, also of those that count."""
         row, column = self._places(scores)
-        if at_end and counts:
-            row = self._pointwise(cudnn.POINTWISE_ADD, row, counts[1], "int32")
-            row = self._pointwise(cudnn.POINTWISE_SUB, row, counts[0], "int32")
-        elif at_end:
-            _, _, rows, columns = scores.facts.shape
-            row = self.add(row, self._number(columns - rows, scores))
+        if at_end:
+            queries, keys = counts or (self._number(size, scores, "int32") for size in scores.facts.shape[2:])
+            row = self._pointwise(cudnn.POINTWISE_ADD, row, keys, "int32")
+            row = self._pointwise(cudnn.POINTWISE_SUB, row, queries, "int32")
         return self._chosen(scores, self._pointwise(cudnn.POINTWISE_CMP_GE, row, column, _MASK))
 
     def _softmax(self, scores: Tensor, dtype: str) -> Tensor:
@@ -644,6 +644,10 @@ def _check_tensors(function: str, **given: object) -> None:
 
 def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
     _check_tensors(where, q=q, k=k, v=v)
+    if len({q.uid, k.uid, v.uid}) < 3:
+        raise ArgumentError(
+            f"{where}: needs an input for each of q, k and v; call input once more with the same pointer"
+        )
     for name, one in (("q", q), ("k", k), ("v", v)):
         if one.is_virtual or len(one.facts.shape) != 4:
             raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
@@ -740,6 +744,7 @@ _NAMES: Final = (
 )
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
+_ALIGNMENT: Final = 16  # bytes, of the arrays of plans
 _MOST_ENGINES: Final = 16
 _MOST_TEXT: Final = 4096  # bytes of what cuDNN says
 _ROUNDS, _CALLS = 3, 5  # of measuring an engine
@@ -751,7 +756,7 @@ def _tensor_descriptor(one: Tensor) -> Any:
         (cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, one.facts.shape),
         (cudnn.ATTR_TENSOR_STRIDES, cudnn.TYPE_INT64, one.facts.strides),
         (cudnn.ATTR_TENSOR_UNIQUE_ID, cudnn.TYPE_INT64, one.uid),
-        (cudnn.ATTR_TENSOR_BYTE_ALIGNMENT, cudnn.TYPE_INT64, 16),
+        (cudnn.ATTR_TENSOR_BYTE_ALIGNMENT, cudnn.TYPE_INT64, _ALIGNMENT),
         (cudnn.ATTR_TENSOR_IS_VIRTUAL, cudnn.TYPE_BOOLEAN, int(one.is_virtual)),
     ]
     if one.number is not None:
@@ -842,8 +847,9 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     given.sort(key=lambda one: (one.number is not None, one.uid in outputs))
     for at, one in enumerate(given, 1):
         access = 0 if one.number is not None else _OVERWRITE if one.uid in outputs else _READ
-        dtype = code_of(np.dtype(np.float32)) if one.facts.dtype == "float32" else DTYPE_NAMES.index(one.facts.dtype)
-        facts.append((f"argument {at}", one.uid, dtype, access, one.facts.elements, one.facts.span, one.number or 0.0))
+        dtype = DTYPE_NAMES.index(one.facts.dtype)
+        sizes = one.facts.elements, one.facts.span
+        facts.append((f"argument {at}", one.uid, dtype, access, *sizes, one.number or 0.0, _ALIGNMENT))
     return tuple(facts)
 
 

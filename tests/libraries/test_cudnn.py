@@ -363,7 +363,8 @@ def test_numbers_that_are_none_are_refused() -> None:
     x = np.zeros((1, 2, 8, 16), np.float16)
     graph = cudnn.Graph()
     q = graph.input(x, "BHSD")
-    for call in (lambda: graph.multiply(q, "2"), lambda: graph.attention(q, q, q, scale="2")):
+    k, v = graph.input(x, "BHSD"), graph.input(x, "BHSD")
+    for call in (lambda: graph.multiply(q, "2"), lambda: graph.attention(q, k, v, scale="2")):
         with pytest.raises(ArgumentTypeError, match="needs a number or a tensor of the graph, got"):
             call()
 

@@ -244,6 +244,29 @@ def test_attention_of_positions_before_heads_with_a_scale(gpu: str, causal: bool
     close_where_counted(attend(gpu, *given, layout="BSHD", causal=causal, scale=0.25), seen(*given, causal, scale=0.25))
 
 
+def test_attention_of_one_array_to_itself(gpu: str) -> None:
+    x = drawn(2, 3, 128, 64).astype(np.float16)
+    y = np.zeros_like(x)
+    with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
+        graph = cudnn.Graph(gpu)
+        result = graph.attention(*(graph.input(dx, "BHSD") for _ in range(3)), causal=True)
+        graph.output(result, dy, "BHSD").plan()(dx, dx, dx, dy)
+    close_where_counted(y, seen(x, x, x, causal=True))
+
+
+def test_an_array_that_is_not_aligned_is_refused_before_the_plan_runs(gpu: str) -> None:
+    x, y = drawn(1, 1, 65, 64).astype(np.float16), np.zeros((1, 1, 64, 64), np.float16)
+    with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
+        graph = cudnn.Graph(gpu)
+        operands = [graph.input(dx[:, :, :64], "BHSD") for _ in range(3)]
+        plan = graph.output(graph.attention(*operands), dy, "BHSD").plan()
+        given = dx[:, :, :64], dx[:, :, 1:], dx[:, :, 1:]
+        plan(*given, dy)
+        with pytest.raises(ArgumentError, match="cudnn.Plan: argument 2 starts at 2 bytes behind a multiple of 16"):
+            plan(given[0], dx.offset(1), given[2], dy)
+    close_where_counted(y, seen(x[:, :, :64], x[:, :, 1:], x[:, :, 1:]))
+
+
 def test_attention_takes_inputs_that_fit_each_other() -> None:
     def refused(words: str, q: Any, k: Any, v: Any, **how: Any) -> None:
         graph = cudnn.Graph()
@@ -262,16 +285,20 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
     refused('causal needs to be False, True or "bottom-right", got .*top', x, x, x, causal="top")
     refused("causal needs to be .* got 1", x, x, x, causal=1)
     refused("the first of 8 queries would see none of 5 keys", x, x[:, :, :5], x[:, :, :5], causal="bottom-right")
+    refused("scale needs to be above 0, and finite, got -1", x, x, x, scale=-1)
+    refused("scale needs to be above 0, and finite, got nan", x, x, x, scale=np.nan)
     graph = cudnn.Graph()
-    q = graph.input(x, "BHSD")
+    q, k = graph.input(x, "BHSD"), graph.input(x, "BHSD")
     with pytest.raises(ArgumentError, match="v needs to be an input"):
-        graph.attention(q, q, graph.relu(q))
+        graph.attention(q, k, graph.relu(q))
+    with pytest.raises(ArgumentError, match="needs an input for each of q, k and v; call input once more"):
+        graph.attention(q, k, k)
 
 
 def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
     x, good = np.zeros((2, 3, 8, 16), np.float16), np.zeros(2, np.int32)
     graph = cudnn.Graph()
-    q, lengths = graph.input(x, "BHSD"), graph.input(good, "B")
+    (q, k, v), lengths = (graph.input(x, "BHSD") for _ in range(3)), graph.input(good, "B")
     for given, error, words in (
         (lengths, ArgumentTypeError, "lengths needs to be a pair, of q and of k and v, got"),
         ((lengths, good), ArgumentTypeError, r"lengths\[1\] needs to be a tensor of the graph, got"),
@@ -288,4 +315,4 @@ def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
         ((lengths, graph.input(good[:, None], "BM")), ArgumentError, r"lengths\[1\] needs .* got int32 of \(2, 1\)"),
     ):
         with pytest.raises(error, match=f"cudnn.Graph.attention: {words}"):
-            graph.attention(q, q, q, lengths=given)
+            graph.attention(q, k, v, lengths=given)
