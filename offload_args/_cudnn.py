@@ -645,9 +645,7 @@ def _check_tensors(function: str, **given: object) -> None:
 def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
     _check_tensors(where, q=q, k=k, v=v)
     if len({q.uid, k.uid, v.uid}) < 3:
-        raise ArgumentError(
-            f"{where}: needs an input for each of q, k and v; call input once more with the same pointer"
-        )
+        raise ArgumentError(f"{where}: needs an input for each of q, k and v; call input again with the same pointer")
     for name, one in (("q", q), ("k", k), ("v", v)):
         if one.is_virtual or len(one.facts.shape) != 4:
             raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')

@@ -291,7 +291,7 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
     q, k = graph.input(x, "BHSD"), graph.input(x, "BHSD")
     with pytest.raises(ArgumentError, match="v needs to be an input"):
         graph.attention(q, k, graph.relu(q))
-    with pytest.raises(ArgumentError, match="needs an input for each of q, k and v; call input once more"):
+    with pytest.raises(ArgumentError, match="needs an input for each of q, k and v; call input again"):
         graph.attention(q, k, k)
 
 
