@@ -271,12 +271,12 @@ static int note_making(oa_present *element, void *data) {
 }
 
 /* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may yet fail for
- * the sake of another array. Returns true if it freed the lock meanwhile: then look everything up again. */
-static bool wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
-  if (oa_complete_overlapping(low, high)) return true;
-  if (!oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return false;
+ * the sake of another array. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
+static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
+  const int status = oa_complete_overlapping("oa_region_enter", low, high);
+  if (status || !oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return status;
   oa_wait_change();
-  return true;
+  return OA_LOOK_AGAIN;
 }
 
 /* Gives every host array its mapping: the one that has its bytes already, else a new one. Of the arrays that need a new
@@ -285,8 +285,11 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
   int hosts = 0;
   for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
     retry = false;
-    for (int i = 0; i < count; i++)
-      if (is_on_the_host(&lent[i])) retry |= wait_for_others(region->device, lent[i].low, lent[i].high);
+    for (int i = 0; i < count; i++) {
+      const int status = is_on_the_host(&lent[i]) ? wait_for_others(region->device, lent[i].low, lent[i].high) : OA_OK;
+      if (status > 0) return status;
+      retry |= status == OA_LOOK_AGAIN;
+    }
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
