@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*.[ch] csrc/*/*.def csrc/include/*/* cmake/* \
+COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.txt csrc/*/*.* csrc/include/*/* cmake/* \
   offload_args/_core/*.[ch] bindings/*.py bindings/*/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 

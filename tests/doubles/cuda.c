@@ -840,6 +840,24 @@ static int run_known(const char *name, int64_t threads, void **p) {
   return SUCCESS;
 }
 
+/* Runs a kernel that was compiled for this machine, else the known one of that name. */
+static int run_kernel(oa_kernel_function *run, const char *name, const unsigned grid[3], const unsigned block[3],
+                      unsigned shared_bytes, void **arguments) {
+  int code = SUCCESS;
+  oa_kernel_call call = {.arguments = arguments, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
+  memcpy(call.grid, grid, sizeof call.grid);
+  memcpy(call.block, block, sizeof call.block);
+  call.last = (long long)grid[0] * grid[1] * grid[2];
+  hip_double_begin();
+  if (run)
+    run(&call);
+  else
+    code = run_known(name, (int64_t)grid[0] * block[0], arguments);
+  hip_double_end();
+  free(call.shared);
+  return code;
+}
+
 struct launch {
   const struct function *f;
   unsigned grid[3], block[3], shared_bytes;
@@ -866,21 +884,7 @@ static int launch(const struct function *f, const unsigned grid[3], const unsign
       shared_bytes > (unsigned)f->most_shared)
     return INVALID_VALUE;
   if (is_launched_later(f, grid, block, shared_bytes, stream, arguments)) return SUCCESS;
-  if (!f->run) {
-    hip_double_begin();
-    code = run_known(f->name, (int64_t)grid[0] * block[0], arguments);
-    hip_double_end();
-    return code;
-  }
-  oa_kernel_call call = {.arguments = arguments, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
-  memcpy(call.grid, grid, sizeof call.grid);
-  memcpy(call.block, block, sizeof call.block);
-  call.last = (long long)grid[0] * grid[1] * grid[2];
-  hip_double_begin();
-  f->run(&call);
-  hip_double_end();
-  free(call.shared);
-  return SUCCESS;
+  return run_kernel(f->run, f->name, grid, block, shared_bytes, arguments);
 }
 
 static int launch_later(const void *arguments, gpu_stream stream) {

@@ -222,21 +222,7 @@ static int run_amd(const struct amd_function *f, const unsigned grid[3], const u
   uint64_t offset, nbytes;
   for (int i = 0; i < MOST_PARAMETERS && oa_hsaco_parameter(&f->facts, i, &offset, &nbytes) && nbytes; i++)
     places[i] = bytes + offset;
-  if (!f->run) {
-    hip_double_begin();
-    const int ran = run_known(f->name, (int64_t)grid[0] * block[0], places);
-    hip_double_end();
-    return ran;
-  }
-  oa_kernel_call call = {.arguments = places, .shared_bytes = shared_bytes, .shared = calloc(1, shared_bytes + 1)};
-  memcpy(call.grid, grid, sizeof call.grid);
-  memcpy(call.block, block, sizeof call.block);
-  call.last = (long long)grid[0] * grid[1] * grid[2];
-  hip_double_begin();
-  f->run(&call);
-  hip_double_end();
-  free(call.shared);
-  return SUCCESS;
+  return run_kernel(f->run, f->name, grid, block, shared_bytes, places);
 }
 
 struct amd_launch {

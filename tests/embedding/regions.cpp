@@ -1,4 +1,5 @@
 // What C++ programs do with oa::Region and oa::Pointer: regions DEVICE prints "right" if all of it is.
+#include <offload_args/shim.h>
 #include <offload_args_blas.h>
 #include <offload_args.hpp>
 
@@ -80,6 +81,21 @@ void a_region_waits_in_an_optional_and_ends_in_any_order(const std::string &devi
   EXPECT(x == Vector(4, 7.0));
 }
 
+void a_region_amid_a_call_of_its_thread_stays_open(const std::string &device) {
+  Vector x(4, 1.0);
+  oa::Region region(device, oa::inout(x.data(), x.size()));
+  auto [dx] = region.pointers();
+  oa::check(oa_blas_dscal(4, 2.0, dx, 1));
+  oa_operand operand = oa_operand_of("x", dx.handle(), OA_READ, OA_F64, OA_ELEMENTS(4));
+  oa_call call = oa_call_of("mine.read", nullptr, &operand, 1);
+  oa::check(oa_begin(&call));
+  EXPECT(status_of([&] { region.close(); }) == OA_ERROR_ARGUMENT);
+  EXPECT(status_of([&] { region.discard(); }) == OA_ERROR_ARGUMENT);
+  oa::check(oa_end(&call, 0));
+  region.close();
+  EXPECT(x == Vector(4, 2.0));
+}
+
 void numbers_are_complex(const std::string &device) {
   const std::vector<std::complex<double>> x(3, {1, 2});
   std::vector<std::complex<double>> y(3, {0, 1});
@@ -111,6 +127,7 @@ int main(int, char **arguments) {
   an_exception_in_a_region_discards_it(device);
   a_region_is_moved_and_lives_once(device);
   a_region_waits_in_an_optional_and_ends_in_any_order(device);
+  a_region_amid_a_call_of_its_thread_stays_open(device);
   numbers_are_complex(device);
   wrong_shapes_and_names_are_exceptions(device);
   oa_counters left = OA_SIZED(oa_counters);

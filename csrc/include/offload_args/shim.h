@@ -45,18 +45,24 @@ typedef struct oa_extent {
   const char *batch_name, *stride_name;
 } oa_extent;
 
-#define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name) \
-  ((oa_extent){(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0, 0, 0, NULL, NULL})
+#ifdef __cplusplus
+#define OA_NEW_EXTENT oa_extent
+#else
+#define OA_NEW_EXTENT (oa_extent)
+#endif
+#define OA_EXTENT(kind, part, rows, columns, ld, rows_name, columns_name, ld_name)                                  \
+  (OA_NEW_EXTENT{(rows), (columns), (ld), (rows_name), (columns_name), (ld_name), (kind), (part), 0, 0, 0, 0, NULL, \
+                 NULL})
 #define OA_VECTOR(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, inc, n_name, "", inc_name)
 #define OA_REPEATABLE(n, inc, n_name, inc_name) OA_EXTENT(OA_EXTENT_VECTOR, OA_REPEATS, n, 1, inc, n_name, "", inc_name)
 #define OA_MATRIX(m, n, ld, m_name, n_name, ld_name) OA_EXTENT(OA_EXTENT_MATRIX, 0, m, n, ld, m_name, n_name, ld_name)
 #define OA_TRIANGLE(part, n, ld, n_name, ld_name) OA_EXTENT(OA_EXTENT_TRIANGLE, part, n, n, ld, n_name, n_name, ld_name)
 #define OA_BAND(m, n, below, above, ld, m_name, n_name, ld_name) \
-  ((oa_extent){(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above), 0, 0, NULL, NULL})
+  (OA_NEW_EXTENT{(m), (n), (ld), (m_name), (n_name), (ld_name), OA_EXTENT_BAND, 0, (below), (above), 0, 0, NULL, NULL})
 /* One triangle of a square band matrix, of k diagonals beside the main one. */
-#define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                            \
-  ((oa_extent){(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
-               ((part) & OA_UPPER) ? (k) : 0, 0, 0, NULL, NULL})
+#define OA_BAND_TRIANGLE(part, n, k, ld, n_name, ld_name)                                                              \
+  (OA_NEW_EXTENT{(n), (n), (ld), (n_name), (n_name), (ld_name), OA_EXTENT_BAND, (part), ((part) & OA_UPPER) ? 0 : (k), \
+                 ((part) & OA_UPPER) ? (k) : 0, 0, 0, NULL, NULL})
 #define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
 #define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
 
