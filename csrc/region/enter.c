@@ -342,10 +342,10 @@ static bool is_small(const oa_region_state *region, const oa_lent_array *lent) {
 }
 
 /* Takes device memory for the region: a spare, else an allocation on its stream, for which it frees the lock. */
-static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
+static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, enum oa_zeros *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
-  if (!reused || *zeros) region->allocated = true;
+  if (!reused || *zeros == OA_ZEROS_ORDERED) region->allocated = true;
   if (reused) return OA_OK;
   oa_unlock();
   const int status = oa_device_allocate(region->device, stream, nbytes, address);
@@ -389,7 +389,7 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = sum->nbytes;
   int status = OA_OK;
-  bool zeros = false;
+  enum oa_zeros ignored = OA_ZEROS_NONE;
   if (in_place) {
     oa_unlock();
     arena->block = oa_block_take(region->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
@@ -398,7 +398,7 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
-    status = take_memory(region, arena->nbytes, &arena->address, &zeros);
+    status = take_memory(region, arena->nbytes, &arena->address, &ignored);
   if (status) {
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
@@ -451,9 +451,9 @@ static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int c
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
-    bool zeros = false;
+    enum oa_zeros zeros = OA_ZEROS_NONE;
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
-    mapping->zeros = zeros;
+    mapping->zeros = zeros != OA_ZEROS_NONE;
     if (status)
       return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->views[0].name, (long long)mapping->nbytes);
     mapping->address = address;

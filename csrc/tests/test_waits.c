@@ -10,7 +10,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 enum { LIMIT = 20, /* seconds; then the kernel ends the process */ MOST = 4, N = 4 };
 
-/* What a thread does while it has a call open on one array. */
+/* A thread does one of these while it has a call open on an array. */
 enum what { UPDATE, FINISH, BEGIN };
 
 typedef struct actor {
