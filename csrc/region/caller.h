@@ -5,7 +5,7 @@
 
 #include "region/slot.h"
 
-/* What a thread waits for. The thread's own memory, as long as the caller refers to it. */
+/* One wait of a thread, in the memory of that thread. */
 typedef struct oa_wait {
   const char *function; /* the public function that waits */
   /* Returns whether the other thread, or this one, has to do something first: to end a call, or a wait of its own. It
