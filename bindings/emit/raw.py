@@ -44,11 +44,12 @@ def declarations(library: Library) -> str:
     for name, entry in library.api["functions"].items():
         types = [entry["returns"], *(c_type for _, c_type in entry["parameters"])]
         own = set().union(*map(_types_in, types)) - BASIC - {INTEGER}
+        inside = {one for name in own for one in _types_in(library.raw.get(name, ""))} & defined.keys()
         if not own <= defined.keys():
             if name in {one for names in library.only_raw.values() for one in names}:
                 raise ValueError(f"{name}: [raw] defines not all of {', '.join(sorted(own))}")
             continue
-        used |= dict.fromkeys(sorted(own))
+        used |= dict.fromkeys([*sorted(inside), *sorted(own)])
         returns, *parameters = types
         written = f"typedef {returns} {name}({', '.join(parameters) or 'void'});"
         functions.append(re.sub(rf"\b{INTEGER}\b", "int", written))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import offload_args
+from bindings.described import Real
 from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
 from bindings.services import Object
 from offload_args.errors import (
@@ -229,6 +230,9 @@ def wrong_ones(
             yield from wrong_arrays(bench, call, one, foreign)
         case Object():
             for value in (None, 0, 1.5, "x", foreign.here["f32"]):
+                yield Wrong(value, (ArgumentTypeError, HostPointerError))
+        case Real():
+            for value in (None, 1j, "1", [1], {}, foreign.here["f32"]):
                 yield Wrong(value, (ArgumentTypeError, HostPointerError))
         case Number():
             yield from wrong_numbers(bench, call.function, one, foreign)
