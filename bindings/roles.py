@@ -934,9 +934,9 @@ class _Reader:
     def with_fields(
         self, parameters: list[list[str]], labels: dict[str, tuple[str, str]], where: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-        """Returns the names and types of a header's parameters, with the fields in place of structs that are labelled so.
+        """Returns names and types of a header's parameters, with the fields in place of structs that are labelled so.
 
-        And the struct that each field is in, by the field.
+        And the struct of each field, by the field's name.
         """
         declared: list[tuple[str, str]] = []
         structs: dict[str, str] = {}

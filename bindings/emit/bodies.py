@@ -367,10 +367,14 @@ class Body:
         if self.special:
             fields["special"] = " | ".join(self.special)
         self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
-        if any(isinstance(one, PointerArray) or one.optional or one.optional_if for one in arrays):
+        optional = any(one.optional for one in arrays)
+        has_lists = any(isinstance(one, PointerArray) or one.optional_if for one in arrays)
+        if has_lists or (optional and not self.is_late):
             self.add("  const int failed = oa_begin_lists(&call);")
             self.add("  if (failed || !call.open) return failed;")
             return
+        if optional:
+            raise ValueError("an array is optional beside arrays of pointers only")
         begin = "oa_late_begin" if self.is_late else "oa_begin"
         self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
@@ -443,7 +447,8 @@ class Body:
             raise ValueError("a function with a form of 64-bit sizes can't have a struct of fields")
         for name, inside in fields.items():
             passed = [(one, *self.passed(one, False)) for one in inside]
-            self.add(f"  const struct {{ {' '.join(f'{c_type} {one.name};' for one, c_type, _ in passed)} }} {name} = {{")
+            members = " ".join(f"{c_type} {one.name};" for one, c_type, _ in passed)
+            self.add(f"  const struct {{ {members} }} {name} = {{")
             self.lines += [f"      {value}," for *_, value in passed]
             self.add("  };")
 

@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-from ..parameters import Result
+from ..parameters import Result, Stream
 from ..roles import Library
 from .c_text import made_from
 
@@ -89,6 +89,8 @@ def raw_file(library: Library, path: Path) -> None:
     results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
     for function in library.functions:
         symbols = [one for one in (function.symbol, function.wide_symbol) if one]
+        if any(isinstance(one, Stream) or one.field_of for one in function.arguments):
+            continue  # the caller's own stream, or addresses in a struct, are nothing that the routine takes
         routines |= dict.fromkeys(symbols, function.name)
         passed = [isinstance(one, Result) for one in function.arguments if one.in_record]
         if any(passed[:-1]):

@@ -232,8 +232,10 @@ def wrong_ones(
             for value in (None, 0, 1.5, "x", foreign.here["f32"]):
                 yield Wrong(value, (ArgumentTypeError, HostPointerError))
         case Real():
-            for value in (None, 1j, "1", [1], {}, foreign.here["f32"]):
-                yield Wrong(value, (ArgumentTypeError, HostPointerError))
+            for value in (None, 1j, "1", [1], {}):
+                yield Wrong(value, (ArgumentTypeError,))
+            for value in (foreign.here["f32"], foreign.here["f32"][:1], foreign.arrays["f32"]):
+                yield Wrong(value, (HostPointerError,))
         case Number():
             yield from wrong_numbers(bench, call.function, one, foreign)
         case _:
