@@ -245,13 +245,15 @@ def test_attention_of_positions_before_heads_with_a_scale(gpu: str, causal: bool
 
 
 def test_attention_of_one_array_to_itself(gpu: str) -> None:
-    x = drawn(2, 3, 128, 64).astype(np.float16)
+    x, counts = drawn(2, 3, 128, 64).astype(np.float16), np.array([128, 60], np.int32)
     y = np.zeros_like(x)
-    with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
+    with offload_args(In(x), In(counts), Out(y), device=gpu) as (dx, dc, dy):
         graph = cudnn.Graph(gpu)
-        result = graph.attention(*(graph.input(dx, "BHSD") for _ in range(3)), causal=True)
-        graph.output(result, dy, "BHSD").plan()(dx, dx, dx, dy)
-    close_where_counted(y, seen(x, x, x, causal=True))
+        lengths = graph.input(dc, "B")
+        given = (graph.input(dx, "BHSD") for _ in range(3))
+        result = graph.attention(*given, causal=True, lengths=(lengths, lengths))
+        graph.output(result, dy, "BHSD").plan()(dc, dx, dx, dx, dy)
+    close_where_counted(y, seen(x, x, x, True, (counts, counts)), counts)
 
 
 def test_an_array_that_is_not_aligned_is_refused_before_the_plan_runs(gpu: str) -> None:
@@ -285,8 +287,9 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
     refused('causal needs to be False, True or "bottom-right", got .*top', x, x, x, causal="top")
     refused("causal needs to be .* got 1", x, x, x, causal=1)
     refused("the first of 8 queries would see none of 5 keys", x, x[:, :, :5], x[:, :, :5], causal="bottom-right")
-    refused("scale needs to be above 0, and finite, got -1", x, x, x, scale=-1)
-    refused("scale needs to be above 0, and finite, got nan", x, x, x, scale=np.nan)
+    refused("scale needs to be a finite number above 0, got -1", x, x, x, scale=-1)
+    refused("scale needs to be a finite number above 0, got '2'", x, x, x, scale="2")
+    refused("scale needs to be a finite number above 0, got nan", x, x, x, scale=np.nan)
     graph = cudnn.Graph()
     q, k = graph.input(x, "BHSD"), graph.input(x, "BHSD")
     with pytest.raises(ArgumentError, match="v needs to be an input"):
