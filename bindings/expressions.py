@@ -59,7 +59,7 @@ class Names:
                     yield f"{name} is not a list of integers"
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
-            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right=right):
                 yield from self.size(left)
                 yield from self.size(right)
             case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):

@@ -121,6 +121,7 @@ class Parameter:
     count: int = 1
     of: str = ""  # the DataType that says the dtype, which is "any" then
     complex_as: str = ""  # the array that says whether that dtype is real or complex
+    field_of: str = ""  # the struct behind a pointer, of the vendor's function, that it is a field of
 
     @property
     def kind(self) -> str:

@@ -76,6 +76,8 @@ A function with arrays may have objects and integers, too, and arrays of the hos
 
     x = "host in vector(n, incx)"                                an array of the host that is read; "host out ..."
     place = "struct"                                             a struct by value, which [raw] defines
+    graph = "fields"                                             a struct behind a pointer, which [raw] defines: each
+                                                                 of its fields is a parameter with a label of its own
     elemSize = "itemsize"                                        the bytes of an element of each `void *` array
 
 Of libraries whose objects describe memory:
@@ -120,8 +122,8 @@ until a service or a function with an output has it, so that only these may chan
     graph = "address"                                            an object of another library; "gives address"
     tag = "nothing"                                              always NULL
 
-Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `min(a, b)`, `a == b`,
-`a in (b, c)` and `a if test else b`.
+Expressions are names of sizes and enums, constants, whole numbers, `a + b`, `a - b`, `a * b`, `a // b`, `a % b`,
+`min(a, b)`, `a == b`, `a in (b, c)` and `a if test else b`. A division by less than 1 gives 0.
 
 Functions whose body is written by hand, in csrc/call/, since their descriptors say more than these words can:
 
@@ -239,7 +241,7 @@ import keyword
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -271,7 +273,7 @@ from .parameters import (
     WorkspaceSize,
     name_fault,
 )
-from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter
+from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter, struct_fields
 
 HERE = Path(__file__).parent
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
@@ -284,7 +286,7 @@ STREAMS = ("handle", "argument", "none")
 # Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
 # pointers to the host only; by value.
 SCALARS = ("pointer mode", "host", "by value")
-MOST_PARAMETERS = 32  # OA_MOST_VALUES of csrc/call/routine.h
+MOST_PARAMETERS = 36  # OA_MOST_VALUES of csrc/call/routine.h
 MOST_HELD = 2  # OA_MOST_HELD of csrc/call/object.h
 MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
@@ -341,6 +343,7 @@ class Function:
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
     notes: str = ""  # the DataType whose dtype the first object notes
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
+    declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -819,18 +822,19 @@ class _Reader:
         also = {one.casefold(): ours for one, ours in {**everywhere, **family.get("also", {})}.items()}
         also = {one: ours for one, ours in also.items() if one not in labels}
         where = f"{self.name}.toml: [family.{key}] {symbol}"
+        declared, structs = self.with_fields(entry["parameters"], labels, where)
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
         used: set[str] = set()
         self.order = [
             ours
-            for given, _ in entry["parameters"]
+            for given, _ in declared
             if (ours := labels.get(also.get(given.casefold(), given).casefold(), ("", "nothing"))[0])
             and not labels[ours.casefold()][1].startswith(("gives", "new", "returned", "nothing", "stream"))
         ]
         self.enums_given = {ours for ours, label in labels.values() if label in self.enums}
         self.enums_given |= {ours for ours, label in labels.values() if label.startswith("gives ")}
-        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in declared):
             if handle and c_type == handle and given.casefold() not in labels:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
@@ -849,7 +853,7 @@ class _Reader:
             used.add(looked_up)
             made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
             if made:
-                parameters.append(made)
+                parameters.append(replace(made, field_of=structs.get(given, "")))
         if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
             parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in labels.items():
@@ -857,7 +861,7 @@ class _Reader:
                 made = self.parameter(ours, self.integer(entry["returns"]), label, letter, f"{where}: return value")
                 if made:
                     parameters.append(made)
-            elif folded not in used:
+            elif folded not in used and label != "fields":
                 self.faults.append(f"{where}: the role {ours} names no parameter")
         plain = parameters
         parameters, lacking = shared.in_form(form, plain, self.on_device)
@@ -924,7 +928,35 @@ class _Reader:
             hides=str(family.get("hides", "")),
             notes=str(family.get("notes", "")),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
+            declared=declared,
         )
+
+    def with_fields(
+        self, parameters: list[list[str]], labels: dict[str, tuple[str, str]], where: str
+    ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
+        """Returns names and types of a header's parameters, with the fields in place of structs that are labelled so.
+
+        And the struct of each field, by the field's name.
+        """
+        declared: list[tuple[str, str]] = []
+        structs: dict[str, str] = {}
+        for given, c_type in parameters:
+            if labels.get(given.casefold(), ("", ""))[1] != "fields":
+                declared.append((given, c_type))
+                continue
+            pointee, const = _pointee(c_type)
+            fields = struct_fields(self.roles.get("raw", {}).get(pointee, ""))
+            if not const or not fields or not self.settings.get("backend"):
+                needs = "a const pointer to a struct that [raw] defines, of a library with a backend"
+                self.faults.append(f"{where}: {given}: labelled fields, but its type is {c_type}: it needs {needs}")
+            if wrong := name_fault(given):
+                self.faults.append(f"{where}: {given}: it {wrong}")
+            declared += fields
+            structs |= dict.fromkeys((name for name, _ in fields), given)
+        folded = [one.casefold() for one, _ in declared]
+        twice = sorted({one for one in structs if folded.count(one.casefold()) > 1})
+        self.faults += [f"{where}: {one}: another parameter, or field, has the name of this field" for one in twice]
+        return tuple(declared), structs
 
     def called(self, family: dict[str, Any], where: str) -> tuple[str, ...]:
         """Returns the functions of the header that a body written by hand calls."""

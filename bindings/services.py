@@ -229,6 +229,22 @@ def struct_format(definition: str) -> str:
     return formats
 
 
+def struct_fields(definition: str) -> list[tuple[str, str]]:
+    """Returns name and C type of each field of "struct { const void *a, *b; int c; }"; [] of another definition."""
+    found = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
+    fields = []
+    for field in filter(str.strip, found[1].split(";") if found else []):
+        declared = re.fullmatch(r"\s*((?:const )?\w+)\s+(.*\w)\s*", field, re.DOTALL)
+        for one in declared[2].split(",") if declared else []:
+            named = re.fullmatch(r"\s*(\*?)(\w+)\s*", one)
+            if not declared or not named:
+                return []
+            fields.append((named[2], f"{declared[1]} *" if named[1] else declared[1]))
+        if not declared:
+            return []
+    return fields
+
+
 def _first(field: str) -> tuple[str, str, str]:
     """Splits "unsigned int x, y" before its first name."""
     before, comma, rest = field.partition(",")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -45,8 +46,10 @@ _CODES: Final = {
 # Of the arguments of graphs: versions before 9.25 do not know the data type of bool, and end the process for it.
 _OF_GRAPHS: Final = tuple(name for name in _CODES if name != "bool")
 _BOOL_SINCE: Final = 92500
+_MASK: Final = "mask"  # the dtype of what comparisons in graphs give, which is never in memory
+_PRECISIONS: Final = {"int32": cudnn.DATA_INT32, _MASK: cudnn.DATA_BOOLEAN}  # of operations; of others float32
 _ATTENTION_SINCE: Final = 91300
-_LENGTHS_SINCE: Final = 91500
+_NUMBERS: Final = (int, float, np.integer, np.floating)
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -69,7 +72,7 @@ class _Facts:
 
     @property
     def code(self) -> int:
-        return _CODES[self.dtype]
+        return cudnn.DATA_BOOLEAN if self.dtype == _MASK else _CODES[self.dtype]
 
     def in_order(self, axes: Sequence[int]) -> _Facts:
         return _Facts(self.dtype, tuple(self.shape[one] for one in axes), tuple(self.strides[one] for one in axes))
@@ -278,6 +281,7 @@ class Tensor:
 
     facts: _Facts
     uid: int
+    graph: Graph = field(repr=False)
     is_virtual: bool = True
     number: float | None = None  # of one on the host
 
@@ -288,6 +292,14 @@ class _Operation:
     attributes: tuple[tuple[int, int, Any], ...]  # a Tensor stands for its descriptor
     parts: tuple[tuple[int, int, tuple[tuple[int, int, Any], ...]], ...] = ()  # (attribute, kind, attributes) of each
     signature: tuple[object, ...] = ()
+
+
+# Of a product: the attributes that say how many rows, columns and summands of each batch count.
+_LIMITS: Final = {
+    "m": cudnn.ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+    "n": cudnn.ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+    "k": cudnn.ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC,
+}
 
 
 @dataclass
@@ -319,7 +331,7 @@ class Graph:
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
         """Have a result written to an argument; returns the graph."""
-        _check_tensors("cudnn.Graph.output", of=of)
+        self._check("cudnn.Graph.output", of=of)
         made = self._argument("cudnn.Graph.output", like, layout)
         if made.facts.shape != of.facts.shape:
             raise ArgumentError(
@@ -339,7 +351,7 @@ class Graph:
     ) -> Tensor:
         """Convolve x with the filter w."""
         where = "cudnn.Graph.convolution"
-        _check_tensors(where, x=x, w=w)
+        self._check(where, x=x, w=w)
         axes = len(x.facts.shape) - 2
         pads, steps, gaps = (
             _each(where, name, value, axes)
@@ -382,21 +394,10 @@ class Graph:
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply the matrices of the last two axes; the others are batches."""
-        _check_tensors("cudnn.Graph.matmul", a=a, b=b)
+        self._check("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
-        y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
-        settings = ((cudnn.ATTR_MATMUL_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),)
-        self._add(
-            cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
-                (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
-                (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
-            (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
-        )
-        return y
+        return self._product(a, b)
 
     def add(self, x: Tensor, b: Tensor) -> Tensor:
         """Add b, whose axes of size 1 repeat."""
@@ -413,41 +414,44 @@ class Graph:
         v: Tensor,
         *,
         scale: float | None = None,
+        causal: bool | Literal["bottom-right"] = False,
         lengths: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
-        dimensions of a head. scale: 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+        dimensions of a head. If q has n times the heads of k and v, each of theirs serves n consecutive heads of q.
+        scale: above 0; 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+
+        causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
+        top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last query
+        sees all keys, and each other one key less than the next; there need to be as many keys as queries, or more.
 
         lengths: how many positions of q, and of k and v, each batch has: two inputs of int32 with the layout "B". Keys
-        behind them are not seen, and the results of queries behind them have no meaning. They need cuDNN 9.15. They are
-        read on the device, and nothing checks them there: with some that are not from 1 to the number of positions, the
-        results have no meaning.
+        behind them are not seen, and the results of queries behind them have no meaning. The corner at the bottom right
+        is that of each batch then. Lengths are read on the device, and nothing checks them there: with some that are
+        not from 1 to the number of positions, the results have no meaning.
         """
         where = "cudnn.Graph.attention"
-        _check_attention(where, q, k, v, lengths)
-        shapes = q.facts.shape, k.facts.shape, v.facts.shape
-        since, spelled = (_LENGTHS_SINCE, "9.15") if lengths else (_ATTENTION_SINCE, "9.13")
-        if (loaded := _service("get_version")()) < since:
+        self._check(where, q=q, k=k, v=v)
+        _check_attention(where, q, k, v, scale)
+        self._check_lengths(where, q, lengths)
+        _check_causal(where, q, k, causal, lengths)
+        if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
             raise LibraryVersionError(
-                f"{where}: needs cuDNN {spelled} or later, and {loaded} is loaded; install a newer one"
+                f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
             )
-        factor = self._number(shapes[0][-1] ** -0.5 if scale is None else scale, q)
+        # cuDNN knows attention by its steps, all of them, in this order.
+        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
         counts = tuple(_as_column(one) for one in lengths or ())
-        y = self._between((*shapes[0][:3], shapes[2][3]), None, q.facts.dtype)
-        operands = [
-            (cudnn.ATTR_OPERATION_SDPA_FWD_QDESC, q),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_KDESC, k),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_VDESC, v),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_ODESC, y),
-            (cudnn.ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor),
-        ]
-        names = cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_QDESC, cudnn.ATTR_OPERATION_SDPA_FWD_SEQ_LEN_KVDESC
-        operands += zip(names, counts, strict=False)
-        kind = cudnn.BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR
-        self._add(kind, [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands])
-        return y
+        turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
+        scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
+        scores = self._pointwise(cudnn.POINTWISE_MUL, scores, factor)
+        if counts:
+            scores = self._within(scores, counts)
+        if causal:
+            scores = self._below_diagonal(scores, counts, causal == "bottom-right")
+        return self._product(self._softmax(scores, q.facts.dtype), v, **dict(zip("mk", counts, strict=False)))
 
     def relu(self, x: Tensor) -> Tensor:
         """Set what is below 0 to 0."""
@@ -469,7 +473,7 @@ class Graph:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")
         used = {one.uid for step in self._operations for _, _, one in step.attributes if isinstance(one, Tensor)}
         outputs = {one.uid for one in self._outputs.values()}
-        given = [one.uid for one in self._tensors if not one.is_virtual]
+        given = [one.uid for one in self._tensors if not one.is_virtual and one.number is None]
         for at, uid in enumerate((uid for uid in given if uid not in outputs), 1):
             if uid not in used:
                 raise ArgumentError(f"cudnn.Graph.plan: input {at} is used by no operation")
@@ -481,6 +485,18 @@ class Graph:
 
     # -- inside --
 
+    def _new(self, facts: _Facts, *, is_virtual: bool = True, number: float | None = None) -> Tensor:
+        made = Tensor(facts, len(self._tensors) + 1, self, is_virtual, number)
+        self._tensors.append(made)
+        return made
+
+    def _check(self, function: str, **given: object) -> None:
+        for name, one in given.items():
+            if not isinstance(one, Tensor):
+                raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
+            if one.graph is not self:
+                raise ArgumentError(f"{function}: {name} is a tensor of another graph")
+
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
         _check_text(function, layout)
         if set(layout) <= set("BMKN"):
@@ -491,9 +507,7 @@ class Graph:
             facts = _facts(function, like, layout)
         if facts.dtype not in _OF_GRAPHS:
             raise ArgumentError(f"{function}: needs {' or '.join(_OF_GRAPHS)}, got {facts.dtype}")
-        made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
-        self._tensors.append(made)
-        return made
+        return self._new(facts, is_virtual=False)
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
         """Return a new tensor between operations, whose channels come last if those of another one do."""
@@ -504,39 +518,133 @@ class Graph:
         for axis in order:
             strides[axis] = step
             step *= shape[axis]
-        made = Tensor(_Facts(dtype, shape, tuple(strides)), len(self._tensors) + 1)
-        self._tensors.append(made)
-        return made
+        return self._new(_Facts(dtype, shape, tuple(strides)))
 
-    def _number(self, number: float, like: Tensor) -> Tensor:
+    def _number(self, number: float, like: Tensor, dtype: str = "float32") -> Tensor:
+        if not isinstance(number, _NUMBERS):
+            raise ArgumentTypeError(f"cudnn.Graph: needs a number or a tensor of the graph, got {shown(number)}")
         ones = (1,) * len(like.facts.shape)
-        made = Tensor(_Facts("float32", ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
-        self._tensors.append(made)
-        return made
+        return self._new(_Facts(dtype, ones, ones), is_virtual=False, number=float(number))
 
-    def _pointwise(self, mode: int, x: Tensor, b: Tensor | None = None, dtype: str = "float32") -> Tensor:
-        _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
+    def _pointwise(
+        self,
+        mode: int,
+        x: Tensor,
+        b: Tensor | None = None,
+        dtype: str = "float32",
+        *,
+        where: Tensor | None = None,
+        axis: int | None = None,
+    ) -> Tensor:
+        """Add an operation on each element; where: the mask of a choice; axis: that of an index."""
+        self._check("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
             len(b.facts.shape) != len(x.facts.shape)
             or any(size not in (1, whole) for size, whole in zip(b.facts.shape, x.facts.shape, strict=True))
         ):
             raise ArgumentError(f"cudnn.Graph: the shapes {x.facts.shape} and {b.facts.shape} do not fit")
-        second = [(cudnn.ATTR_OPERATION_POINTWISE_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b)] if b else []
-        settings = (
-            (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
-            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+        operands = (
+            (cudnn.ATTR_OPERATION_POINTWISE_XDESC, x),
+            (cudnn.ATTR_OPERATION_POINTWISE_BDESC, b),
+            (cudnn.ATTR_OPERATION_POINTWISE_TDESC, where),
+            (cudnn.ATTR_OPERATION_POINTWISE_YDESC, y),
         )
+        settings: tuple[tuple[int, int, Any], ...] = (
+            (cudnn.ATTR_POINTWISE_MODE, cudnn.TYPE_POINTWISE_MODE, mode),
+            (cudnn.ATTR_POINTWISE_MATH_PREC, cudnn.TYPE_DATA_TYPE, _PRECISIONS.get(dtype, cudnn.DATA_FLOAT)),
+        )
+        if axis is not None:
+            settings += ((cudnn.ATTR_POINTWISE_AXIS, cudnn.TYPE_INT64, axis),)
         self._add(
             cudnn.BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-            [
-                (cudnn.ATTR_OPERATION_POINTWISE_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
-                *second,
-                (cudnn.ATTR_OPERATION_POINTWISE_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
-            ],
+            [(name, cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in operands if one],
             (cudnn.ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, cudnn.BACKEND_POINTWISE_DESCRIPTOR, settings),
         )
         return y
+
+    def _product(self, a: Tensor, b: Tensor, **limits: Tensor) -> Tensor:
+        """Add a product of matrices; limits: how many rows (m), columns (n) or summands (k) of each batch count."""
+        y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
+        settings: tuple[tuple[int, int, Any], ...]
+        settings = ((cudnn.ATTR_MATMUL_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),)
+        if limits:
+            settings += ((cudnn.ATTR_MATMUL_PADDING_VALUE, cudnn.TYPE_DOUBLE, 0.0),)
+        self._add(
+            cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_MATMUL_ADESC, cudnn.TYPE_BACKEND_DESCRIPTOR, a),
+                (cudnn.ATTR_OPERATION_MATMUL_BDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, b),
+                (cudnn.ATTR_OPERATION_MATMUL_CDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+                *((_LIMITS[name], cudnn.TYPE_BACKEND_DESCRIPTOR, one) for name, one in limits.items()),
+            ],
+            (cudnn.ATTR_OPERATION_MATMUL_DESC, cudnn.BACKEND_MATMUL_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _reduced(self, operator: int, x: Tensor) -> Tensor:
+        """Add a reduction along the last axis, of which 1 is left."""
+        y = self._between((*x.facts.shape[:-1], 1), None)
+        settings = (
+            (cudnn.ATTR_REDUCTION_COMP_TYPE, cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT),
+            (cudnn.ATTR_REDUCTION_OPERATOR, cudnn.TYPE_REDUCTION_OPERATOR_TYPE, operator),
+        )
+        self._add(
+            cudnn.BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+            [
+                (cudnn.ATTR_OPERATION_REDUCTION_XDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, x),
+                (cudnn.ATTR_OPERATION_REDUCTION_YDESC, cudnn.TYPE_BACKEND_DESCRIPTOR, y),
+            ],
+            (cudnn.ATTR_OPERATION_REDUCTION_DESC, cudnn.BACKEND_REDUCTION_DESCRIPTOR, settings),
+        )
+        return y
+
+    def _check_lengths(self, where: str, q: Tensor, lengths: object) -> None:
+        if lengths is None:
+            return
+        if not isinstance(lengths, tuple) or len(lengths) != 2:
+            raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
+        for at, one in enumerate(lengths):
+            self._check(where, **{f"lengths[{at}]": one})
+            if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != q.facts.shape[:1]:
+                raise ArgumentError(
+                    f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
+                    f"{q.facts.shape[:1]}, got {one.facts.dtype} of {one.facts.shape}"
+                )
+
+    def _places(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the row and the column of each score."""
+        row, column = (self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, None, "int32", axis=axis) for axis in (2, 3))
+        return row, column
+
+    def _chosen(self, scores: Tensor, seen: Tensor) -> Tensor:
+        """Add a choice: the scores that are seen, and for others one that no softmax sees."""
+        return self._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, self._number(-math.inf, scores), where=seen)
+
+    def _within(self, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:
+        """Add the mask of lengths: counts of the rows and of the columns."""
+        row, column = (
+            self._pointwise(cudnn.POINTWISE_CMP_LT, index, count, _MASK)
+            for index, count in zip(self._places(scores), counts, strict=True)
+        )
+        return self._chosen(scores, self._pointwise(cudnn.POINTWISE_LOGICAL_AND, row, column, _MASK))
+
+    def _below_diagonal(self, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
+        """Add the causal mask; at_end: its diagonal ends in the last row and column, also of those that count."""
+        row, column = self._places(scores)
+        if at_end:
+            queries, keys = counts or (self._number(size, scores, "int32") for size in scores.facts.shape[2:])
+            row = self._pointwise(cudnn.POINTWISE_ADD, row, keys, "int32")
+            row = self._pointwise(cudnn.POINTWISE_SUB, row, queries, "int32")
+        return self._chosen(scores, self._pointwise(cudnn.POINTWISE_CMP_GE, row, column, _MASK))
+
+    def _softmax(self, scores: Tensor, dtype: str) -> Tensor:
+        most = self._reduced(cudnn.REDUCE_TENSOR_MAX, scores)
+        powers = self._pointwise(cudnn.POINTWISE_EXP, self._pointwise(cudnn.POINTWISE_SUB, scores, most))
+        sums = self._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
+        # Nothing reads this logarithm of the sum, but cuDNN does not know the steps without it.
+        self.add(most, self._pointwise(cudnn.POINTWISE_LOG, sums))
+        return self._pointwise(cudnn.POINTWISE_DIV, powers, sums, dtype)
 
     def _add(self, kind: int, attributes: list[tuple[int, int, Any]], part: tuple[int, int, Any] | None = None) -> None:
         uids = ((name, (one.uid, one.facts) if isinstance(one, Tensor) else one) for name, _, one in attributes)
@@ -549,14 +657,9 @@ class Graph:
         return tensors, tuple(one.signature for one in self._operations), outputs
 
 
-def _check_tensors(function: str, **given: object) -> None:
-    for name, one in given.items():
-        if not isinstance(one, Tensor):
-            raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
-
-
-def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
-    _check_tensors(where, q=q, k=k, v=v)
+def _check_attention(where: str, q: Tensor, k: Tensor, v: Tensor, scale: object) -> None:
+    if len({q.uid, k.uid, v.uid}) < 3:
+        raise ArgumentError(f"{where}: needs an input for each of q, k and v; call input again with the same pointer")
     for name, one in (("q", q), ("k", k), ("v", v)):
         if one.is_virtual or len(one.facts.shape) != 4:
             raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
@@ -565,20 +668,28 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
                 f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {one.facts.dtype}"
             )
     shapes = q.facts.shape, k.facts.shape, v.facts.shape
-    (*some, _, depth), (*others, _, also) = shapes[:2]
-    if some != others or depth != also or shapes[2][:3] != shapes[1][:3]:
+    (batches, heads, _, depth), (of_k, shared, _, also) = shapes[:2]
+    if batches != of_k or not shared or heads % shared or depth != also or shapes[2][:3] != shapes[1][:3]:
         raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
-    if lengths is None:
-        return
-    if not isinstance(lengths, tuple) or len(lengths) != 2:
-        raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
-    for at, one in enumerate(lengths):
-        _check_tensors(where, **{f"lengths[{at}]": one})
-        if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != shapes[0][:1]:
-            raise ArgumentError(
-                f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
-                f"{shapes[0][:1]}, got {one.facts.dtype} of {one.facts.shape}"
-            )
+    if depth % 8 or shapes[2][3] % 8:
+        raise ArgumentError(
+            f"{where}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, "
+            f"and {shapes[2][3]} of v"
+        )
+    if scale is not None and (not isinstance(scale, _NUMBERS) or not 0 < scale < math.inf):
+        raise ArgumentError(f"{where}: scale needs to be a finite number above 0, got {shown(scale)}")
+
+
+def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
+    at_end = isinstance(causal, str) and causal == "bottom-right"
+    if not at_end and not isinstance(causal, (bool, np.bool_)):
+        raise ArgumentError(f'{where}: causal needs to be False, True or "bottom-right", got {shown(causal)}')
+    queries, keys = q.facts.shape[2], k.facts.shape[2]
+    if at_end and queries > keys and lengths is None:
+        raise ArgumentError(
+            f'{where}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries '
+            f"would see none of {keys} keys"
+        )
 
 
 def _as_column(one: Tensor) -> Tensor:
@@ -636,7 +747,9 @@ _NAMES: Final = (
 )
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
+_ALIGNMENT: Final = 16  # bytes, of the arrays of plans
 _MOST_ENGINES: Final = 16
+_MOST_TEXT: Final = 4096  # bytes of what cuDNN says
 _ROUNDS, _CALLS = 3, 5  # of measuring an engine
 
 
@@ -646,7 +759,7 @@ def _tensor_descriptor(one: Tensor) -> Any:
         (cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, one.facts.shape),
         (cudnn.ATTR_TENSOR_STRIDES, cudnn.TYPE_INT64, one.facts.strides),
         (cudnn.ATTR_TENSOR_UNIQUE_ID, cudnn.TYPE_INT64, one.uid),
-        (cudnn.ATTR_TENSOR_BYTE_ALIGNMENT, cudnn.TYPE_INT64, 16),
+        (cudnn.ATTR_TENSOR_BYTE_ALIGNMENT, cudnn.TYPE_INT64, _ALIGNMENT),
         (cudnn.ATTR_TENSOR_IS_VIRTUAL, cudnn.TYPE_BOOLEAN, int(one.is_virtual)),
     ]
     if one.number is not None:
@@ -657,6 +770,7 @@ def _tensor_descriptor(one: Tensor) -> Any:
 def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> Plan:
     """Return the plan of a graph: that of the first engine that takes it, or of the fastest."""
     handle = _handle(number)
+    _said()
     whole, kept = _whole(graph, handle)
     arguments = _arguments(graph)
     refusals: list[str] = []
@@ -675,7 +789,7 @@ def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> 
         if seconds < least:
             best, least = made, seconds
     if best is None:
-        reason = refusals[-1] if refusals else "it has no engine for them"
+        reason = "; ".join(dict.fromkeys(refusals)) or "it has no engine for them"
         raise LibraryError(f"cudnn.Graph.plan: cuDNN does not take these operations as one: {reason}")
     return best
 
@@ -736,15 +850,22 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     given.sort(key=lambda one: (one.number is not None, one.uid in outputs))
     for at, one in enumerate(given, 1):
         access = 0 if one.number is not None else _OVERWRITE if one.uid in outputs else _READ
-        dtype = code_of(np.dtype(np.float32)) if one.facts.dtype == "float32" else DTYPE_NAMES.index(one.facts.dtype)
-        facts.append((f"argument {at}", one.uid, dtype, access, one.facts.elements, one.facts.span, one.number or 0.0))
+        dtype = DTYPE_NAMES.index(one.facts.dtype)
+        sizes = one.facts.elements, one.facts.span
+        facts.append((f"argument {at}", one.uid, dtype, access, *sizes, one.number or 0.0, _ALIGNMENT))
     return tuple(facts)
+
+
+def _said() -> list[str]:
+    """Return cuDNN's reasons since this was last called: the first one for each engine."""
+    text = str(_service("get_last_error_string")(_MOST_TEXT)).strip("\0\n ")
+    firsts = [one[1] for part in text.split("\n\n") if (one := re.search(r"Reason: (.*)", part))]
+    return firsts or text.splitlines()[:1]
 
 
 def _reason(error: LibraryError) -> str:
     """Return the text of an error, with what cuDNN said last."""
-    said = str(_service("get_last_error_string")(512)).strip("\0\n ")
-    return f"{error}: {said}" if said else str(error)
+    return ": ".join([str(error), *_said()])
 
 
 def _plans_of(whole: Any, handle: Any, refusals: list[str]) -> Iterator[tuple[Any, list[Any]]]:
@@ -762,6 +883,8 @@ def _plans_of(whole: Any, handle: Any, refusals: list[str]) -> Iterator[tuple[An
         except LibraryError as error:
             refusals.append(_reason(error))
             continue
+        if not engines:
+            refusals += _said()
         for engine in engines:
             attributes = [
                 (cudnn.ATTR_EXECUTION_PLAN_HANDLE, cudnn.TYPE_HANDLE, handle),

@@ -87,15 +87,17 @@ def _with_dtypes(tokens: tuple[_Token, ...], dtypes: bytes) -> list[_Token]:
     ]
 
 
-def explain(function: str, record: str, arguments: Sequence[Any], on_device: bool, dtypes: bytes) -> None:
+def explain(
+    function: str, record: str, arguments: Sequence[Any], on_device: bool, has_device_form: bool, dtypes: bytes
+) -> None:
     """Raise the error of the first argument that the function can't take; return if there is none.
 
     function: such as "cublas.sgemv". record: what it takes, as bindings write it. arguments: in the record's order, the
-    result last if one was given. on_device: scalars and results have to be on the device. dtypes: the number of each
-    argument's dtype.
+    result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be.
+    dtypes: the number of each argument's dtype.
     """
     tokens = _with_dtypes(_parse(record), dtypes)
-    if on_device and len(arguments) < len(tokens):
+    if on_device and has_device_form and len(arguments) < len(tokens):
         scalar = next(
             token.name
             for token, value in zip(tokens, arguments, strict=False)
@@ -136,6 +138,8 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
         elif token.kind.endswith("?"):
             if value is not None:
                 _check_pointer(token, value, fail, " or None")
+        elif not has_device_form and isinstance(value, DevicePtr):
+            fail(HostPointerError, "a number on the host", "it is on the device")
         elif isinstance(value, DevicePtr):
             _check_pointer(token, value, fail)
             if value.size != token.elements:
@@ -145,7 +149,7 @@ def explain(function: str, record: str, arguments: Sequence[Any], on_device: boo
                     f"pass a part of it, such as {token.name}[:{token.elements}]",
                 )
         elif token.kind == "scalar" or (token.kind == "update" and not on_device):
-            _check_scalar(function, token, value, fail)
+            _check_scalar(function, token, value, fail, has_device_form)
         elif on_device:
             fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
         elif token.kind == "output" and value is not None:
@@ -319,20 +323,21 @@ _INFINITE: Final = {"f16": 65520.0, "bf16": (2 - 2**-8) * 2.0**127, "f32": (2 - 
 _INFINITE["c64"] = _INFINITE["f32"]
 
 
-def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure) -> None:
+def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure, may_be_on_device: bool) -> None:
     kind = "a number" if token.dtype.startswith("c") else "a real number"
     if token.dtype.startswith(("i", "u")):
         kind = f"an integer of {token.dtype_name}"
     if token.elements > 1:
-        needed = f"a sequence of {token.elements} numbers or a DevicePtr[{token.dtype_name}] of as many elements"
+        needed = f"a sequence of {token.elements} numbers"
+        needed += f" or a DevicePtr[{token.dtype_name}] of as many elements" if may_be_on_device else ""
         if not isinstance(value, (tuple, list)) or len(value) != token.elements:
             fail(ArgumentTypeError, needed, "pass tuple(values)")
         for index, one in enumerate(value):
             _check_number(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one), kind)
         return
-    needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]"
+    needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]" if may_be_on_device else kind
     if isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"pass {token.name}.item(), or lend it")
+        fail(HostPointerError, needed, f"pass {token.name}.item(){', or lend it' if may_be_on_device else ''}")
     _check_number(token, value, fail, needed)
 
 

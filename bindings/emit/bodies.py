@@ -367,11 +367,13 @@ class Body:
         if self.special:
             fields["special"] = " | ".join(self.special)
         self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
-        if any(isinstance(one, PointerArray) or one.optional_if for one in arrays):
+        optional = any(one.optional for one in arrays)
+        has_lists = any(isinstance(one, PointerArray) or one.optional_if for one in arrays)
+        if has_lists or (optional and not self.is_late):
             self.add("  const int failed = oa_begin_lists(&call);")
             self.add("  if (failed || !call.open) return failed;")
             return
-        if any(one.optional for one in arrays):
+        if optional:
             raise ValueError("an array is optional beside arrays of pointers only")
         begin = "oa_late_begin" if self.is_late else "oa_begin"
         self.add(f"  const int failed = {begin}(&call);")
@@ -435,8 +437,24 @@ class Body:
             )
         self.vendor_calls()
 
+    def structs(self) -> None:
+        """Fills the structs whose fields are parameters."""
+        fields: dict[str, list[Parameter]] = {}
+        for one in self.function.arguments:
+            if one.field_of:
+                fields.setdefault(one.field_of, []).append(one)
+        if fields and self.wide_symbol:
+            raise ValueError("a function with a form of 64-bit sizes can't have a struct of fields")
+        for name, inside in fields.items():
+            passed = [(one, *self.passed(one, False)) for one in inside]
+            members = " ".join(f"{c_type} {one.name};" for one, c_type, _ in passed)
+            self.add(f"  const struct {{ {members} }} {name} = {{")
+            self.lines += [f"      {value}," for *_, value in passed]
+            self.add("  };")
+
     def vendor_calls(self) -> None:
         """Calls the vendor's function, and ends the call."""
+        self.structs()
         if self.function.query:
             self.call_with_workspace()
         elif self.wide_symbol:
@@ -459,8 +477,11 @@ class Body:
 
     def vendor_call(self, wide: bool) -> str:
         """Returns the C expression that calls the vendor's function."""
-        passed = [self.passed(one, wide) for one in self.function.arguments]
-        types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
+        passed = {
+            one.field_of or one.name: ("const void *", f"&{one.field_of}") if one.field_of else self.passed(one, wide)
+            for one in self.function.arguments
+        }
+        types, values = (", ".join(texts) for texts in zip(*passed.values(), strict=True))
         return f"((int (*)({types}))symbol)({values})"
 
     def call_with_workspace(self) -> None:

@@ -43,6 +43,10 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"oa_minus({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return f"oa_times({to_c(left, constants)}, {to_c(right, constants)})"
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return f"oa_over({to_c(left, constants)}, {to_c(right, constants)})"
+        case ast.BinOp(left=left, op=ast.Mod(), right=right):
+            return f"oa_modulo({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
             return f"oa_least({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(axis))):

@@ -27,9 +27,8 @@ def is_described(library: Library, function: Function) -> bool:
     arrays = function.arrays
     lists = [one for one in function.parameters if isinstance(one, Integers)]
     plain = all(one.extent.kind not in ("described", "bytes", "all") for one in arrays)
-    optional = any(one.optional for one in arrays) and not any(one.extent.pointers for one in arrays)
     factors = any(isinstance(one, Factor) for one in function.numbers)
-    return bool(arrays) and (not plain or optional or bool(lists) or factors)
+    return bool(arrays) and (not plain or bool(lists) or factors)
 
 
 def dtype_enum(library: Library, c_type: str) -> Enum:
@@ -396,6 +395,7 @@ class DescribedBody(Body):
                 self.add(f"  {convert}(&{one.name}, values[{at}].real, &{one.by}_says);")
             elif one.is_pointer:
                 self.add(f"  const void *{one.name} = &values[{at}];")
+        self.structs()
         self.add(f"  const int status = {self.vendor_call(False)};")
         for one in self.function.parameters:
             if isinstance(one, GivenPlace):

@@ -125,8 +125,8 @@ def _array(one: Array, library: Library, function: Function) -> str:
         count = f"sum({count})" if one.extent.groups else count
         many = f"a list of {count} DevicePtrs of {_dtype(one)}, or one DevicePtr with as many along its first axis"
         return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
-    if one.optional:
-        does += "; or None"
+    if one.optional or one.optional_if:
+        does += f"; or None{f' if {ast.unparse(one.optional_if)}' if one.optional_if else ''}"
     return f"{one.name}: DevicePtr of {_dtype(one)}, {_in_words(one.extent, library, function)}; {does}."
 
 
@@ -163,13 +163,19 @@ def _parameters(library: Library, function: Function) -> list[str]:
             lines.append(f"{one.name}: the bytes of an element.")
     rooms = {ast.unparse(one.extent.arguments[0]) for one in function.arrays if isinstance(one, Room)}
     lines += [f"{one.name}: bytes." for one in function.sizes if one.name in rooms]
-    sizes = [one.name for one in function.sizes if one.label != "itemsize" and one.name not in rooms]
+    lines += [f"{one.name}: an integer." for one in function.sizes if one.label == "value" and one.name not in rooms]
+    counted = [one for one in function.sizes if one.label not in ("itemsize", "value")]
+    sizes = [one.name for one in counted if one.name not in rooms]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
         if any(one.may_be_negative for one in function.sizes):
             lines[-1] += " With n of 0 or less nothing is touched."
         if any(one.repeats for one in function.arrays):
             lines[-1] += " An increment of 0 repeats one element."
+    structs = {one.field_of: "" for one in function.parameters if one.field_of}
+    for name in structs:
+        fields = ", ".join(one.name for one in function.parameters if one.field_of == name)
+        lines.append(f"{fields}: the fields of {name}.")
     return lines
 
 

@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-from ..parameters import Result
+from ..parameters import Result, Stream
 from ..roles import Library
 from .c_text import made_from
 
@@ -44,11 +44,12 @@ def declarations(library: Library) -> str:
     for name, entry in library.api["functions"].items():
         types = [entry["returns"], *(c_type for _, c_type in entry["parameters"])]
         own = set().union(*map(_types_in, types)) - BASIC - {INTEGER}
+        inside = {one for name in own for one in _types_in(library.raw.get(name, ""))} & defined.keys()
         if not own <= defined.keys():
             if name in {one for names in library.only_raw.values() for one in names}:
                 raise ValueError(f"{name}: [raw] defines not all of {', '.join(sorted(own))}")
             continue
-        used |= dict.fromkeys(sorted(own))
+        used |= dict.fromkeys([*sorted(inside), *sorted(own)])
         returns, *parameters = types
         written = f"typedef {returns} {name}({', '.join(parameters) or 'void'});"
         functions.append(re.sub(rf"\b{INTEGER}\b", "int", written))
@@ -88,6 +89,8 @@ def raw_file(library: Library, path: Path) -> None:
     results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
     for function in library.functions:
         symbols = [one for one in (function.symbol, function.wide_symbol) if one]
+        if any(isinstance(one, Stream) or one.field_of for one in function.arguments):
+            continue  # the caller's own stream, or addresses in a struct, are nothing that the routine takes
         routines |= dict.fromkeys(symbols, function.name)
         passed = [isinstance(one, Result) for one in function.arguments if one.in_record]
         if any(passed[:-1]):

@@ -6,10 +6,10 @@
 #include "call/object.h"
 #include "device/memory.h"
 #include "library/library.h"
+#include "region/caller.h"
 #include "region/leave.h"
 #include "region/peers.h"
 #include "region/residency.h"
-#include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_group *group = oa_slot_group(slot);
-  return __builtin_expect(group->writing, 0) && !group->valid && !pthread_equal(group->writer, pthread_self());
+  return __builtin_expect(group->writing, 0) && !group->valid && group->writer != oa_caller_of_thread;
 }
 
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
@@ -449,11 +449,17 @@ static inline bool may_write(const oa_operand *o) {
   return o->touched && (oa_writes(o->access) || ((o->access & OA_ADDRESS_ONLY) && ((const oa_slot *)o->slot)->writes));
 }
 
+/* Ends the call's hold of an operand: of the first one first. */
+static inline void unhold_one(const oa_call *call, const oa_operand *o) {
+  oa_caller_unhold(call->caller, o->slot);
+  oa_slot_unhold(o->slot, may_write(o));
+}
+
 /* Ends the call's hold of its operands. */
 static void unhold(oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
-    oa_slot_unhold(o->slot, may_write(o), call->thread);
+    unhold_one(call, o);
   }
   oa_announce_change();
 }
@@ -515,8 +521,6 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 
 /* -- looking up -- */
 
-enum { LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
-
 /* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
 static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
   const int known = OA_READ_WRITE | OA_IN_PLACE | OA_RESHAPED | OA_ADDRESS_ONLY;
@@ -576,33 +580,41 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
   return OA_OK;
 }
 
-/* Waits until the mapping no longer moves, unless that waits for a call of this thread. */
-static __attribute__((cold, noinline)) int wait_for_move(const oa_call *call, const oa_mapping *mapping) {
-  const int status = oa_slot_check_seized(call->function, mapping);
-  if (status) return status;
-  oa_wait_change();
-  return LOOK_AGAIN;
+/* Returns whether the other thread has seized the mapping of an operand, or is the one that fills its group. */
+static bool needs(const oa_wait *wait, const oa_caller *other) {
+  int ignored;
+  const oa_slot *slot = oa_slot_of(wait->what, OA_SLOT_POINTER, &ignored);
+  if (!slot || !slot->mapping) return false;
+  const oa_mapping *mapping = slot->mapping;
+  if (mapping->moving) return mapping->seizer == other;
+  const oa_group *group = oa_slot_group(slot);
+  return group->writing && !group->valid && group->writer == other;
 }
 
-/* Waits for other threads whose work on the operand's mapping comes before this call. Returns true if it freed the lock
- * meanwhile. */
-static inline bool wait_for_others(const oa_operand *o, const oa_slot *slot) {
+/* Waits for a change: the operand's mapping is moving, or another thread fills its group. */
+static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, const oa_operand *o) {
+  const oa_wait wait = {call->function, needs, o->pointer};
+  const int status = oa_wait_for(&wait);
+  return status ? status : OA_LOOK_AGAIN;
+}
+
+/* Waits for other threads whose work on the operand's mapping comes before this call. Returns OA_LOOK_AGAIN if it freed
+ * the lock meanwhile. */
+static inline int wait_for_others(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
+  if (__builtin_expect(mapping->moving, 0)) return wait_for_change(call, o);
   if (__builtin_expect(mapping->leaving != NULL, 0) && oa_writes(o->access)) {
     oa_region_complete(mapping->leaving);
-    return true;
+    return OA_LOOK_AGAIN;
   }
-  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed &&
-      oa_complete_overlapping(mapping->at.low, mapping->at.high))
-    return true;
-  if (__builtin_expect(is_being_filled(slot), 0)) {
-    oa_wait_change();
-    return true;
+  if (__builtin_expect(mapping->elsewhere, 0) && mapping->listed) {
+    const int status = oa_complete_overlapping(call->function, mapping->at.low, mapping->at.high);
+    if (status) return status;
   }
-  return false;
+  return __builtin_expect(is_being_filled(slot), 0) ? wait_for_change(call, o) : OA_OK;
 }
 
-/* Looks one operand up and checks it. Returns LOOK_AGAIN if the lock was free meanwhile. */
+/* Looks one operand up and checks it. Returns OA_LOOK_AGAIN if the lock was free meanwhile. */
 static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, reach *r) {
   int64_t span;
   int status;
@@ -619,8 +631,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
     o->address = (void *)r->end;
     return OA_OK;
   }
-  if (__builtin_expect(mapping->moving, 0)) return wait_for_move(call, mapping);
-  if (wait_for_others(o, slot)) return LOOK_AGAIN;
+  if (__builtin_expect(status = wait_for_others(call, o, slot), 0)) return status;
   const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   o->address = (void *)address;
   r->end = address + (uintptr_t)span;
@@ -639,7 +650,7 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
       status = look_up(call, &call->operands[i], region, &reaches[i]);
       *arriving += reaches[i].up;
     }
-  } while (status == LOOK_AGAIN);
+  } while (status == OA_LOOK_AGAIN);
   if (status || call->count == 1 || call->special & OA_MAY_OVERLAP) return status;
   return __builtin_expect(call->count > FEW, 0) ? check_alias_of_many(call, reaches) : check_alias(call, reaches);
 }
@@ -664,14 +675,16 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
                  call->function);
 }
 
-/* Lets the call hold its operands. Returns whether no other stream used them, so that the call's needs no order. */
-static inline bool hold(oa_call *call, const oa_stream *stream) {
+/* Lets the call hold its operands, the last one first. Returns whether no other stream used them, so that the call's
+ * needs no order. */
+static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *stream) {
   bool alone = true;
-  call->thread = oa_slot_thread();
-  for (int i = 0; i < call->count; i++) {
+  call->caller = caller;
+  for (int i = call->count - 1; i >= 0; i--) {
     const oa_operand *o = &call->operands[i];
     const oa_slot *slot = o->slot;
-    oa_slot_hold(o->slot, may_write(o), call->thread);
+    oa_slot_hold(o->slot, may_write(o) ? caller : NULL);
+    oa_caller_hold(caller, o->slot);
     if (!o->touched) continue;
     const oa_uses *uses = &slot->mapping->uses;
     alone &= (uses->count == 1) & (uses->first.stream == stream);
@@ -709,11 +722,12 @@ static __attribute__((noinline)) int begin(oa_call *call, reach *reaches, void *
   int status = look_up_all(call, reaches, &region, &arriving);
   if (__builtin_expect(handle != NULL, 0) && !status) status = oa_object_check_device(call, region->device);
   if (!status) status = choose_stream(call, region, has_stream, own_stream, arriving, &stream, &capturing);
-  if (status) {
+  oa_caller *caller = status ? NULL : oa_caller_with_room(call->count);
+  if (!caller) {
     oa_unlock();
-    return status;
+    return status ? status : oa_fail_in(OA_ERROR_MEMORY, "%s", call->function);
   }
-  const bool alone = hold(call, stream);
+  const bool alone = hold(call, caller, stream);
   if (__builtin_expect(arriving || !alone, 0))
     status = order_and_bring_up(call, reaches, region, stream, arriving, capturing);
   call->device = region->device;
@@ -913,7 +927,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;
     if (o->touched && capturing) escape_to_graph(slot, writes);
     if (writes && !only_asked) mark_written(o, slot, failed);
-    oa_slot_unhold(slot, may_write(o), call->thread);
+    unhold_one(call, o);
   }
   oa_announce_change();
   oa_unlock();

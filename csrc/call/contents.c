@@ -241,7 +241,7 @@ static int read_host(const char *function, const array *a, void *values, int ndi
   const oa_region_state *region = slot->region;
   const oa_view *view = &slot->mapping->views[slot->view];
   const int64_t offset = slot->offset - view->lines.start - a->layout.low;
-  oa_slot_hold(slot, false, oa_slot_thread()); /* its region can't end meanwhile, and holds the array */
+  oa_slot_hold(slot, NULL); /* its region can't end meanwhile, and holds the array */
   oa_unlock();
   status = OA_OK;
   char *packed = view->shape ? pack(view) : NULL;
@@ -254,7 +254,7 @@ static int read_host(const char *function, const array *a, void *values, int ndi
   if (begun)
     oa_trace_note(OA_TRACE_ACCESS, begun, region->device->number, region->serial, 0, function, NULL, 0, status);
   oa_lock();
-  oa_slot_unhold(slot, false, oa_slot_thread());
+  oa_slot_unhold(slot, false);
   oa_announce_change();
   oa_unlock();
   return status;

@@ -67,20 +67,43 @@ static int begin(oa_call *call, oa_operand *operands, const oa_graph_tensor *ten
   return oa_begin(call);
 }
 
+/* The number of a tensor on the host, as the library reads it. */
+typedef union number {
+  float real;
+  int32_t whole;
+} number;
+
+static number number_of(const oa_graph_tensor *t) {
+  return t->dtype == OA_I32 ? (number){.whole = (int32_t)t->number} : (number){.real = (float)t->number};
+}
+
+/* Checks that an array lies where the plan's kernels can take it. */
+static int check_alignment(oa_call *call, const oa_graph_tensor *t, const void *address) {
+  const uintptr_t behind = t->alignment > 1 ? (uintptr_t)address % (unsigned)t->alignment : 0;
+  if (!behind) return OA_OK;
+  return oa_call_fail(call, oa_fail(OA_ERROR_ARGUMENT,
+                                    "%s: %s starts at %d bytes behind a multiple of %d, which the plan needs; pass a "
+                                    "pointer that starts elsewhere, or a copy",
+                                    call->function, t->name, (int)behind, t->alignment));
+}
+
 static int run(oa_call *call, const graph_functions *f, const oa_graph_names *names, const void *plan,
                const oa_graph_tensor *tensors, int count, const void *const *pointers, size_t needed) {
   oa_operand operands[MOST_TENSORS];
   int64_t ids[MOST_TENSORS];
+  number numbers[MOST_TENSORS];
   const void *addresses[MOST_TENSORS];
   oa_workspace workspace = {0};
   int status = begin(call, operands, tensors, count, pointers);
+  for (int i = 0, at = 0; !status && i < count; i++) {
+    ids[i] = tensors[i].uid;
+    numbers[i] = number_of(&tensors[i]);
+    addresses[i] = tensors[i].access ? operands[at++].address : (const void *)&numbers[i];
+    if (tensors[i].access) status = check_alignment(call, &tensors[i], addresses[i]);
+  }
   if (status) return status;
   status = oa_workspace_take(call, &workspace, NULL, "workspace", 0, "", needed, call->library->success, "the plan");
   if (status) return status;
-  for (int i = 0, at = 0; i < count; i++) {
-    ids[i] = tensors[i].uid;
-    addresses[i] = tensors[i].access ? operands[at++].address : (const void *)&tensors[i].number;
-  }
   status = execute(call, f, names, plan, ids, addresses, count, workspace.address);
   return oa_workspace_end(call, &workspace, status);
 }

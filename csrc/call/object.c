@@ -1,6 +1,7 @@
 #include "call/object.h"
 
 #include "base/sized.h"
+#include "region/caller.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,16 +59,21 @@ static int fail_own(const char *function, const oa_object_use *use) {
                  use->name_length, use->name);
 }
 
+/* Returns whether a call of the other thread uses the object. */
+static bool taking_needs(const oa_wait *wait, const oa_caller *other) {
+  int ignored;
+  const oa_slot *slot = oa_slot_of(wait->what, OA_SLOT_OBJECT, &ignored);
+  return slot && slot->object->busy && pthread_equal(slot->object->user, other->thread);
+}
+
 int oa_objects_take(const char *function, const oa_library *library, oa_object_use *uses, int count) {
   const oa_object_use *busy;
   int status;
   oa_lock();
   while (!(status = find_all(function, library, uses, count, &busy)) && busy) {
-    if (pthread_equal(busy->state->user, pthread_self())) {
-      status = fail_own(function, busy);
-      break;
-    }
-    oa_wait_change();
+    const oa_wait wait = {function, taking_needs, busy->handle};
+    if (pthread_equal(busy->state->user, pthread_self())) status = fail_own(function, busy);
+    if (status || (status = oa_wait_for(&wait))) break;
   }
   for (int i = 0; i < count && !status; i++) {
     uses[i].state->busy = true;
@@ -190,7 +196,11 @@ int oa_object_end(const char *function, const void *object, oa_object_state **st
       oa_unlock();
       return oa_fail(OA_ERROR_ARGUMENT, "%s: the object is in use by a call of this thread; end that first", function);
     }
-    oa_wait_change();
+    const oa_wait wait = {function, taking_needs, object};
+    if ((status = oa_wait_for(&wait))) {
+      oa_unlock();
+      return status;
+    }
   }
   if (slot) {
     if (slot->object->holders)

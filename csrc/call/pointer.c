@@ -328,7 +328,7 @@ static int send_scalar(oa_slot *made, const void *value) {
       .lines = made->inside,
       .name = "a scalar",
       .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
-  oa_slot_hold(made, true, oa_slot_thread()); /* the region can't end until the value is on its way */
+  oa_slot_hold(made, NULL); /* the region can't end until the value is on its way */
   oa_unlock();
   int status = oa_device_allocate(device, stream->native, (size_t)made->nbytes, &move.address);
   const uint64_t address = status ? 0 : move.address;
@@ -343,7 +343,7 @@ static int send_scalar(oa_slot *made, const void *value) {
     status = oa_stream_advance(stream);
     if (!status) status = oa_uses_add(&mapping->uses, stream, true);
   }
-  oa_slot_unhold(made, true, oa_slot_thread());
+  oa_slot_unhold(made, false);
   oa_announce_change();
   return status;
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { OA_MOST_VALUES = 32, OA_MOST_SLOTS = 40, OA_MOST_REPEATED = 8 };
+enum { OA_MOST_VALUES = 36, OA_MOST_SLOTS = 44, OA_MOST_REPEATED = 8 };
 
 /* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes, or the one that tells the workspace (2); NULL if
  * there is none. Returns NULL with the error
@@ -79,6 +79,12 @@ static inline int64_t oa_times(int64_t a, int64_t b) {
 
 /* Returns the difference of sizes of which the same holds; one below 0 is 0: nothing is left. */
 static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0; }
+
+/* Returns the quotient of two sizes, rounded down; 0 by a divisor below 1. */
+static inline int64_t oa_over(int64_t a, int64_t b) { return b > 0 ? a / b : 0; }
+
+/* Returns what that division leaves. */
+static inline int64_t oa_modulo(int64_t a, int64_t b) { return b > 0 ? a % b : 0; }
 
 /* Returns the lesser of two sizes. */
 static inline int64_t oa_least(int64_t a, int64_t b) { return a < b ? a : b; }

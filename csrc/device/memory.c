@@ -14,12 +14,13 @@ int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
 /* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ---------- */
 
-enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes of one piece */ };
+enum { SPARES = 16 };
 
 typedef struct spare {
   uint64_t address;
   size_t nbytes;
-  void *cleared; /* the stream in whose order it is all zeros; NULL: it holds anything */
+  enum oa_zeros zeros;
+  void *cleared; /* the stream in whose order it is all zeros, of OA_ZEROS_ORDERED; else NULL */
 } spare;
 
 struct oa_spares {
@@ -100,7 +101,7 @@ static bool fits(const spare *piece, const void *stream, size_t nbytes) {
   return piece->nbytes == nbytes && (!piece->cleared || piece->cleared == stream);
 }
 
-bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared) {
+bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros) {
   const int64_t begun = oa_trace_begin();
   if (!atomic_load_explicit(&device->spare_bytes, memory_order_relaxed)) return false;
   struct oa_spares *spares = spares_of(device);
@@ -111,33 +112,34 @@ bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *ad
     atomic_fetch_add(&device->counts.memory_used, (int64_t)nbytes);
     const spare piece = take_spare(device, spares, i);
     *address = piece.address;
-    *cleared = piece.cleared != NULL;
+    *zeros = piece.zeros;
   }
   pthread_mutex_unlock(&spares->mutex);
   if (i < 0) return false;
   note_peak(device);
   atomic_fetch_add_explicit(&device->counts.allocations, 1, memory_order_relaxed);
-  if (device->backend->take && !*cleared) device->backend->take(device, *address, nbytes);
+  if (device->backend->take && !*zeros) device->backend->take(device, *address, nbytes);
   note_allocate(device, begun, nbytes, OA_OK);
   return true;
 }
 
 /* Returns whether memory of that size goes to the pool. */
 static bool is_pooled(const oa_device *device, size_t nbytes) {
-  return nbytes <= SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
+  return nbytes <= OA_SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
 }
 
-int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear) {
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_zeros zeros) {
   const oa_backend *backend = device->backend;
   struct oa_spares *spares = is_pooled(device, nbytes) ? spares_of(device) : NULL;
+  const bool clear = zeros == OA_ZEROS_ORDERED;
   if (!spares || (clear && backend->fill(device, stream, address, nbytes, 0, 1, nbytes, 1)))
     return oa_device_free(device, stream, address, nbytes);
   const int64_t begun = oa_trace_begin();
   spare oldest = {0};
-  if (backend->pool && !clear) backend->pool(device, address, nbytes);
+  if (backend->pool && !zeros) backend->pool(device, address, nbytes);
   pthread_mutex_lock(&spares->mutex);
   if (spares->count == SPARES) oldest = take_spare(device, spares, 0);
-  spares->at[spares->count++] = (spare){address, nbytes, clear ? stream : NULL};
+  spares->at[spares->count++] = (spare){address, nbytes, zeros, clear ? stream : NULL};
   atomic_fetch_add(&device->spare_bytes, (int64_t)nbytes);
   atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
   pthread_mutex_unlock(&spares->mutex);

@@ -14,12 +14,15 @@ extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in stream's order. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-/* Takes memory of exactly that size from the pool, counted as allocated. Returns false if the pool has none. *cleared:
- * the memory is all zeros in stream's order; else no stream uses any of it. */
-bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, bool *cleared);
+enum { OA_SPARE_MOST = 1 << 20 }; /* bytes of one piece of the pool */
+/* Whether pooled memory is all zeros: it may hold anything; in the order of a stream; or already. */
+enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
+/* Takes memory of exactly that size from the pool, counted as allocated. Returns false if the pool has none. Unless the
+ * zeros are OA_ZEROS_ORDERED, by that stream, no stream uses any of it. */
+bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros);
 /* Returns memory that nothing uses any more to the pool if it is small, else frees it. Pooled memory counts as free,
- * but for the device's limit. clear: fills it with zeros, for the next region that has that stream. */
-int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, bool clear);
+ * but for the device's limit. OA_ZEROS_ORDERED: fills it with zeros, for the next region that has that stream. */
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_zeros zeros);
 
 /* Waits for a stream; noted in the trace as a wait of that region, for that reason. */
 int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, const char *why);

@@ -271,12 +271,12 @@ static int note_making(oa_present *element, void *data) {
 }
 
 /* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may yet fail for
- * the sake of another array. Returns true if it freed the lock meanwhile: then look everything up again. */
-static bool wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
-  if (oa_complete_overlapping(low, high)) return true;
-  if (!oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return false;
+ * the sake of another array. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
+static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
+  const int status = oa_complete_overlapping("oa_region_enter", low, high);
+  if (status || !oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return status;
   oa_wait_change();
-  return true;
+  return OA_LOOK_AGAIN;
 }
 
 /* Gives every host array its mapping: the one that has its bytes already, else a new one. Of the arrays that need a new
@@ -285,8 +285,11 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
   int hosts = 0;
   for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
     retry = false;
-    for (int i = 0; i < count; i++)
-      if (is_on_the_host(&lent[i])) retry |= wait_for_others(region->device, lent[i].low, lent[i].high);
+    for (int i = 0; i < count; i++) {
+      const int status = is_on_the_host(&lent[i]) ? wait_for_others(region->device, lent[i].low, lent[i].high) : OA_OK;
+      if (status > 0) return status;
+      retry |= status == OA_LOOK_AGAIN;
+    }
   }
   for (int i = 0; i < count; i++) {
     if (!is_on_the_host(&lent[i])) continue;
@@ -339,10 +342,10 @@ static bool is_small(const oa_region_state *region, const oa_lent_array *lent) {
 }
 
 /* Takes device memory for the region: a spare, else an allocation on its stream, for which it frees the lock. */
-static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, bool *zeros) {
+static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, enum oa_zeros *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
-  if (!reused || *zeros) region->allocated = true;
+  if (!reused || *zeros == OA_ZEROS_ORDERED) region->allocated = true;
   if (reused) return OA_OK;
   oa_unlock();
   const int status = oa_device_allocate(region->device, stream, nbytes, address);
@@ -386,7 +389,7 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = sum->nbytes;
   int status = OA_OK;
-  bool zeros = false;
+  enum oa_zeros ignored = OA_ZEROS_NONE;
   if (in_place) {
     oa_unlock();
     arena->block = oa_block_take(region->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
@@ -395,7 +398,7 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
-    status = take_memory(region, arena->nbytes, &arena->address, &zeros);
+    status = take_memory(region, arena->nbytes, &arena->address, &ignored);
   if (status) {
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
@@ -448,9 +451,9 @@ static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int c
     oa_mapping *mapping = region->mappings[i];
     if (mapping->maker != region || mapping->address) continue;
     uint64_t address = 0;
-    bool zeros = false;
+    enum oa_zeros zeros = OA_ZEROS_NONE;
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
-    mapping->zeros = zeros;
+    mapping->zeros = zeros != OA_ZEROS_NONE;
     if (status)
       return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->views[0].name, (long long)mapping->nbytes);
     mapping->address = address;

@@ -3,8 +3,8 @@
 #include "base/trace.h"
 #include "device/memory.h"
 #include "library/library.h"
+#include "region/caller.h"
 #include "region/residency.h"
-#include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdio.h>
@@ -23,7 +23,8 @@ int oa_region_destroy(oa_region_state *region) {
   }
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
-    while (mapping->moving) oa_wait_change(); /* an update on another thread moves it */
+    const oa_wait wait = {"oa_region_wait", oa_wait_needs_mover, mapping};
+    while (mapping->moving) oa_wait_for_always(&wait); /* an update on another thread moves it */
     if (--mapping->references > 0) continue;
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
@@ -107,22 +108,46 @@ static int fail_coming_down(const oa_region_state *region, int status) {
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-/* Waits until no call holds one of the region's pointers, and no thread moves one of its arrays: what an update is
- * bringing down is not lost, whatever becomes of the region. Fails where this thread would have to end the call. */
-static int wait_for_calls(const oa_region_state *region) {
-  for (bool used = true; used; used ? oa_wait_change() : (void)0) {
-    used = false;
-    for (const oa_slot *slot = region->slots; slot; slot = slot->next) {
-      if (oa_slot_is_own(slot)) return oa_slot_fail_own("oa_region_finish", slot);
-      used |= slot->calls != 0;
-    }
-    for (int i = 0; i < region->mapping_count; i++) {
-      const int status = oa_slot_check_seized("oa_region_finish", region->mappings[i]);
-      if (status) return status;
-      used |= region->mappings[i]->moving;
-    }
+/* Returns whether the other thread has a call open that holds one of the region's pointers, or has seized one of its
+ * arrays. */
+static bool finishing_needs(const oa_wait *wait, const oa_caller *other) {
+  const oa_region_state *region = wait->what;
+  for (int i = 0; i < other->count; i++)
+    if (other->held[i]->region == region) return true;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->moving && region->mappings[i]->seizer == other) return true;
+  return false;
+}
+
+/* Returns whether the region can't be finished yet: a call holds one of its pointers or arrays, or a thread moves one
+ * of them. So an update that brings some of it down loses nothing, whatever becomes of the region. */
+static bool is_in_use(const oa_region_state *region) {
+  for (const oa_slot *slot = region->slots; slot; slot = slot->next)
+    if (slot->calls) return true;
+  for (int i = 0; i < region->mapping_count; i++) {
+    const oa_mapping *mapping = region->mappings[i];
+    if (mapping->moving || (mapping->holders == 1 && (mapping->leaving || mapping->calls))) return true;
   }
-  return OA_OK;
+  return false;
+}
+
+/* Waits until the region is not in use. From then on the lock is not free until its arrays are seized, so that
+ * finishing waits for no thread any more. Fails, and all is as it was, where threads would wait in a circle. */
+static int wait_for_users(oa_region_state *region) {
+  const oa_wait wait = {"oa_region_finish", finishing_needs, region};
+  int status = OA_OK;
+  while (!status && is_in_use(region)) {
+    region->finisher = oa_caller_with_room(0);
+    oa_region_state *leaving = NULL;
+    for (int i = 0; i < region->mapping_count && !leaving; i++)
+      if (region->mappings[i]->holders == 1) leaving = region->mappings[i]->leaving;
+    if (leaving)
+      oa_region_complete(leaving);
+    else
+      status = oa_wait_for(&wait);
+  }
+  region->finisher = NULL;
+  return status;
 }
 
 /* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
@@ -193,33 +218,6 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
   for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
-/* Waits until the mapping is neither moving nor leaving, then marks it as moving and waits for the calls that hold it.
- * Frees the lock meanwhile; the caller's hold keeps the mapping alive. */
-static void seize(oa_mapping *mapping) {
-  while (mapping->moving || mapping->leaving) {
-    if (mapping->leaving)
-      oa_region_complete(mapping->leaving);
-    else
-      oa_wait_change();
-  }
-  mapping->moving = true; /* no call begins any more, and calls under way need nothing more of it to end */
-  mapping->seized = true;
-  while (mapping->calls) oa_wait_change();
-  mapping->seized = false;
-}
-
-/* Ends the region's hold of a mapping, and collects its copies down if no other region holds it. Frees the lock
- * meanwhile. */
-static void leave_mapping(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
-  if (mapping->holders > 1) {
-    mapping->holders--;
-    return;
-  }
-  seize(mapping); /* other regions may have come to share it meanwhile */
-  if (--mapping->holders == 0) bring_down(region, mapping, outcome, invalid);
-  oa_mapping_yield(mapping);
-}
-
 /* Enqueues the copies down that were collected. Without the lock. */
 static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
@@ -237,19 +235,47 @@ static int issue_down(oa_region_state *region) {
   return status;
 }
 
+enum { CLEAR_BEHIND_LEAST = 32 << 10 }; /* bytes; fewer are filled faster when they are freed (transfer.md) */
+
+/* Returns whether all of the mapping's copies down were issued on the region's stream, and its memory is used no more
+ * and will be needed as zeros. */
+static bool is_cleared_behind(const oa_region_state *region, const oa_mapping *mapping) {
+  if (mapping->leaving != region || !mapping->cleared || mapping->arena || mapping->resident || mapping->exports ||
+      mapping->nbytes < CLEAR_BEHIND_LEAST || mapping->nbytes > OA_SPARE_MOST)
+    return false;
+  for (int i = 0; i < region->move_count; i++)
+    if (region->moves[i].allocation == mapping && !region->moves[i].staged) return false;
+  return true;
+}
+
+/* Fills memory that will be needed as zeros behind its copies down: the device does so while this process drains
+ * them. */
+static void clear_behind(oa_region_state *region) {
+  oa_device *device = region->device;
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    const size_t nbytes = (size_t)mapping->nbytes;
+    if (!is_cleared_behind(region, mapping)) continue;
+    for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].valid = false;
+    mapping->cleared_again =
+        !device->backend->fill(device, region->stream->native, mapping->address, nbytes, 0, 1, nbytes, 1);
+  }
+}
+
 /* Notes the copies on their way as uses of their mappings, so that later writers wait for them. */
 static void note_down(oa_region_state *region) {
   bool issued = false; /* else everything is copied in oa_region_wait */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
+  clear_behind(region);
   remember(region, oa_stream_advance(region->stream));
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->leaving == region)
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Ends the region's hold of every mapping, and collects the copies down of those that no other region holds. Frees the
- * lock meanwhile. */
+/* Ends the region's hold of every mapping, and collects the copies down of those that no other region holds: seizes all
+ * of them at once, and frees the lock only then. */
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;
@@ -258,7 +284,13 @@ static void collect_moves(oa_region_state *region, int outcome) {
     region->moves = malloc((size_t)views * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
-  for (int i = 0; i < region->mapping_count; i++) leave_mapping(region, region->mappings[i], outcome, &invalid);
+  for (int i = 0; i < region->mapping_count; i++)
+    if (--region->mappings[i]->holders == 0) region->mappings[i]->moving = true;
+  for (int i = 0; i < region->mapping_count; i++) {
+    if (region->mappings[i]->holders) continue;
+    bring_down(region, region->mappings[i], outcome, &invalid);
+    oa_mapping_yield(region->mappings[i]);
+  }
   if (invalid.text[0])
     remember(region,
              oa_fail(OA_ERROR_INVALID,
@@ -310,7 +342,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   names told = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
-  if ((status = wait_for_calls(region))) {
+  if ((status = wait_for_users(region))) {
     region->phase = OA_OPEN;
     oa_announce_change();
     oa_unlock();
@@ -414,12 +446,20 @@ void oa_region_complete(oa_region_state *region) {
     oa_wait_change();
 }
 
+/* Returns whether the other thread finishes the region that is waited for. */
+static bool waiting_needs(const oa_wait *wait, const oa_caller *other) {
+  int ignored;
+  const oa_slot *own = oa_slot_of(wait->what, OA_SLOT_REGION, &ignored);
+  return own && own->region->phase != OA_OPEN && own->region->finisher == other;
+}
+
 int oa_region_wait(oa_region *handle) {
   int status;
   oa_region_state *region = find("oa_region_wait", handle, &status);
+  const oa_wait wait = {"oa_region_wait", waiting_needs, handle};
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    oa_wait_change(); /* another thread may wait for it too, and be the one that destroys it */
-    oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, &status);
+    status = oa_wait_for(&wait); /* another thread may wait for it too, and be the one that destroys it */
+    oa_slot *own = status ? NULL : oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();
   }
@@ -487,17 +527,30 @@ static int note_unheld(oa_present *element, void *found) {
   return 1;
 }
 
-bool oa_complete_overlapping(uintptr_t low, uintptr_t high) {
+static int note_seized_unheld(oa_present *element, void *other) {
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  return !mapping->holders && mapping->moving && mapping->seizer == other;
+}
+
+static bool overlapping_needs(const oa_wait *wait, const oa_caller *other) {
+  const oa_present *interval = wait->what;
+  return oa_present_visit(&oa_table, interval->low, interval->high, note_seized_unheld, (void *)other);
+}
+
+int oa_complete_overlapping(const char *function, uintptr_t low, uintptr_t high) {
+  const oa_present interval = {.low = low, .high = high};
+  const oa_wait wait = {function, overlapping_needs, &interval};
   oa_mapping *found;
   while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
-    if (found->leaving || found->moving) {
-      if (found->leaving)
-        oa_region_complete(found->leaving);
-      else
-        oa_wait_change();
-      return true;
+    if (found->leaving) {
+      oa_region_complete(found->leaving);
+      return OA_LOOK_AGAIN;
+    }
+    if (found->moving) {
+      const int status = oa_wait_for(&wait);
+      return status ? status : OA_LOOK_AGAIN;
     }
     oa_mapping_unlist(found); /* its region frees the mapping */
   }
-  return false;
+  return OA_OK;
 }

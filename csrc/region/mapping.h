@@ -8,15 +8,17 @@
 #include "device/stream.h"
 #include "transfer/transfer.h"
 
+typedef struct oa_caller oa_caller;
+
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed;   /* regions that were left well wrote what is dirty, and no open region can still discard it */
-  bool escaped;     /* a writable address in it was given away */
-  bool arriving;    /* a call brings it up */
-  int cover;        /* the view that has every byte of the group, or -1 */
-  int writing;      /* operands of calls that write it, from oa_begin to oa_end */
-  pthread_t writer; /* of the last of these calls; of all, while it is not valid, as others then wait */
+  bool committed;    /* regions that were left well wrote what is dirty, and no open region can still discard it */
+  bool escaped;      /* a writable address in it was given away */
+  bool arriving;     /* a call brings it up */
+  int cover;         /* the view that has every byte of the group, or -1 */
+  int writing;       /* operands of calls that write it, from oa_begin to oa_end */
+  oa_caller *writer; /* of the last of these calls; of all, while it is not valid, as others then wait */
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -62,16 +64,16 @@ typedef struct oa_mapping {
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
-  bool seized;              /* it is moving, and the thread that seized it waits for its calls */
   bool elsewhere;           /* some of it is present on another device, or was */
   bool escaped;             /* an address in it was given away */
   bool listed;              /* it is in the present table */
   oa_uses uses;
   oa_group one_group;
   oa_view one_view;
-  bool zeros;   /* its memory was all zeros when it was allocated */
-  bool reused;  /* one of its arrays is OA_REUSED */
-  bool cleared; /* a call needed zeros in it */
+  bool zeros;         /* its memory was all zeros when it was allocated */
+  bool reused;        /* one of its arrays is OA_REUSED */
+  bool cleared;       /* a call needed zeros in it */
+  bool cleared_again; /* it was filled with zeros behind its copies down: nothing of it is valid */
   int kind;
   int view_count, group_count;
   oa_arena *arena; /* the arena that has its memory; NULL: the memory is its own */
@@ -81,6 +83,7 @@ typedef struct oa_mapping {
   int exports;            /* its memory lives until there are no exports either */
   int pointers;           /* of a device scalar: its pointers less one */
   oa_region_state *maker; /* the region that allocates it: no other may share it before */
+  oa_caller *seizer;      /* the thread that has it moving and still waits for its calls; NULL: none */
   uint64_t serial;        /* the serial of the region that made it */
   oa_resident *resident;  /* the entry of residency that its memory belongs to; NULL: none */
   struct oa_mapping *next, *previous; /* in the list of all mappings */

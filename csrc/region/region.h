@@ -22,6 +22,7 @@ struct oa_region_state {
   oa_slot *slots;
   bool allocated; /* memory was allocated or cleared on its stream */
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
+  oa_caller *finisher;   /* the thread that waits until it can finish the region; NULL: none */
   oa_held_blocks blocks; /* of small arrays that went up on its stream */
   bool completing;       /* a thread brings its moves down */
   oa_move *moves;        /* copies on their way down */

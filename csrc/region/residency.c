@@ -4,8 +4,8 @@
 #include "device/memory.h"
 #include "offload_args/testing.h"
 #include "region/array.h"
+#include "region/caller.h"
 #include "region/pages.h"
-#include "region/slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 
 enum {
   LEAST = 128 << 10, /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages are looked at */
-  LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
-  READS_TO_KEEP = 3,    /* of the same unchanged memory, before automatic residency makes it resident */
-  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all of them */
-  WRITTEN_LIMIT = 20,   /* if more than one page in this many was written, residency costs more than sending */
+  LEAST_AUTO = 1 << 20,      /* bytes: smaller arrays are not worth the risk of slower writes */
+  SAMPLES = 16,              /* pages armed first, to see whether it is worth arming all of them */
+  SAMPLE_AT_ONCE = 16 << 20, /* bytes: arming a sample costs nothing beside a copy; of less, the second read has it */
+  WRITTEN_LIMIT = 20,        /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
@@ -414,7 +414,8 @@ static bool promote(oa_resident *entry) {
     entry->skip--;
     return false;
   }
-  if (++entry->reads == 1) return false; /* most arrays are read once, and not worth arming */
+  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2; /* most arrays are read once, and not worth arming */
+  if (++entry->reads < first) return false;
   if (!entry->sample) {
     entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
     if (entry->sample)
@@ -424,7 +425,7 @@ static bool promote(oa_resident *entry) {
     return false;
   }
   oa_watch_take(entry->sample, runs, 1, &written);
-  if (!written) return entry->reads >= READS_TO_KEEP;
+  if (!written) return true;
   entry->written = written;
   set_aside(entry);
   return false;
@@ -561,7 +562,8 @@ void oa_resident_before_down(oa_mapping *mapping) {
 }
 
 void oa_resident_after_down(oa_mapping *mapping, bool well) {
-  while (mapping->resident && mapping->moving) oa_wait_change();
+  const oa_wait wait = {"oa_region_wait", oa_wait_needs_mover, mapping};
+  while (mapping->resident && mapping->moving) oa_wait_for_always(&wait);
   oa_resident *entry = mapping->resident;
   if (!entry) return;
   entry->broken |= !well;
@@ -620,6 +622,38 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
 /* Returns whether the entry's memory is being copied: it can't be destroyed before the next change. */
 static bool is_busy(const oa_resident *entry) { return entry->peering || (entry->mapping && entry->mapping->moving); }
 
+static bool is_seized(const oa_resident *entry, const oa_caller *by) {
+  return entry->mapping && entry->mapping->moving && entry->mapping->seizer == by;
+}
+
+/* The memory that oa_release ends. */
+typedef struct released {
+  oa_device *device;
+  uintptr_t low, high;
+  oa_lines lines;
+} released;
+
+static bool releasing_needs(const oa_wait *wait, const oa_caller *other) {
+  const released *r = wait->what;
+  const oa_resident *entry = find(r->device, r->low, r->high, r->lines);
+  return entry && is_seized(entry, other);
+}
+
+/* Of the end of an owner. */
+static bool ending_needs(const oa_wait *wait, const oa_caller *other) {
+  for (const oa_resident *entry = *owner_bucket(wait->what); entry; entry = entry->next_of_owner)
+    if (entry->owner == wait->what && is_seized(entry, other)) return true;
+  return false;
+}
+
+/* Of the end of all memory. */
+static bool clearing_needs(const oa_wait *wait, const oa_caller *other) {
+  (void)wait;
+  for (int i = 0; i < OWNERS; i++)
+    if (owners[i] && is_busy(owners[i])) return is_seized(owners[i], other);
+  return false;
+}
+
 int oa_keep(const oa_array *array, int number) {
   uintptr_t low, high;
   oa_lines lines;
@@ -653,8 +687,9 @@ int oa_release(const oa_array *array, int number) {
   oa_lock();
   for (oa_resident *entry = find(device, low, high, lines); entry; entry = find(device, low, high, lines)) {
     if (is_busy(entry)) {
-      if (entry->mapping && (status = oa_slot_check_seized("oa_release", entry->mapping))) break;
-      oa_wait_change();
+      const released r = {device, low, high, lines};
+      const oa_wait wait = {"oa_release", releasing_needs, &r};
+      if ((status = oa_wait_for(&wait))) break;
       continue;
     }
     const int freed = destroy(entry);
@@ -675,7 +710,8 @@ int oa_owner_gone(const void *owner) {
       continue;
     }
     if (is_busy(entry)) {
-      oa_wait_change();
+      const oa_wait wait = {"oa_owner_gone", ending_needs, owner};
+      oa_wait_for_always(&wait);
     } else {
       const int freed = destroy(entry);
       if (!status) status = freed;
@@ -726,16 +762,18 @@ int oa_residency_configure(int wanted, int tracking) {
   if (status) return status;
   if (wanted < -1 || wanted > OA_RESIDENCY_AUTO)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is not an oa_residency_mode", wanted);
+  const oa_wait wait = {"oa_residency_configure", clearing_needs, NULL};
   oa_lock();
-  for (int i = 0; i < OWNERS; i++)
-    while (owners[i]) {
+  for (int i = 0; i < OWNERS && !status; i++)
+    while (owners[i] && !status) {
       if (is_busy(owners[i]))
-        oa_wait_change();
+        status = oa_wait_for(&wait);
       else
         destroy(owners[i]);
     }
   oa_unlock();
   oa_resident_free_ended();
+  if (status) return status;
   oa_pages_allow(tracking);
   atomic_store(&mode, wanted);
   return oa_residency_start();

@@ -94,27 +94,6 @@ int oa_slot_destroy(oa_slot *slot) {
   return oa_mapping_free(staged, region->stream, false);
 }
 
-const oa_slot *oa_slot_own_of(const oa_mapping *mapping) {
-  for (uint32_t i = 0; i < oa_slots.count && mapping->calls; i++) {
-    const oa_slot *slot = &oa_slots.at[i];
-    const bool is_pointer = slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_DESTROYED;
-    if (is_pointer && slot->mapping == mapping && oa_slot_is_own(slot)) return slot;
-  }
-  return NULL;
-}
-
-int oa_slot_fail_own(const char *function, const oa_slot *slot) {
-  const char *name = slot->mapping ? slot->mapping->views[slot->view].name : "an empty array";
-  return oa_fail(OA_ERROR_ARGUMENT,
-                 "%s: a call of this thread is still open and holds %s; end it first (oa_end or oa_submit)", function,
-                 name);
-}
-
-int oa_slot_check_seized(const char *function, const oa_mapping *mapping) {
-  const oa_slot *own = mapping->seized ? oa_slot_own_of(mapping) : NULL;
-  return own ? oa_slot_fail_own(function, own) : OA_OK;
-}
-
 oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();

@@ -27,9 +27,8 @@ struct oa_slot {
   bool irregular; /* its elements are not lines: only some of the bytes of its hull are its own */
   bool zero;      /* oa_stage made it of a host scalar that is 0 */
   int32_t view;
-  int32_t calls;    /* operands of calls that hold it, from oa_begin to oa_end */
-  uint32_t root;    /* the slot that it is a slice of; its own number if it is not a slice */
-  uint64_t threads; /* the sum of the threads of these calls */
+  int32_t calls; /* operands of calls that hold it, from oa_begin to oa_end */
+  uint32_t root; /* the slot that it is a slice of; its own number if it is not a slice */
   union {
     oa_mapping *mapping;            /* NULL: it has no bytes */
     struct oa_object_state *object; /* of OA_SLOT_OBJECT */
@@ -83,45 +82,25 @@ int oa_slot_destroy(oa_slot *slot);
 static inline oa_group *oa_slot_group(const oa_slot *slot) {
   return &slot->mapping->groups[slot->mapping->views[slot->view].group];
 }
-/* The thread that runs, as slots note it: mixed, as the numbers of threads lie at equal distances, so that those of two
- * may add up to twice that of a third. Source: D. Stafford's finaliser 13, as in splitmix64. */
-static inline uint64_t oa_slot_thread(void) {
-  uint64_t mixed = (uint64_t)pthread_self();
-  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
-  return mixed ^ mixed >> 31;
-}
-/* Lets a call of this thread hold the slot and its mapping; thread: from oa_slot_thread. */
-static inline void oa_slot_hold(oa_slot *slot, bool writes, uint64_t thread) {
+/* Lets something hold the slot and its mapping: its region can't end meanwhile. writer: the thread, if it writes. */
+static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
   slot->calls++;
-  slot->threads += thread;
   if (!slot->mapping) return;
   slot->mapping->calls++;
-  if (!writes) return;
+  if (!writer) return;
   oa_group *group = oa_slot_group(slot);
   group->writing++;
-  group->writer = pthread_self();
+  group->writer = writer;
 }
 /* Ends that; frees a slot that was destroyed meanwhile, with the last call that holds it. */
-static inline void oa_slot_unhold(oa_slot *slot, bool writes, uint64_t thread) {
+static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
   slot->calls--;
-  slot->threads -= thread;
   if (slot->mapping) {
     slot->mapping->calls--;
     if (writes) oa_slot_group(slot)->writing--;
   }
   if (__builtin_expect(slot->kind == OA_SLOT_DESTROYED, 0) && !slot->calls) oa_slot_destroy(slot);
 }
-/* Returns whether calls hold the slot that this thread alone has to end: it can't wait for them. */
-static inline bool oa_slot_is_own(const oa_slot *slot) {
-  return slot->calls && slot->threads == (uint64_t)slot->calls * oa_slot_thread();
-}
-/* Returns a slot of the mapping that such calls hold, or NULL. It looks at all slots: for threads that would wait. */
-const oa_slot *oa_slot_own_of(const oa_mapping *mapping);
-/* Returns OA_ERROR_ARGUMENT with the text: the function would wait for ever, for a call of its own thread. */
-int oa_slot_fail_own(const char *function, const oa_slot *slot);
-/* The same if another thread has seized the mapping and waits for a call of this thread; else OA_OK. */
-int oa_slot_check_seized(const char *function, const oa_mapping *mapping);
 /* Reserves the range of handles, once. Without the lock. */
 int oa_slots_start(void);
 

@@ -5,9 +5,9 @@
 #include "base/trace.h"
 #include "device/memory.h"
 #include "region/array.h"
+#include "region/caller.h"
 #include "region/leave.h"
 #include "region/residency.h"
-#include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
@@ -30,6 +30,12 @@ typedef struct plan {
   oa_move *moves;
   int move_count, move_capacity;
 } plan;
+
+/* A search for a mapping that a thread has seized. */
+typedef struct finding {
+  int device; /* -1: any */
+  const oa_caller *seizer;
+} finding;
 
 enum { MOST_PIECES = 1 << 16 };
 
@@ -59,41 +65,64 @@ static int note_holder(oa_present *element, void *data) {
   return OA_OK;
 }
 
-/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, where this thread would
- * have to end a call. Frees the lock meanwhile. */
+/* Returns whether the other thread has a call open that holds one of the mappings. */
+static bool seizing_needs(const oa_wait *wait, const oa_caller *other) {
+  const plan *p = wait->what;
+  for (int i = 0; i < p->holder_count; i++)
+    if (oa_caller_holds(other, p->holders[i].mapping)) return true;
+  return false;
+}
+
+/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, where threads would wait
+ * in a circle. Frees the lock meanwhile. */
 static int wait_for_calls(const plan *p) {
-  const oa_slot *own = NULL;
-  for (int i = 0; i < p->holder_count; i++) p->holders[i].mapping->moving = p->holders[i].mapping->seized = true;
-  for (int i = 0; i < p->holder_count && !own; i++) {
-    const oa_mapping *mapping = p->holders[i].mapping;
-    while (mapping->calls && !(own = oa_slot_own_of(mapping))) oa_wait_change();
-  }
+  const oa_wait wait = {p->function, seizing_needs, p};
+  oa_caller *caller = oa_caller_with_room(0);
+  int status = caller ? OA_OK : OA_ERROR_MEMORY;
   for (int i = 0; i < p->holder_count; i++) {
-    p->holders[i].mapping->seized = false;
-    if (own) oa_mapping_yield(p->holders[i].mapping);
+    p->holders[i].mapping->moving = true; /* no call begins, and calls under way need nothing more of it to end */
+    p->holders[i].mapping->seizer = caller;
   }
-  return own ? oa_slot_fail_own(p->function, own) : OA_OK;
+  for (int i = 0; i < p->holder_count && !status; i++)
+    while (p->holders[i].mapping->calls && !(status = oa_wait_for(&wait))) continue;
+  for (int i = 0; i < p->holder_count; i++) {
+    p->holders[i].mapping->seizer = NULL;
+    if (status) oa_mapping_yield(p->holders[i].mapping);
+  }
+  return status;
+}
+
+static int note_seized(oa_present *element, void *data) {
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  const finding *f = data;
+  return (f->device < 0 || mapping->device->number == f->device) && mapping->moving && mapping->seizer == f->seizer;
+}
+
+/* Returns whether the other thread has seized a mapping that has some of the array's bytes. */
+static bool finding_needs(const oa_wait *wait, const oa_caller *other) {
+  const plan *p = wait->what;
+  finding f = {p->device, other};
+  return oa_present_visit(&oa_table, p->array->low, p->array->high, note_seized, &f);
 }
 
 /* Finds the mappings and seizes all of them at once: waits until none is moving or leaving. Frees the lock
  * meanwhile. */
 static int seize_holders(plan *p) {
   const oa_lent_array *lent = p->array;
+  const oa_wait wait = {p->function, finding_needs, p};
   for (bool retry = true; retry;) {
     retry = false;
     p->holder_count = 0;
     int status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
-    for (int i = 0; i < p->holder_count && !status; i++)
-      status = oa_slot_check_seized(p->function, p->holders[i].mapping);
-    if (status) return status;
-    for (int i = 0; i < p->holder_count && !retry; i++) {
+    for (int i = 0; i < p->holder_count && !retry && !status; i++) {
       const oa_mapping *mapping = p->holders[i].mapping;
       retry = mapping->leaving || mapping->moving;
       if (mapping->leaving)
         oa_region_complete(mapping->leaving);
       else if (mapping->moving)
-        oa_wait_change();
+        status = oa_wait_for(&wait);
     }
+    if (status) return status;
   }
   return wait_for_calls(p);
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* -- a vendor's library: "maker" works on sim; "other" has the same functions -- */
 
@@ -257,6 +258,45 @@ static void by_threads(int sim) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
+struct crossing {
+  oa_object_use has, wants;
+  pthread_barrier_t *both;
+  int status;
+};
+static void *cross(void *data) {
+  struct crossing *c = data;
+  CHECK_OK(oa_objects_take("test.take", &maker, &c->has, 1));
+  pthread_barrier_wait(c->both);
+  c->status = oa_objects_take("test.take", &maker, &c->wants, 1);
+  if (c->status)
+    CHECK_FAILS(c->status, OA_ERROR_ARGUMENT, "test.take: it would wait for a thread that has a call open");
+  else
+    oa_objects_return(&c->wants, 1);
+  oa_objects_return(&c->has, 1);
+  return NULL;
+}
+
+static void of_two_threads_that_want_each_others_object_one_is_refused(int sim) {
+  enum { LIMIT = 20 }; /* seconds; then the kernel ends the process */
+  oa_object *first, *second;
+  pthread_barrier_t both;
+  pthread_t threads[2];
+  CHECK_OK(made(&create, sim, &first));
+  CHECK_OK(made(&create, sim, &second));
+  const oa_object_use one = {.name = "one", .name_length = 3, .handle = first},
+                      two = {.name = "two", .name_length = 3, .handle = second};
+  struct crossing crossings[] = {{one, two, &both, OA_OK}, {two, one, &both, OA_OK}};
+  CHECK(!pthread_barrier_init(&both, NULL, 2));
+  alarm(LIMIT);
+  for (int i = 0; i < 2; i++) CHECK(!pthread_create(&threads[i], NULL, cross, &crossings[i]));
+  for (int i = 0; i < 2; i++) CHECK(!pthread_join(threads[i], NULL));
+  alarm(0);
+  CHECK(!crossings[0].status == !!crossings[1].status);
+  pthread_barrier_destroy(&both);
+  CHECK_OK(oa_object_destroy(first));
+  CHECK_OK(oa_object_destroy(second));
+}
+
 int main(void) {
   int sim, second, host;
   CHECK_OK(oa_device_open("sim:0", &sim));
@@ -266,5 +306,6 @@ int main(void) {
   held_by_others();
   as_the_handle_of_calls(sim, second);
   by_threads(sim);
+  of_two_threads_that_want_each_others_object_one_is_refused(sim);
   return failures();
 }

@@ -453,6 +453,59 @@ static void an_address_of_nothing_written_is_zeros_each_time(void) {
   }
 }
 
+/* Fills an Out by its address, as code outside does. Returns its address, which had zeros. */
+static uint64_t fill_by_address(const oa_array *array, int64_t n, int value) {
+  uint64_t address = 0;
+  CHECK_OK(oa_address(array->handle, &address));
+  int64_t zeros = 0;
+  while (zeros < n && !((const char *)(uintptr_t)address)[zeros]) zeros++;
+  CHECK(zeros == n);
+  memset((void *)(uintptr_t)address, value, (size_t)n);
+  return address;
+}
+
+/* Larger memory is filled with zeros while what it had is on its way down, and may be used at once. */
+static void memory_of_an_address_is_zeros_again_behind_its_copy_down(int64_t n) {
+  unsigned char *x = malloc((size_t)n);
+  oa_array array;
+  CHECK(x);
+  CHECK_OK(oa_device_trim(number));
+  for (int i = 1; i < 4; i++) {
+    oa_region *region;
+    array = bytes_of(x, &n, OA_OUT);
+    CHECK_OK(oa_region_enter(number, NULL, &array, 1, &region));
+    fill_by_address(&array, n, i);
+    CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+    if (i == 2) CHECK_OK(oa_update_from(&array, number)); /* completes it, and must not bring the zeros down */
+    CHECK_OK(oa_region_wait(region));
+    CHECK(x[0] == i && x[n / 2] == i && x[n - 1] == i);
+    if (device->backend->flags & OA_SYNCHRONOUS) continue;
+    uint64_t address = 0;
+    enum oa_zeros zeros = OA_ZEROS_NONE;
+    int other_stream;
+    CHECK(oa_device_take(device, &other_stream, (size_t)n, &address, &zeros));
+    CHECK(zeros == OA_ZEROS_NOW && ((const char *)(uintptr_t)address)[n - 1] == 0);
+    CHECK_OK(oa_device_pool(device, NULL, address, (size_t)n, zeros));
+  }
+  free(x);
+}
+
+static void memory_that_is_exported_is_not_cleared_behind_its_copy_down(void) {
+  enum { N = 64 << 10 };
+  static unsigned char x[N];
+  const int64_t n = N;
+  oa_array array = bytes_of(x, &n, OA_OUT);
+  oa_region *region;
+  uint64_t address;
+  void *keep;
+  CHECK_OK(oa_region_enter(number, NULL, &array, 1, &region));
+  fill_by_address(&array, n, 5);
+  CHECK_OK(oa_export(array.handle, &address, &keep));
+  leave(region, OA_COMMIT);
+  CHECK(x[N - 1] == 5 && ((const char *)(uintptr_t)address)[N - 1] == 5);
+  CHECK_OK(oa_export_release(keep));
+}
+
 static void small_arguments_used_once_need_no_device_memory(void) {
   unsigned char x[3][40], y[40000];
   const int64_t n = 40, m = sizeof y;
@@ -891,6 +944,9 @@ int main(int argc, char **argv) {
   a_region_that_comes_again_asks_the_driver_for_nothing();
   memory_that_stays_is_as_strictly_watched();
   an_address_of_nothing_written_is_zeros_each_time();
+  memory_of_an_address_is_zeros_again_behind_its_copy_down(64 << 10);
+  memory_of_an_address_is_zeros_again_behind_its_copy_down(200000);
+  memory_that_is_exported_is_not_cleared_behind_its_copy_down();
   for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++) a_block_waits_for_who_has_its_address(outcome);
   a_block_waits_for_all_that_use_it();
   a_captured_scalar_lives_as_long_as_its_region();

@@ -57,10 +57,11 @@ static __attribute__((cold, noinline)) PyObject *explain(const Function *functio
   const oa_routine *routine = function->routine;
   char dtypes[MOST_VALUES];
   for (int i = 0; i < function->count; i++) dtypes[i] = (char)arguments->parameters[i].dtype;
-  PyObject *none =
-      ask("explain", values == NULL ? NULL
-                                    : Py_BuildValue("(ssNNy#)", routine->function, routine->record, values,
-                                                    PyBool_FromLong(on_device), dtypes, (Py_ssize_t)function->count));
+  PyObject *none = ask(
+      "explain", values == NULL ? NULL
+                                : Py_BuildValue("(ssNNNy#)", routine->function, routine->record, values,
+                                                PyBool_FromLong(on_device), PyBool_FromLong(routine->has_device_form),
+                                                dtypes, (Py_ssize_t)function->count));
   if (none == NULL) {
     Py_XDECREF(type);
     Py_XDECREF(value);

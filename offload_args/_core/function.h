@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-enum { MOST_VALUES = 32 };
+enum { MOST_VALUES = 36 };
 
 /* Of parameters; those from FIRST_OF_SERVICES on are of services only. */
 enum kind {

@@ -5,10 +5,11 @@
 
 enum { MOST_TENSORS = 32 };
 
-/* Reads a tensor's facts: (name, uid, dtype, access, elements, span, number). Returns 0, or -1 with an exception. */
+/* Reads a tensor's facts: (name, uid, dtype, access, elements, span, number, alignment).
+ * Returns 0, or -1 with an exception. */
 static int read_tensor(PyObject *facts, oa_graph_tensor *tensor) {
-  return PyArg_ParseTuple(facts, "sLiiLLf", &tensor->name, &tensor->uid, &tensor->dtype, &tensor->access,
-                          &tensor->elements, &tensor->span, &tensor->number)
+  return PyArg_ParseTuple(facts, "sLiiLLdi", &tensor->name, &tensor->uid, &tensor->dtype, &tensor->access,
+                          &tensor->elements, &tensor->span, &tensor->number, &tensor->alignment)
              ? 0
              : -1;
 }

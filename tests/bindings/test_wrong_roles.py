@@ -47,6 +47,7 @@ API = {
         "v_make_desc": declared("v_desc_t * desc"),
         "v_end_desc": declared("v_desc_t desc"),
         "v_set_desc": declared("v_desc_t desc", "void * states", "int n"),
+        "v_walk": declared("v_handle_t handle", "const v_graph_t * graph", "float * x"),
         "v_tune": declared("v_desc_t desc", "int n", "const void * by"),
     },
     "enums": {"v_status_t": {"V_OK": 0, "V_BAD": 1}, "v_op_t": {"V_N": 0, "V_T": 1}},
@@ -104,8 +105,18 @@ x = "in vector(n, inc)"
 inc = "inc"
 result = "result"
 
+[family.walk]
+bind.walk = "Walks along a graph."
+[family.walk.parameters]
+graph = "fields"
+weights = "in elements(n * ways)"
+n = "size"
+ways = "size"
+x = "inout elements(n // ways)"
+
 [raw]
 v_desc_t = "struct desc *"
+v_graph_t = "struct { const float *weights; int n, ways; }"
 
 [object.desc]
 type = "v_desc_t"
@@ -207,6 +218,15 @@ WRONG = [
     ('m = "size"', 'm = "size"\nm = "size"', "Cannot overwrite a value"),
     ('m = "size"', 'm = "size"\nq = "size"', "the role q names no parameter"),
     ('ldc = "ld"\n', "", "ldc (int) has no role"),
+    # fields of a struct
+    ('graph = "fields"\n', "", "graph (const v_graph_t *) has no role"),
+    ('graph = "fields"\n', "", "the role weights names no parameter"),
+    ('ways = "size"\n', "", "ways (int) has no role"),
+    ('op = "operation"', 'op = "fields"', "op: labelled fields, but its type is v_op_t: it needs a const pointer to"),
+    ('"struct { const float *weights;', '"struct { float **weights;', "graph: labelled fields, but its type is const"),
+    ("int n, ways; }", "int n, ways, x; }", "x: another parameter, or field, has the name of this field"),
+    ("n // ways", "n / ways", "'n / ways' is not an expression that C can be written for"),
+    ("n // ways", "n // x", "x is not a size"),
     # families
     ('["sd", "Multiplies a matrix by a number."]', '["sq", "Multiplies."]', "letters of s, d, c, z and a text"),
     ('["sd", "Multiplies a matrix by a number."]', '["sd"]', "letters of s, d, c, z and a text"),
@@ -279,7 +299,7 @@ WRONG = [
 # Faults of what is not there name the table, and these the place where it is missed.
 ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
 ELSEWHERE += ("is neither bound", "parameter is not", "no function has a parameter of", "labelled operation (v_opp_t)")
-ELSEWHERE += ("'f31'",)
+ELSEWHERE += ("'f31'", "but its type is const", "the name of this field", "the role weights")
 
 
 @pytest.mark.parametrize(("right", "wrong", "fault"), WRONG)

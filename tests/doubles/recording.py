@@ -27,6 +27,7 @@ sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its
 
 from bindings import roles  # noqa: E402
 from bindings.parameters import WorkspaceSize  # noqa: E402
+from bindings.services import struct_fields  # noqa: E402
 
 MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
 
@@ -134,6 +135,7 @@ def own_types(library: roles.Library, wide: bool) -> list[str]:
         for c_type in [one["returns"], *(kind for _, kind in one["parameters"])]
         for word in re.findall(r"(?:enum |struct )?\w+", c_type)
     }
+    words |= {c_type for inside in fields(library).values() for _, c_type in inside if c_type in library.api["enums"]}
     for word in sorted(words):
         if word.startswith("enum "):
             lines.append(f"{word} {{ {word[5:]}_ZERO, {word[5:]}_LARGE = 1 << 30 }};")
@@ -266,8 +268,30 @@ def working(library: roles.Library) -> dict[str, str]:
     return made | version_function(library) | asked_functions(library) | queries(library)
 
 
+def fields(library: roles.Library) -> dict[str, list[tuple[str, str]]]:
+    """Return name and C type of each field of the structs whose fields are parameters, by the function and the struct.
+
+    The double looks behind the pointer to such a struct, and notes the fields in its place.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one in library.functions:
+        for name, c_type in library.api["functions"][one.symbol]["parameters"]:
+            if any(other.field_of == name for other in one.arguments):
+                pointee = c_type.removeprefix("const ").removesuffix("*").strip()
+                found[f"{one.symbol} {name}"] = struct_fields(library.raw[pointee])
+    return found
+
+
+def notes(expression: str, c_type: str) -> str:
+    """Return the statement that notes a value."""
+    if is_pointer(c_type):
+        return f"  note_pointer(record, (const void *){expression});"
+    return f"  note(record, &{expression}, sizeof {expression});"
+
+
 def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:
     """Return the C text of one function. given: bodies of those that do something, by name."""
+    structs = fields(library)
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]
@@ -281,10 +305,10 @@ def function(library: roles.Library, index: int, name: str, given: dict[str, str
             break
         if kind == handle:
             lines.append(f"  note_handle(record, {label});")
-        elif is_pointer(kind):
-            lines.append(f"  note_pointer(record, (const void *){label});")
+        elif f"{name} {label}" in structs:
+            lines += [notes(f"{label}->{field}", c_type) for field, c_type in structs[f"{name} {label}"]]
         else:
-            lines.append(f"  note(record, &{label}, sizeof {label});")
+            lines.append(notes(label, kind))
     if name in given:
         lines += [f"  {given[name].format(*labels)}", "  end(NULL, 0);"]
         return "\n".join([*lines, *([] if returns == "void" else [f"  return ({returns}){library.success};"]), "}"])

@@ -345,51 +345,38 @@ def test_an_input_that_no_operation_uses_is_refused(gpu: str) -> None:
     x = np.zeros((1, 8, 8, 8), np.float16)
     with offload_args(x, x.copy(), device=gpu) as (px, py):
         graph = cudnn.Graph(gpu)
-        first, _ = graph.input(px, "NHWC"), graph.input(px, "NHWC")
+        half = graph.multiply(graph.input(px, "NHWC"), 0.5)
+        graph.input(px, "NHWC")
         with pytest.raises(ArgumentError, match="input 2 is used by no operation"):
-            graph.output(graph.relu(first), py, "NHWC").plan()
+            graph.output(half, py, "NHWC").plan()
 
 
-def attended(q: Any, k: Any, v: Any) -> Any:
-    """Return attention by NumPy in float64, of arrays of batches, heads, positions and dimensions."""
-    q, k, v = (np.asarray(one, np.float64) for one in (q, k, v))
-    scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True) @ v
+def test_operations_that_cudnn_does_not_take_as_one_are_refused_with_its_reason(gpu: str) -> None:
+    x, w = np.zeros((2, 8, 8, 16), np.float16), np.zeros((16, 3, 3, 16), np.float16)
+    graph = cudnn.Graph(gpu)
+    tx, tw = graph.input(x, "NHWC"), graph.input(w, "KHWC")
+    twice = graph.convolution(graph.convolution(tx, tw, padding=1), tw, padding=1)
+    with pytest.raises(LibraryError, match=r"does not take these operations as one: (?!it has no engine).{20}"):
+        graph.output(twice, x, "NHWC").plan()
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BFLOAT16], ids=str)
-@pytest.mark.parametrize("layout", ["BHSD", "BSHD"])
-def test_attention_as_one_plan(gpu: str, dtype: Any, layout: str) -> None:
-    shapes = [(2, 3, 128, 64), (2, 3, 192, 64), (2, 3, 192, 64)]
-    q, k, v = (drawn(shape, dtype, seed) for seed, shape in enumerate(shapes))
-    order = ["BHSD".index(one) for one in layout]
-    given = [np.ascontiguousarray(one.transpose(order)) for one in (q, k, v)]
-    y = np.zeros(given[0].shape, dtype)
-    with offload_args(*map(In, given), Out(y), device=gpu) as pointers:
-        graph = cudnn.Graph(gpu)
-        result = graph.attention(*(graph.input(one, layout) for one in pointers[:3]))
-        plan = graph.output(result, pointers[3], layout).plan()
-        plan(*pointers)
-    close(y.transpose(np.argsort(order)), attended(q, k, v), dtype)
-
-
-def test_attention_takes_inputs_that_fit_each_other() -> None:
-    def refused(words: str, q: Any, k: Any, v: Any, layout: str = "BHSD") -> None:
-        graph = cudnn.Graph()
-        with pytest.raises(ArgumentError, match=words):
-            graph.attention(graph.input(q, layout), graph.input(k, "BHSD"), graph.input(v, "BHSD"))
-
-    x = np.zeros((1, 2, 8, 16), np.float16)
-    refused(r"shapes \(1, 2, 8, 16\), \(1, 2, 8, 8\) and .* do not fit", x, x[..., :8], x)
-    refused(r"v needs|do not fit", x, x, x[:, :, :4])
-    refused("k has float32", x, x.astype(np.float32), x)
-    refused("layout 'BHSD' has not the 3 axes", x[0], x, x)
-    refused("needs float32 or .* got bool", x.astype(bool), x, x)
+def test_a_factor_that_is_no_number_is_refused() -> None:
     graph = cudnn.Graph()
-    q = graph.input(x, "BHSD")
-    with pytest.raises(ArgumentError, match="v needs to be an input"):
-        graph.attention(q, q, graph.relu(q))
+    with pytest.raises(ArgumentTypeError, match="needs a number or a tensor of the graph, got '2'"):
+        graph.multiply(graph.input(np.zeros((1, 2, 8, 16), np.float16)), "2")
+
+
+def test_a_tensor_of_another_graph_is_refused() -> None:
+    x, graph, other = np.zeros((1, 2, 8, 16), np.float16), cudnn.Graph(), cudnn.Graph()
+    mine, theirs = graph.input(x), other.input(x)
+    for call, name in (
+        (lambda: graph.add(mine, theirs), "cudnn.Graph: b"),
+        (lambda: graph.relu(theirs), "cudnn.Graph: x"),
+        (lambda: graph.matmul(mine, theirs), r"cudnn.Graph.matmul: b"),
+        (lambda: graph.output(theirs, x), r"cudnn.Graph.output: of"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{name} is a tensor of another graph"):
+            call()
 
 
 def test_a_layout_that_does_not_fit_a_matrix_is_refused() -> None:

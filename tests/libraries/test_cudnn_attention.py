@@ -1,4 +1,4 @@
-"""Attention of cuDNN against NumPy: the legacy multi-head functions with their gradients, and plans with masks."""
+"""Multi-head attention of cuDNN, by the legacy functions, against NumPy, with its gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
-from offload_args.errors import ArgumentError, ArgumentTypeError, ExtentError
+from offload_args.errors import ArgumentError, ExtentError
 
 HEADS, PROJECTED, SIZE, STEPS, KEYS, BATCH = 2, 8, 16, 5, 7, 3
 
@@ -158,51 +158,3 @@ def test_a_reserve_or_workspace_of_multi_head_attention_that_is_too_small_is_ref
         with pytest.raises((ArgumentError, ExtentError), match="workSpaceSizeInBytes"):
             cudnn.multi_head_attn_forward(*first, one.of_q, do, one.nbytes, dw, 1, tiny, 0, None)
         do.fill(0)
-
-
-def seen(q: Any, k: Any, v: Any, of_keys: Any) -> Any:
-    """Return attention by NumPy in float64, of arrays of batches, heads, positions and dimensions."""
-    q, k, v = (np.asarray(one, np.float64) for one in (q, k, v))
-    scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
-    for batch, count in enumerate(of_keys):
-        scores[batch, :, :, count:] = -np.inf
-    return softmax(scores) @ v
-
-
-@pytest.mark.parametrize("keys", [128, 192])
-def test_attention_sees_no_keys_behind_the_lengths(gpu: str, keys: int) -> None:
-    q, k, v = (drawn(2, 3, one, 64).astype(np.float16) for one in (128, keys, keys))
-    of_queries, of_keys = np.array([128, 100], np.int32), np.array([keys - 28, 60], np.int32)
-    y = np.zeros_like(q)
-    given = [*map(In, (q, k, v, of_queries, of_keys)), Out(y)]
-    with offload_args(*given, device=gpu) as pointers:
-        graph = cudnn.Graph(gpu)
-        operands = [graph.input(one, "BHSD") for one in pointers[:3]]
-        lengths = graph.input(pointers[3], "B"), graph.input(pointers[4], "B")
-        graph.output(graph.attention(*operands, lengths=lengths), pointers[-1], "BHSD").plan()(*pointers)
-    expected = seen(q, k, v, of_keys)
-    for batch, count in enumerate(of_queries):
-        np.testing.assert_allclose(y[batch, :, :count], expected[batch, :, :count], atol=5e-3)
-
-
-def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
-    x, good = np.zeros((2, 3, 8, 16), np.float16), np.zeros(2, np.int32)
-    graph = cudnn.Graph()
-    q, lengths = graph.input(x, "BHSD"), graph.input(good, "B")
-    for given, error, words in (
-        (lengths, ArgumentTypeError, "lengths needs to be a pair, of q and of k and v, got"),
-        ((lengths, good), ArgumentTypeError, r"lengths\[1\] needs to be a tensor of the graph, got"),
-        (
-            (lengths, graph.input(good.astype(np.int64), "B")),
-            ArgumentError,
-            r"lengths\[1\] needs .* got int64 of \(2,\)",
-        ),
-        (
-            (graph.input(np.zeros(3, np.int32), "B"), lengths),
-            ArgumentError,
-            r"lengths\[0\] needs .* got int32 of \(3,\)",
-        ),
-        ((lengths, graph.input(good[:, None], "BM")), ArgumentError, r"lengths\[1\] needs .* got int32 of \(2, 1\)"),
-    ):
-        with pytest.raises(error, match=f"cudnn.Graph.attention: {words}"):
-            graph.attention(q, q, q, lengths=given)

@@ -17,7 +17,8 @@ import pytest
 
 from helpers.devices import library_or_skip, open_or_skip
 from helpers.pages import ROOT, Block, blocks, programs, promised, tables
-from offload_args import Device, errors, get_include
+from offload_args import Device, _core, errors, get_include
+from offload_args.errors import LibraryVersionError
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -46,6 +47,12 @@ def skip_without(needs: tuple[str, ...]) -> None:
     for one in needs:
         if one in LIBRARIES:
             library_or_skip(one, LIBRARIES[one])
+        elif one == "cudnn_gnn":
+            library_or_skip("cudnn", "cuda:0")
+            try:
+                _core.library_address("cudnn", "cudnnGnnAggSimpleForward")
+            except LibraryVersionError:
+                pytest.skip("device unavailable: this version of cudnn has no functions on graphs")
         elif one == "lapack":
             if Device.default().is_gpu:
                 library_or_skip("cusolver", str(Device.default()))

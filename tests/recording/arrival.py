@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bindings.described import Nothing
+from bindings.described import Nothing, Real
 from bindings.parameters import (
     Array,
     EnumValue,
@@ -148,6 +148,8 @@ def check_record(made: Arrived, record: Record) -> None:
     assert record.symbol == symbol, f"{record.symbol} was called, not {symbol}"
     parameters = legal.vendors_parameters(library, function)
     types = [kind for _, kind in library.api["functions"][symbol]["parameters"]]
+    if any(one.field_of for one in function.arguments):  # the double notes the fields, and no struct
+        types = [kind for _, kind, _ in parameters]
     for (label, _, one), c_type, argument in zip(parameters, types, record.arguments, strict=True):
         where = f"{symbol}: {label} ({c_type})"
         assert len(argument.value) == width(made.bench, c_type), where
@@ -187,6 +189,9 @@ def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument
         case HostList():
             wanted_list = list_of(one, call, integers_of(made.bench, call))
             assert argument.behind == wanted_list.tobytes(), f"{where}: got {argument.behind!r} for {wanted_list}"
+        case Real():
+            wanted_real = np.array(call.numbers[one.name], legal.numpy_dtype(one.dtype)).tobytes()
+            assert argument.value == wanted_real, f"{where}: got {argument.value!r}"
         case Number():
             check_number(made, where, one, argument)
         case _:

@@ -15,6 +15,7 @@ import cffi
 import numpy as np
 
 import offload_args
+from bindings.described import Real
 from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
 from bindings.services import Given, Object, ObjectKind
 from offload_args import _core, testing
@@ -182,6 +183,8 @@ class DoubleBench(Bench):
                 array = list_of(one, call)
                 kept.append(array)
                 values.append(ctypes.c_void_p(array.ctypes.data))
+            elif isinstance(one, Real):
+                values.append({"float": ctypes.c_float, "double": ctypes.c_double}[c_type](call.numbers[one.name]))
             elif one.name in call.absent:
                 values.append(ctypes.c_void_p())
             elif one.name in call.many:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
-from bindings.described import Nothing  # noqa: E402
+from bindings.described import Nothing, Real  # noqa: E402
 from bindings.emit.described import is_described  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
@@ -131,7 +131,13 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
             return number
         case ast.BinOp(left=left, op=operator, right=right):
             a, b = value(left, names), value(right, names)
-            return {ast.Add: a + b, ast.Sub: max(a - b, 0), ast.Mult: a * b}[type(operator)]
+            return {
+                ast.Add: a + b,
+                ast.Sub: max(a - b, 0),
+                ast.Mult: a * b,
+                ast.FloorDiv: a // b if b > 0 else 0,
+                ast.Mod: a % b if b > 0 else 0,
+            }[type(operator)]
         case ast.Call(func=ast.Name(id="min"), args=arguments):
             return min(value(one, names) for one in arguments)
         case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -461,8 +467,8 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by"}
-KNOWN = (EnumValue, Size, HostList, Array, Number, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
+ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by", "field_of"}
+KNOWN = (EnumValue, Size, HostList, Array, Number, Real, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 
 def known_roles(function: roles.Function) -> None:
@@ -507,7 +513,8 @@ def drawn(function: roles.Function, random: np.random.Generator, least: int) -> 
         if isinstance(one, EnumValue):
             integers[one.name] = int(random.choice(choices(function, one)))
         elif isinstance(one, Size) and one.label == "value":
-            integers[one.name] = int(random.integers(1, 100))
+            is_tested = any(one.name in _names_of(array.extent) for array in function.arrays)
+            integers[one.name] = int(random.integers(*((0, 2) if is_tested else (1, 100))))
         elif isinstance(one, Size) and one.label == "size":
             few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
             integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
@@ -621,7 +628,7 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
         if getattr(one, "passed", True) and not getattr(one, "returned", False)
     }
     found = []
-    for label, c_type in library.api["functions"][function.symbol]["parameters"]:
+    for label, c_type in function.declared:
         named = label.casefold()
         if library.handle and c_type == library.handle["type"] and "handle" in ours:
             named = "handle"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import offload_args
+from bindings.described import Real
 from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
 from bindings.services import Object
 from offload_args.errors import (
@@ -230,6 +231,11 @@ def wrong_ones(
         case Object():
             for value in (None, 0, 1.5, "x", foreign.here["f32"]):
                 yield Wrong(value, (ArgumentTypeError, HostPointerError))
+        case Real():
+            for value in (None, 1j, "1", [1], {}):
+                yield Wrong(value, (ArgumentTypeError,))
+            for value in (foreign.here["f32"], foreign.here["f32"][:1], foreign.arrays["f32"]):
+                yield Wrong(value, (HostPointerError,))
         case Number():
             yield from wrong_numbers(bench, call.function, one, foreign)
         case _:

@@ -14,10 +14,11 @@ typedef struct oa_graph_tensor {
   const char *name;
   int64_t uid;
   int dtype;
-  int access;       /* OA_READ or OA_OVERWRITE; 0: a float on the host */
+  int access;       /* OA_READ or OA_OVERWRITE; 0: a number on the host */
   int64_t elements; /* that there are */
   int64_t span;     /* elements from the first to the last one, gaps included */
-  float number;     /* of one on the host */
+  double number;    /* of one on the host, which has it as a float, or as an int32_t if that is its dtype */
+  int alignment;    /* bytes of which the address is a multiple; 0: any */
 } oa_graph_tensor;
 
 /* Functions and constants of the library, by the names and numbers of its header. */

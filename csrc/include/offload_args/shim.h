@@ -163,7 +163,7 @@ typedef struct oa_call {
   int64_t begun;          /* of the trace; 0: it is off */
   void *object;           /* the caller's own handle, if the core made it */
   struct oa_lists *lists; /* of oa_begin_lists, until the call ends; else NULL */
-  uint64_t thread;        /* that began it */
+  void *caller;           /* the thread that began it */
 } oa_call;
 
 /* Returns a call that oa_begin takes, member by member as well. */
@@ -187,9 +187,9 @@ static inline oa_call oa_call_of(const char *function, const oa_library *library
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
  * what they wait for, and brings up the missing bytes as one batch. Nothing is moved and nothing marked unless it
  * returns OA_OK; then exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are the
- * first to write one of its arrays: end a call before you begin another on the same arrays elsewhere. To leave a region
- * and to update an array wait for its calls: OA_ERROR_ARGUMENT in a thread that has not ended its own call, and nothing
- * has changed. So is what would wait for another thread that waits for this call. */
+ * first to write one of its arrays. To leave a region and to update an array wait for its calls: OA_ERROR_ARGUMENT in a
+ * thread that has not ended its own call, and nothing has changed. So is whatever would close a circle of threads, each
+ * of which waits for a call that the next one has open. */
 int oa_begin(oa_call *call);
 /* Begins a call some of whose operands are OA_LISTED. The pointer of each of those is an oa_pointer_list, and every
  * array of it is checked and moved as an operand of its own; messages call it "A[17]". Operands in a row that have the
