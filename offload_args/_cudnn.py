@@ -102,7 +102,7 @@ class _Facts:
                 count *= size
             else:
                 return self.span, self.span
-        return (line, step or line) if self.elements else (0, 0)
+        return (line, step or line) if self.elements else (0, 1)
 
 
 def _dtype_name(function: str, dtype: Any) -> str:
