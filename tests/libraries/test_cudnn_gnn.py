@@ -41,7 +41,7 @@ def drawn(dtype: Any, *shape: int, seed: int = 1) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def exact(array: Array | None) -> Array | None:
+def exact(array: Array | None) -> Array:
     return None if array is None else np.asarray(array, np.float64)
 
 
