@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -49,6 +49,7 @@ _BOOL_SINCE: Final = 92500
 _MASK: Final = "mask"  # the dtype of what comparisons in graphs give, which is never in memory
 _PRECISIONS: Final = {"int32": cudnn.DATA_INT32, _MASK: cudnn.DATA_BOOLEAN}  # of operations; of others float32
 _ATTENTION_SINCE: Final = 91300
+_NUMBERS: Final = (int, float, np.integer, np.floating)
 _LEAST: Final = 4  # dimensions of a tensor: functions for images take no fewer
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
@@ -280,6 +281,7 @@ class Tensor:
 
     facts: _Facts
     uid: int
+    graph: Graph = field(repr=False)
     is_virtual: bool = True
     number: float | None = None  # of one on the host
 
@@ -329,7 +331,7 @@ class Graph:
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
         """Have a result written to an argument; returns the graph."""
-        _check_tensors("cudnn.Graph.output", of=of)
+        self._check("cudnn.Graph.output", of=of)
         made = self._argument("cudnn.Graph.output", like, layout)
         if made.facts.shape != of.facts.shape:
             raise ArgumentError(
@@ -349,7 +351,7 @@ class Graph:
     ) -> Tensor:
         """Convolve x with the filter w."""
         where = "cudnn.Graph.convolution"
-        _check_tensors(where, x=x, w=w)
+        self._check(where, x=x, w=w)
         axes = len(x.facts.shape) - 2
         pads, steps, gaps = (
             _each(where, name, value, axes)
@@ -392,7 +394,7 @@ class Graph:
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """Multiply the matrices of the last two axes; the others are batches."""
-        _check_tensors("cudnn.Graph.matmul", a=a, b=b)
+        self._check("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
         return self._product(a, b)
@@ -431,16 +433,16 @@ class Graph:
         not from 1 to the number of positions, the results have no meaning.
         """
         where = "cudnn.Graph.attention"
-        _check_attention(where, q, k, v, lengths)
+        self._check(where, q=q, k=k, v=v)
+        _check_attention(where, q, k, v, scale)
+        self._check_lengths(where, q, lengths)
         _check_causal(where, q, k, causal, lengths)
-        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
-        if not 0 < cast(float, factor.number) < math.inf:
-            raise ArgumentError(f"{where}: scale needs to be above 0, and finite, got {shown(scale)}")
         if (loaded := _service("get_version")()) < _ATTENTION_SINCE:
             raise LibraryVersionError(
                 f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one"
             )
         # cuDNN knows attention by its steps, all of them, in this order.
+        factor = self._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
         counts = tuple(_as_column(one) for one in lengths or ())
         turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
         scores = self._product(q, turned, **dict(zip("mn", counts, strict=False)))
@@ -471,7 +473,7 @@ class Graph:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")
         used = {one.uid for step in self._operations for _, _, one in step.attributes if isinstance(one, Tensor)}
         outputs = {one.uid for one in self._outputs.values()}
-        given = [one.uid for one in self._tensors if not one.is_virtual]
+        given = [one.uid for one in self._tensors if not one.is_virtual and one.number is None]
         for at, uid in enumerate((uid for uid in given if uid not in outputs), 1):
             if uid not in used:
                 raise ArgumentError(f"cudnn.Graph.plan: input {at} is used by no operation")
@@ -483,6 +485,18 @@ class Graph:
 
     # -- inside --
 
+    def _new(self, facts: _Facts, *, is_virtual: bool = True, number: float | None = None) -> Tensor:
+        made = Tensor(facts, len(self._tensors) + 1, self, is_virtual, number)
+        self._tensors.append(made)
+        return made
+
+    def _check(self, function: str, **given: object) -> None:
+        for name, one in given.items():
+            if not isinstance(one, Tensor):
+                raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
+            if one.graph is not self:
+                raise ArgumentError(f"{function}: {name} is a tensor of another graph")
+
     def _argument(self, function: str, like: Any, layout: str) -> Tensor:
         _check_text(function, layout)
         if set(layout) <= set("BMKN"):
@@ -493,9 +507,7 @@ class Graph:
             facts = _facts(function, like, layout)
         if facts.dtype not in _OF_GRAPHS:
             raise ArgumentError(f"{function}: needs {' or '.join(_OF_GRAPHS)}, got {facts.dtype}")
-        made = Tensor(facts, len(self._tensors) + 1, is_virtual=False)
-        self._tensors.append(made)
-        return made
+        return self._new(facts, is_virtual=False)
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
         """Return a new tensor between operations, whose channels come last if those of another one do."""
@@ -506,17 +518,13 @@ class Graph:
         for axis in order:
             strides[axis] = step
             step *= shape[axis]
-        made = Tensor(_Facts(dtype, shape, tuple(strides)), len(self._tensors) + 1)
-        self._tensors.append(made)
-        return made
+        return self._new(_Facts(dtype, shape, tuple(strides)))
 
     def _number(self, number: float, like: Tensor, dtype: str = "float32") -> Tensor:
-        if not isinstance(number, (int, float, np.integer, np.floating)):
+        if not isinstance(number, _NUMBERS):
             raise ArgumentTypeError(f"cudnn.Graph: needs a number or a tensor of the graph, got {shown(number)}")
         ones = (1,) * len(like.facts.shape)
-        made = Tensor(_Facts(dtype, ones, ones), len(self._tensors) + 1, is_virtual=False, number=number)
-        self._tensors.append(made)
-        return made
+        return self._new(_Facts(dtype, ones, ones), is_virtual=False, number=float(number))
 
     def _pointwise(
         self,
@@ -529,7 +537,7 @@ class Graph:
         axis: int | None = None,
     ) -> Tensor:
         """Add an operation on each element; where: the mask of a choice; axis: that of an index."""
-        _check_tensors("cudnn.Graph", x=x, b=x if b is None else b)
+        self._check("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
             len(b.facts.shape) != len(x.facts.shape)
@@ -591,6 +599,19 @@ class Graph:
         )
         return y
 
+    def _check_lengths(self, where: str, q: Tensor, lengths: object) -> None:
+        if lengths is None:
+            return
+        if not isinstance(lengths, tuple) or len(lengths) != 2:
+            raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
+        for at, one in enumerate(lengths):
+            self._check(where, **{f"lengths[{at}]": one})
+            if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != q.facts.shape[:1]:
+                raise ArgumentError(
+                    f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
+                    f"{q.facts.shape[:1]}, got {one.facts.dtype} of {one.facts.shape}"
+                )
+
     def _places(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Add the row and the column of each score."""
         row, column = (self._pointwise(cudnn.POINTWISE_GEN_INDEX, scores, None, "int32", axis=axis) for axis in (2, 3))
@@ -636,14 +657,7 @@ class Graph:
         return tensors, tuple(one.signature for one in self._operations), outputs
 
 
-def _check_tensors(function: str, **given: object) -> None:
-    for name, one in given.items():
-        if not isinstance(one, Tensor):
-            raise ArgumentTypeError(f"{function}: {name} needs to be a tensor of the graph, got {shown(one)}")
-
-
-def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
-    _check_tensors(where, q=q, k=k, v=v)
+def _check_attention(where: str, q: Tensor, k: Tensor, v: Tensor, scale: object) -> None:
     if len({q.uid, k.uid, v.uid}) < 3:
         raise ArgumentError(f"{where}: needs an input for each of q, k and v; call input again with the same pointer")
     for name, one in (("q", q), ("k", k), ("v", v)):
@@ -662,17 +676,8 @@ def _check_attention(where: str, q: Any, k: Any, v: Any, lengths: Any) -> None:
             f"{where}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, "
             f"and {shapes[2][3]} of v"
         )
-    if lengths is None:
-        return
-    if not isinstance(lengths, tuple) or len(lengths) != 2:
-        raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
-    for at, one in enumerate(lengths):
-        _check_tensors(where, **{f"lengths[{at}]": one})
-        if one.is_virtual or one.facts.dtype != "int32" or one.facts.shape != shapes[0][:1]:
-            raise ArgumentError(
-                f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
-                f"{shapes[0][:1]}, got {one.facts.dtype} of {one.facts.shape}"
-            )
+    if scale is not None and (not isinstance(scale, _NUMBERS) or not 0 < scale < math.inf):
+        raise ArgumentError(f"{where}: scale needs to be a finite number above 0, got {shown(scale)}")
 
 
 def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:

@@ -1,11 +1,12 @@
 /* Modules and kernels: loading, finding, checking their parameters, unloading. */
 #include "call/module.h"
+
 #include "base/sized.h"
 #include "call/hsaco.h"
 #include "call/image.h"
 #include "call/shared_object.h"
 #include "device/device.h"
-#include "region/slot.h"
+#include "region/caller.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,15 +148,24 @@ static void free_kernel(oa_kernel_state *kernel) {
 
 static atomic_int unloads; /* that wait for launches: those have to announce their end */
 
+/* Returns whether the other thread waits in a launch of one of the module's kernels. */
+static bool unloading_needs(const oa_wait *wait, const oa_caller *other) {
+  int ignored;
+  const oa_slot *slot = oa_slot_of(wait->what, OA_SLOT_MODULE, &ignored);
+  const oa_kernel_state *kernel = slot ? ((oa_module_state *)slot->state)->kernels : NULL;
+  while (kernel && other->wait && other->wait->function != kernel->name) kernel = kernel->next; /* the very text */
+  return kernel && other->wait;
+}
+
 int oa_module_unload(oa_module *module) {
   int status = oa_core_start();
+  const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
   atomic_fetch_add(&unloads, 1); /* before it looks at launches: one that ends meanwhile is seen, or sees this */
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {
-    oa_wait_change();
-    slot = module_slot("oa_module_unload", module, &status);
+    slot = (status = oa_wait_for(&wait)) ? NULL : module_slot("oa_module_unload", module, &status);
   }
   atomic_fetch_sub(&unloads, 1);
   oa_module_state *state = slot ? slot->state : NULL;

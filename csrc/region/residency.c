@@ -13,10 +13,10 @@
 
 enum {
   LEAST = 128 << 10, /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages are looked at */
-  LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
-  READS_TO_KEEP = 3,    /* of the same unchanged memory, before automatic residency makes it resident */
-  SAMPLES = 16,         /* pages armed first, to see whether it is worth arming all of them */
-  WRITTEN_LIMIT = 20,   /* if more than one page in this many was written, residency costs more than sending */
+  LEAST_AUTO = 1 << 20,      /* bytes: smaller arrays are not worth the risk of slower writes */
+  SAMPLES = 16,              /* pages armed first, to see whether it is worth arming all of them */
+  SAMPLE_AT_ONCE = 16 << 20, /* bytes: arming a sample costs nothing beside a copy; of less, the second read has it */
+  WRITTEN_LIMIT = 20,        /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
@@ -414,7 +414,8 @@ static bool promote(oa_resident *entry) {
     entry->skip--;
     return false;
   }
-  if (++entry->reads == 1) return false; /* most arrays are read once, and not worth arming */
+  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2; /* most arrays are read once, and not worth arming */
+  if (++entry->reads < first) return false;
   if (!entry->sample) {
     entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
     if (entry->sample)
@@ -424,7 +425,7 @@ static bool promote(oa_resident *entry) {
     return false;
   }
   oa_watch_take(entry->sample, runs, 1, &written);
-  if (!written) return entry->reads >= READS_TO_KEEP;
+  if (!written) return true;
   entry->written = written;
   set_aside(entry);
   return false;

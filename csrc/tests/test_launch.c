@@ -1,6 +1,11 @@
 /* Launches of a program in C: every block runs once, in order with other calls; what is packed is what arrives. */
+#include "call/module.h"
 #include "offload_args/launch.h"
 #include "one_device.h"
+#include "region/caller.h"
+
+#include <pthread.h>
+#include <unistd.h>
 
 const oa_library *const oa_libraries[] = {NULL};
 
@@ -63,6 +68,67 @@ static void a_module_can_be_loaded_many_times(void) {
   module = first;
 }
 
+/* -- unloading beside a launch that waits -- */
+
+static float shared[4];
+static oa_array lent;
+static oa_kernel *scaling;
+
+static void *run_update(void *unused) {
+  (void)unused;
+  CHECK_OK(oa_update_from(&lent, -1));
+  return NULL;
+}
+
+static void *run_launch(void *unused) {
+  (void)unused;
+  const float two = 2;
+  const void *arguments[] = {lent.handle, &two};
+  const oa_launch launch = OA_SIZED(oa_launch, .grid = {4, 1, 1}, .block = {1, 1, 1});
+  CHECK_OK(oa_kernel_launch(scaling, &launch, arguments, 2));
+  return NULL;
+}
+
+/* Returns whether an update has seized a mapping; is_launch: whether a launch of the module waits. */
+static bool waits(bool is_launch) {
+  bool found = false;
+  int status;
+  oa_lock();
+  if (is_launch)
+    found = atomic_load(&((oa_module_state *)oa_slot_of(module, OA_SLOT_MODULE, &status)->state)->launches);
+  for (const oa_mapping *m = oa_mappings; m && !is_launch; m = m->next) found |= m->seizer != NULL;
+  oa_unlock();
+  return found;
+}
+
+/* This thread's call is waited for by an update, and that by a launch. */
+static void a_thread_unloads_no_module_whose_launch_waits_for_its_call(void) {
+  enum { LIMIT = 20 }; /* seconds; then the kernel ends the process */
+  static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F32, 8, 0}, {"a", 0, OA_F32, 4, 8}};
+  int64_t n = 4;
+  oa_region *region;
+  pthread_t threads[2];
+  for (int i = 0; i < 4; i++) shared[i] = 1;
+  lent = vector(shared, &n, OA_BY_USE);
+  CHECK_OK(oa_kernel_get(module, "scale", parameters, 2, &scaling));
+  CHECK_OK(oa_region_enter(device, NULL, &lent, 1, &region));
+  oa_operand p = {
+      .name = "x", .pointer = lent.handle, .access = OA_READ, .dtype = OA_F32, .extent = OA_VECTOR(n, 1, "n", "inc")};
+  oa_call call = {.function = "test.open", .operands = &p, .count = 1};
+  alarm(LIMIT);
+  CHECK_OK(oa_begin(&call));
+  CHECK(!pthread_create(&threads[0], NULL, run_update, NULL));
+  while (!waits(false)) usleep(100);
+  CHECK(!pthread_create(&threads[1], NULL, run_launch, NULL));
+  while (!waits(true)) usleep(100);
+  CHECK_FAILS(oa_module_unload(module), OA_ERROR_ARGUMENT, "oa_module_unload: a call of this thread is still open");
+  CHECK_OK(oa_end(&call, 0));
+  for (int i = 0; i < 2; i++) CHECK(!pthread_join(threads[i], NULL));
+  alarm(0);
+  leave(region);
+  CHECK(shared[3] == 2);
+}
+
 int main(void) {
   static const char *const names[] = {"host", "sim:0"};
   for (int i = on_doubles(); i < 2; i++) {
@@ -71,6 +137,7 @@ int main(void) {
     a_launch_runs_in_order_with_other_calls();
     every_block_runs_once_with_shared_memory_of_its_own();
     a_module_can_be_loaded_many_times();
+    a_thread_unloads_no_module_whose_launch_waits_for_its_call();
     CHECK_OK(oa_module_unload(module));
     check_empty();
   }

@@ -345,9 +345,10 @@ def test_an_input_that_no_operation_uses_is_refused(gpu: str) -> None:
     x = np.zeros((1, 8, 8, 8), np.float16)
     with offload_args(x, x.copy(), device=gpu) as (px, py):
         graph = cudnn.Graph(gpu)
-        first, _ = graph.input(px, "NHWC"), graph.input(px, "NHWC")
+        half = graph.multiply(graph.input(px, "NHWC"), 0.5)
+        graph.input(px, "NHWC")
         with pytest.raises(ArgumentError, match="input 2 is used by no operation"):
-            graph.output(graph.relu(first), py, "NHWC").plan()
+            graph.output(half, py, "NHWC").plan()
 
 
 def test_operations_that_cudnn_does_not_take_as_one_are_refused_with_its_reason(gpu: str) -> None:
@@ -359,13 +360,22 @@ def test_operations_that_cudnn_does_not_take_as_one_are_refused_with_its_reason(
         graph.output(twice, x, "NHWC").plan()
 
 
-def test_numbers_that_are_none_are_refused() -> None:
-    x = np.zeros((1, 2, 8, 16), np.float16)
+def test_a_factor_that_is_no_number_is_refused() -> None:
     graph = cudnn.Graph()
-    q = graph.input(x, "BHSD")
-    k, v = graph.input(x, "BHSD"), graph.input(x, "BHSD")
-    for call in (lambda: graph.multiply(q, "2"), lambda: graph.attention(q, k, v, scale="2")):
-        with pytest.raises(ArgumentTypeError, match="needs a number or a tensor of the graph, got"):
+    with pytest.raises(ArgumentTypeError, match="needs a number or a tensor of the graph, got '2'"):
+        graph.multiply(graph.input(np.zeros((1, 2, 8, 16), np.float16)), "2")
+
+
+def test_a_tensor_of_another_graph_is_refused() -> None:
+    x, graph, other = np.zeros((1, 2, 8, 16), np.float16), cudnn.Graph(), cudnn.Graph()
+    mine, theirs = graph.input(x), other.input(x)
+    for call, name in (
+        (lambda: graph.add(mine, theirs), "cudnn.Graph: b"),
+        (lambda: graph.relu(theirs), "cudnn.Graph: x"),
+        (lambda: graph.matmul(mine, theirs), r"cudnn.Graph.matmul: b"),
+        (lambda: graph.output(theirs, x), r"cudnn.Graph.output: of"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{name} is a tensor of another graph"):
             call()
 
 

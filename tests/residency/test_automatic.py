@@ -34,6 +34,14 @@ def test_auto_keeps_an_array_that_is_read_for_the_third_time(device: str, tracke
         assert not Device(device).residency.kept
 
 
+def test_auto_keeps_a_large_array_that_is_read_for_the_second_time(device: str, tracked: None) -> None:
+    with testing.residency("auto"):
+        x = ramp(1 << 22)
+        assert [sent(x, device) for _ in range(4)] == [x.nbytes] * 2 + [0] * 2
+        x[1 << 21] = -1
+        assert sent(x, device) == PAGE
+
+
 def test_auto_leaves_small_and_foreign_arrays_alone(device: str) -> None:
     with testing.residency("auto"):
         for x in (ramp(1000), np.frombuffer(bytearray(8 * N), np.float32)):

@@ -1,0 +1,135 @@
+/* The first large copies of a region: threads are awake for them, and they need no stream of their own. */
+#include "base/threads.h"
+#include "region/slot.h"
+#include "two_devices.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+const oa_library *const oa_libraries[] = {NULL};
+
+enum { LARGE = OA_OVERLAP_BYTES / sizeof(float) };
+static float x[2][LARGE];
+
+/* -- waking -- */
+
+enum { EACH = 3 };
+static atomic_int workers, tids[EACH];
+
+static int this_thread(void) { return (int)syscall(SYS_gettid); }
+
+static void note_worker(void *unused) {
+  (void)unused;
+  const int i = atomic_fetch_add(&workers, 1);
+  tids[i] = this_thread();
+  for (int k = 0; k < 1000 && atomic_load(&workers) < EACH; k++) usleep(1000);
+}
+
+/* Returns whether one of the core's threads runs, and does not sleep. */
+static bool is_one_awake(void) {
+  bool awake = false;
+  for (int i = 0; i < EACH; i++) {
+    char path[64], state = 'S';
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tids[i]);
+    FILE *file = tids[i] == this_thread() ? NULL : fopen(path, "r");
+    if (!file) continue;
+    CHECK(fscanf(file, "%*d %*s %c", &state) == 1);
+    fclose(file);
+    awake |= state == 'R';
+  }
+  return awake;
+}
+
+static void expect(int unused) {
+  (void)unused;
+  oa_threads_expect();
+}
+
+static oa_region *entered;
+static void enter_with(int direction) {
+  const int64_t n = LARGE;
+  oa_array array = vector(x[0], &n, direction);
+  entered = enter(one, &array, 1);
+}
+
+/* Returns how often one of the threads was found awake right after that, of so many times. */
+static int times_awake(void (*what)(int), int direction, int times) {
+  int found = 0;
+  for (int i = 0; i < times && found < 3; i++) {
+    while (is_one_awake()) usleep(100);
+    what(direction);
+    found += is_one_awake();
+    if (entered) leave(entered, OA_COMMIT);
+    entered = NULL;
+  }
+  return found;
+}
+
+static void threads_are_woken_by_a_region_that_will_copy_much_up(void) {
+  CHECK_OK(oa_set_threads(EACH));
+  oa_threads_run(NULL, note_worker, NULL, EACH);
+  CHECK(workers == EACH);
+  CHECK(times_awake(expect, 0, 1000) == 3);
+  if (one != host) CHECK(times_awake(enter_with, OA_IN, 1000) == 3);
+  CHECK(times_awake(enter_with, OA_OUT, 30) == 0);
+  CHECK_OK(oa_set_threads(0));
+}
+
+/* -- streams -- */
+
+struct sum {
+  const float *p;
+  double *total;
+};
+static void run_sum(void *data) {
+  const struct sum *s = data;
+  *s->total = 0;
+  for (int i = 0; i < LARGE; i++) *s->total += (double)s->p[i];
+}
+
+/* Enqueues the sum of the array. */
+static void begin_sum(const oa_array *array, double *total) {
+  oa_operand p = operand(array->handle, OA_READ, LARGE, 1);
+  oa_call call = {.function = "test.sum", .operands = &p, .count = 1};
+  CHECK_OK(oa_begin(&call));
+  const struct sum s = {p.address, total};
+  CHECK_OK(oa_submit(&call, run_sum, (void *)&s, sizeof s));
+}
+
+static const oa_region_state *state_of(const oa_region *region) {
+  int status;
+  return oa_slot_of(region, OA_SLOT_REGION, &status)->region;
+}
+
+/* The device is slow: a call that did not wait for the copy would find something else. */
+static void the_first_copies_of_a_region_take_its_own_stream(void) {
+  const int64_t n = LARGE;
+  double totals[4] = {0};
+  for (int i = 0; i < 2 * LARGE; i++) x[i / LARGE][i % LARGE] = (float)(1 + i / LARGE);
+  oa_array first[2] = {vector(x[0], &n, OA_IN), vector(x[1], &n, OA_IN)}, again[2] = {first[0], first[1]};
+  oa_region *region = enter(one, first, 2), *inner = enter(one, again, 2);
+  configure(one, 0, SLOW / 4);
+  begin_sum(&first[0], &totals[0]);
+  CHECK(!state_of(region)->copies);
+  begin_sum(&again[0], &totals[1]); /* on another stream, which waits for that copy */
+  CHECK(!state_of(inner)->copies);
+  begin_sum(&first[1], &totals[2]); /* beside the first call */
+  CHECK(one == host || state_of(region)->copies);
+  begin_sum(&again[1], &totals[3]);
+  configure(one, 0, 0);
+  leave(inner, OA_COMMIT);
+  leave(region, OA_COMMIT);
+  CHECK(totals[0] == LARGE && totals[1] == LARGE && totals[2] == 2 * LARGE && totals[3] == 2 * LARGE);
+  check_empty();
+}
+
+int main(void) {
+  CHECK_OK(oa_device_open("host", &host));
+  CHECK_OK(oa_device_open("sim:0", &one));
+  CHECK_OK(oa_device_open("sim:1", &other));
+  threads_are_woken_by_a_region_that_will_copy_much_up();
+  the_first_copies_of_a_region_take_its_own_stream();
+  return failures();
+}
