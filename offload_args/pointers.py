@@ -387,6 +387,15 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             "`with update(x):` on the host array"
         )
 
+    def __format__(self, specification: str) -> str:
+        """Return `str`: a format for numbers needs them on the host."""
+        if specification:
+            raise HostAccessError(
+                f"DevicePtr: the format {shown(specification)} needs the values on the host; use to_host(), or leave "
+                "the region and read the host array"
+            )
+        return str(self)
+
     def __array__(self, *arguments: object, **keywords: object) -> NoReturn:
         raise HostAccessError(
             "DevicePtr: device memory is not a host array; use to_host(), or the array that was lent, after its region"
@@ -606,7 +615,8 @@ for _name in "lt le gt ge neg pos abs invert round".split():
     _refuse(f"__{_name}__", _instead_of(_name))
 for _name in "len iter contains reversed".split():
     _refuse(f"__{_name}__", "use shape and size, slices, or to_host()")
-for _name in "float int complex index bool".split():
+for _name in "float int complex index bool trunc".split():
     _refuse(f"__{_name}__", "use to_host(), or leave the region and read the host array")
+_refuse("__delitem__", "slices point to some of the elements")
 for _name in "copy deepcopy".split():
     _refuse(f"__{_name}__", "use copy_from into a Scratch, or to_host()")

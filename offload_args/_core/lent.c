@@ -66,7 +66,8 @@ static int may_share(PyObject *a, PyObject *b) {
 }
 
 /* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view that it was taken
- * of. Returns 0 if the host is known to have made the array read-only itself. */
+ * of. A part with no elements counts as lent. Returns 0 if the host is known to have made the array read-only
+ * itself. */
 int is_lent(const Held *one) {
   if (is_locked(one, 0)) return 0;
   Held **bucket = bucket_of(owners, owner_of(one));
@@ -74,7 +75,7 @@ int is_lent(const Held *one) {
     const unsigned long before = changes;
     next = held->next_of_owner;
     if (owner_of(held) != owner_of(one) || !held->writeable || held->low > one->low || one->high > held->high) continue;
-    if (!held->gaps || may_share(held->array, one->array)) return 1;
+    if (!held->gaps || one->low == one->high || may_share(held->array, one->array)) return 1;
     if (changes != before) next = *bucket; /* garbage that was collected meanwhile ended a region */
   }
   return 0;

@@ -23,6 +23,10 @@ class Module:
     __slots__ = ("_loaded",)
 
     def __init__(self, loaded: Loaded) -> None:
+        if not isinstance(loaded, Loaded):
+            raise ArgumentTypeError(
+                f"Module: modules are read by Module.load(path or bytes), got {type(loaded).__name__}"
+            )
         self._loaded = loaded
 
     @classmethod

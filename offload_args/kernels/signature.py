@@ -141,6 +141,10 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
     Raises SignatureError for a type that no kernel takes, and where the module says otherwise of their number, sizes,
     places, or which of them are pointers.
     """
+    if not isinstance(signature, Sequence):
+        raise SignatureError(
+            f"{kernel}: signature needs a list with a type for each parameter, got {type(signature).__name__}"
+        )
     known = facts.parameters if facts is not None else None
     if known is not None and len(known) != len(signature):
         raise SignatureError(

@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from typing import TextIO
 
 from .collect import Listener, collector
 from .listeners import Log, nvtx_ranges
@@ -79,6 +80,33 @@ _COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "command")
 _RUNNERS = (os.path.join(_COMMAND, "trace.py"), "<frozen runpy>")
 
 
+def _say(text: str, file: TextIO | None) -> None:
+    """Print to a script's stderr, which may be gone: that does not change its status."""
+    if file is None:
+        return
+    try:
+        print(text, file=file, flush=True)
+    except (AttributeError, OSError, ValueError):
+        if file is sys.stderr:
+            sys.stderr = None  # Python would try again at its end, and leave with another status
+
+
+def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | None) -> int:
+    """Write the files that were asked for. Return 2 if one of them can't be written, else 0."""
+    try:
+        if save is not None:
+            trace.save(save)
+            where = "a browser" if save.endswith(".svg") else "ui.perfetto.dev"
+            _say(f"timeline: {save} (open it in {where})", stderr)
+        if json is not None:
+            with open(json, "w") as file:
+                file.write(trace.summary.as_json() + "\n")
+    except OSError as error:
+        _say(f"trace: {error}", stderr)
+        return 2
+    return 0
+
+
 def run(run_script: Callable[[], object], *, save: str | None, json: str | None, progress: bool) -> int:
     """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status.
 
@@ -86,7 +114,7 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
     """
     import traceback
 
-    status, me = 0, threading.current_thread()
+    status, me, process, stderr = 0, threading.current_thread(), os.getpid(), sys.stderr
     trace = Trace(progress=progress)
     trace.start()
     try:
@@ -94,13 +122,13 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
     except SystemExit as leaving:
         code = leaving.code
         if code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)
+            _say(str(code), sys.stderr)
         status = 0 if code is None else code if isinstance(code, int) else 1
     except BaseException as error:
         rest = error.__traceback__
         while rest is not None and rest.tb_frame.f_code.co_filename in (__file__, *_RUNNERS):
             rest = rest.tb_next
-        traceback.print_exception(type(error), error, rest)
+        _say("".join(traceback.format_exception(type(error), error, rest)).rstrip("\n"), sys.stderr)
         status = 1
     finally:
         try:
@@ -112,12 +140,8 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
             trace.stop()
     with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
         sys.stdout.flush()
-    print(f"\n-- offload_args trace\n{trace.summary}", file=sys.stderr)
-    if save is not None:
-        trace.save(save)
-        where = "a browser" if save.endswith(".svg") else "ui.perfetto.dev"
-        print(f"timeline: {save} (open it in {where})", file=sys.stderr)
-    if json is not None:
-        with open(json, "w") as file:
-            file.write(trace.summary.as_json() + "\n")
-    return status
+    if os.getpid() != process:  # a child that the script forked; the parent tells
+        return status
+    _say(f"\n-- offload_args trace\n{trace.summary}", stderr)
+    written = _write(trace, save, json, stderr)
+    return status or written

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from helpers.scripts import LOOP, run, slices, traced
 
 
@@ -61,6 +63,37 @@ def test_command_keeps_the_scripts_arguments_output_and_status(tmp_path: Path) -
     assert ran.stderr.startswith("sorry\n\n-- offload_args trace\n0 regions, 0 calls on no device")
     assert ran.stderr.endswith("timeline: t.json (open it in ui.perfetto.dev)\n")
     assert slices(tmp_path / "t.json") == []
+
+
+ENDS_OF_STDERR = {
+    "closed": "sys.stderr.close()",
+    "its file closed": "os.close(2)",
+    "None": "sys.stderr = None",
+    "a full disk": "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS_OF_STDERR)
+def test_a_script_that_closes_stderr_keeps_its_output_and_status(tmp_path: Path, end: str) -> None:
+    ran = traced(tmp_path / "quiet.py", f"import os, sys\n{ENDS_OF_STDERR[end]}\nsys.exit(3)\n")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert ran.stderr.startswith("\n-- offload_args trace" if end == "None" else "")
+    assert "lost sys.stderr" not in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_a_child_that_the_script_forks_tells_no_summary_of_its_own(tmp_path: Path) -> None:
+    text = "import os, sys\nchild = os.fork()\nif not child:\n    sys.exit(5)\nprint(os.waitpid(child, 0)[1] >> 8)\n"
+    ran = traced(tmp_path / "forking.py", text)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("-- offload_args trace")) == (0, "5\n", 1)
+
+
+@pytest.mark.parametrize("option", ["--save", "--json"])
+def test_a_file_that_can_not_be_written_is_named_after_the_summary(tmp_path: Path, option: str) -> None:
+    (tmp_path / "short.py").write_text("pass\n")
+    ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", option, str(tmp_path))
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "-- offload_args trace\n" in ran.stderr and ran.stderr.splitlines()[-1].startswith("trace: ")
+    assert str(tmp_path) in ran.stderr.splitlines()[-1]
 
 
 def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:

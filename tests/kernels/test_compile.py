@@ -102,6 +102,7 @@ WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
     "no name": (errors.ArgumentTypeError, "name needs a string", (ONE_SOURCE, None, VADD), {}),
     "another kernel": (errors.ModuleError, "no kernel 'vsub'", (ONE_SOURCE, "vsub", VADD), {}),
     "options as text": (errors.ArgumentTypeError, "list of strings", (ONE_SOURCE, "vadd", VADD), {"options": "-O2"}),
+    "no signature": (errors.SignatureError, "needs a list with a type", (ONE_SOURCE, "vadd", None), {}),
     "one fewer": (errors.SignatureError, "has 3 parameters", (ONE_SOURCE, "vadd", VADD[:3]), {}),
     "another size": (errors.SignatureError, "argument 4", (ONE_SOURCE, "vadd", (*VADD[:3], np.int64)), {}),
 }

@@ -162,6 +162,8 @@ def test_a_kernel_that_is_not_there_is_named_with_the_nearest(image: bytes) -> N
         module.kernel("vad", In)
     with pytest.raises(errors.ArgumentTypeError, match="name"):
         module.kernel(3, In)  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentTypeError, match=r"Module\.load\(path or bytes\), got bytes"):
+        Module(image)  # type: ignore[arg-type]
 
 
 @pytest.mark.promise("T41")

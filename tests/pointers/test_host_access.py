@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import math
 import operator
 import pickle
 from collections.abc import Callable
@@ -25,6 +26,7 @@ ON_THE_HOST: dict[str, Callable[[Any], object]] = {
     "the last element": lambda p: p[-1],
     "writing an element": lambda p: operator.setitem(p, 0, 1.0),
     "writing a slice": lambda p: operator.setitem(p, slice(2), 1.0),
+    "deleting an element": lambda p: operator.delitem(p, 0),
     "a list index": lambda p: p[[0, 1]],
     "a mask": lambda p: p[np.array([True, False, True])],
     "iter": lambda p: iter(p),
@@ -38,6 +40,9 @@ ON_THE_HOST: dict[str, Callable[[Any], object]] = {
     "bool": lambda p: bool(p),
     "index": lambda p: operator.index(p),
     "round": lambda p: round(p),
+    "a format of numbers": lambda p: f"{p:.3f}",
+    "math.floor": lambda p: math.floor(p),
+    "math.trunc": lambda p: math.trunc(p),
     "+": lambda p: p + 1,
     "1 +": lambda p: 1 + p,
     "+=": lambda p: operator.iadd(p, 1),

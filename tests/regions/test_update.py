@@ -114,6 +114,15 @@ def test_an_irregular_part_of_a_lent_array_is_updated_exactly(device: str) -> No
     np.testing.assert_array_equal(x, expected)
 
 
+def test_a_part_with_no_elements_may_be_written_as_any_other(device: str) -> None:
+    A = np.zeros((4, 6))[:, :5]  # with gaps
+    with offload_args(A, device=device):
+        for part in (A, A[:, 3:3], A[4:], A[2:2, 1:3]):
+            with update(part):
+                part[...] = 1.0
+    np.testing.assert_array_equal(A, np.ones((4, 5)))
+
+
 @pytest.mark.promise("T55")
 def test_irregular_slices_of_a_matrix_with_gaps_are_assigned(device: str) -> None:
     base = np.arange(54.0).reshape(6, 9)
