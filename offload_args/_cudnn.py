@@ -87,6 +87,23 @@ class _Facts:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The elements of a line, and the step to the next; all is one line if the lines are not at even steps."""
+        line, step, count = 1, 0, 1
+        for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
+            if size == 1:
+                continue
+            if not step and stride == line:
+                line *= size
+            elif not step and stride > line:
+                step, count = stride, size
+            elif step and stride == step * count:
+                count *= size
+            else:
+                return self.span, self.span
+        return (line, step or line) if self.elements else (0, 1)
+
 
 def _dtype_name(function: str, dtype: Any) -> str:
     name = DTYPE_NAMES[code_of(np.dtype(dtype))] if not isinstance(dtype, str) or dtype != "bfloat16" else dtype
@@ -321,6 +338,7 @@ class Graph:
     _tensors: list[Tensor] = field(default_factory=list)
     _operations: list[_Operation] = field(default_factory=list)
     _outputs: dict[int, Tensor] = field(default_factory=dict)
+    _attended: list[Tensor] = field(default_factory=list)  # results of attention
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
         """Add an argument; like and layout are those of cudnn.tensor.
@@ -337,6 +355,8 @@ class Graph:
             raise ArgumentError(
                 f"cudnn.Graph.output: the result has the shape {of.facts.shape}, and {layout} {made.facts.shape}"
             )
+        if of in self._attended:
+            _check_rows("cudnn.Graph.output", "the result of attention", made)
         self._outputs[of.uid] = made
         return self
 
@@ -451,7 +471,9 @@ class Graph:
             scores = self._within(scores, counts)
         if causal:
             scores = self._below_diagonal(scores, counts, causal == "bottom-right")
-        return self._product(self._softmax(scores, q.facts.dtype), v, **dict(zip("mk", counts, strict=False)))
+        shares = self._softmax(scores, q.facts.dtype)
+        self._attended.append(self._product(shares, v, **dict(zip("mk", counts, strict=False))))
+        return self._attended[-1]
 
     def relu(self, x: Tensor) -> Tensor:
         """Set what is below 0 to 0."""
@@ -676,8 +698,20 @@ def _check_attention(where: str, q: Tensor, k: Tensor, v: Tensor, scale: object)
             f"{where}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, "
             f"and {shapes[2][3]} of v"
         )
+    for name, one in (("q", q), ("k", k), ("v", v)):
+        _check_rows(where, name, one)
     if scale is not None and (not isinstance(scale, _NUMBERS) or not 0 < scale < math.inf):
         raise ArgumentError(f"{where}: scale needs to be a finite number above 0, got {shown(scale)}")
+
+
+def _check_rows(where: str, name: str, one: Tensor) -> None:
+    """Check that attention's kernels can load and store 16 bytes at once, which cuDNN does not check."""
+    *steps, last = one.facts.strides
+    if last != 1 or any(step % 8 for size, step in zip(one.facts.shape, steps, strict=False) if size > 1):
+        raise ArgumentError(
+            f"{where}: {name} needs the dimensions of a head side by side, and other strides that are multiples of 8 "
+            f"elements, got {one.facts.strides}; pass a copy"
+        )
 
 
 def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
@@ -851,7 +885,7 @@ def _arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     for at, one in enumerate(given, 1):
         access = 0 if one.number is not None else _OVERWRITE if one.uid in outputs else _READ
         dtype = DTYPE_NAMES.index(one.facts.dtype)
-        sizes = one.facts.elements, one.facts.span
+        sizes = one.facts.elements, one.facts.span, *one.facts.lines
         facts.append((f"argument {at}", one.uid, dtype, access, *sizes, one.number or 0.0, _ALIGNMENT))
     return tuple(facts)
 

@@ -9,10 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from helpers.devices import HIP, open_or_skip
+from helpers.devices import HIP, here, open_or_skip
 from offload_args import cblas, cublas, rocblas, testing
 
-DEVICES = ("host", "sim:0", "cuda:0", HIP)
+DEVICES = here("host", "sim:0", "cuda:0", HIP)
+
+
+def pytest_report_header() -> str:
+    """Name the devices whose tests are made."""
+    return f"devices: {', '.join(DEVICES)}"
 
 
 @pytest.fixture(params=DEVICES)

@@ -19,6 +19,9 @@ def body_of(library: Library, function: Function) -> Body:
         kind = DescribedBody
     if function.written:
         kind = WrittenBody
+    structs = [one.field_of for one in function.arguments if one.field_of]
+    if structs and kind in (ServiceBody, GroupedBody):
+        raise ValueError(f"{structs[0]}: the fields of a struct are for functions with arrays, and without lists")
     if kind in (Body, GroupedBody):
         _need_sizes(function)
     return kind(library, function)

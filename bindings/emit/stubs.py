@@ -64,7 +64,8 @@ def python_stub(library: Library) -> str:
             lines += ["@overload", f"def {function.name}({on_host}) -> tuple[{', '.join(kinds)}]: ..."]
             lines += ["@overload", f"def {function.name}({on_device}) -> None: ..."]
         else:
-            shown = [f"{one.name}: {one.annotation()}" for one in positional]
+            may_be_there = None if library.has_device_form(function) else False
+            shown = [f"{one.name}: {one.annotation(may_be_there)}" for one in positional]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
             outputs = [*([result.python] if result else []), *given]
             returns = f"tuple[{', '.join(outputs)}]" if len(outputs) > 1 else outputs[0] if outputs else "None"

@@ -55,13 +55,13 @@ static int begin(oa_call *call, oa_operand *operands, const oa_graph_tensor *ten
   for (int i = 0; i < count; i++) {
     const oa_graph_tensor *t = &tensors[i];
     const int access = t->access == OA_OVERWRITE && t->elements != t->span ? OA_READ_WRITE : t->access;
+    const int64_t lines = t->step > 0 && t->span >= t->line ? 1 + (t->span - t->line) / t->step : 1;
     if (!t->access) continue;
-    operands[call->count++] =
-        (oa_operand){.name = t->name,
-                     .pointer = *pointers++,
-                     .access = access,
-                     .dtype = t->dtype,
-                     .extent = OA_EXTENT(OA_EXTENT_VECTOR, 0, t->span, 1, 1, "its tensor", "", "")};
+    operands[call->count++] = (oa_operand){.name = t->name,
+                                           .pointer = *pointers++,
+                                           .access = access,
+                                           .dtype = t->dtype,
+                                           .extent = OA_MATRIX(t->line, lines, t->step, "line", "lines", "step")};
   }
   call->operands = operands;
   return oa_begin(call);

@@ -651,7 +651,7 @@ static void routine_repeat(void) {
 
 static void graphs(void) {
   const oa_graph_names none = {0}, names = {"create", "bind", "create", "bind", "create", 0, 0, 0, 0, 0, 0};
-  const oa_graph_tensor tensor = {"x", 1, OA_F64, OA_READ, 1, 1, 0, 0};
+  const oa_graph_tensor tensor = {"x", 1, OA_F64, OA_READ, 1, 1, 1, 1, 0, 0};
   const void *pointers[] = {live};
   const oa_object *garbage = (const oa_object *)live;
   function = "oa_graph_run";

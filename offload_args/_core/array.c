@@ -96,14 +96,10 @@ static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return
 static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
 
 static PyMethodDef array_functions[] = {
-    {"update_from", update_from, METH_VARARGS, NULL},
-    {"update_to", update_to, METH_VARARGS, NULL},
-    {"update_begin", update_begin, METH_VARARGS, NULL},
-    {"is_lent", lent_array, METH_O, NULL},
-    {"lock_if_lent", lock_array, METH_O, NULL},
-    {"keep", keep, METH_VARARGS, NULL},
-    {"release", release, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"update_from", update_from, METH_VARARGS, NULL},   {"update_to", update_to, METH_VARARGS, NULL},
+    {"update_begin", update_begin, METH_VARARGS, NULL}, {"is_lent", lent_array, METH_O, NULL},
+    {"lock_if_lent", lock_array, METH_O, NULL},         {"keep", keep, METH_VARARGS, NULL},
+    {"release", release, METH_VARARGS, NULL},           {NULL, NULL, 0, NULL},
 };
 
 int add_array(PyObject *module) { return PyModule_AddFunctions(module, array_functions); }

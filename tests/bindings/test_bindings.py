@@ -548,6 +548,9 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
         assert list(signature.parameters) == [*positional, *keywords]
         assert [one for one in keywords if signature.parameters[one].kind is not inspect.Parameter.KEYWORD_ONLY] == []
         assert [one.arg for one in stubs[function.name].args.args] == positional
+        types = {one.arg: ast.unparse(one.annotation) for one in stubs[function.name].args.args if one.annotation}
+        if not library.has_device_form(function):
+            assert not [one.name for one in function.of("scalar") if "DevicePtr" in types.get(one.name, "")]
         text = inspect.getdoc(made) or ""
         assert re.match(r"[A-Z][a-z]+s ", text) and f"Source: {library.source}, {function.symbol}." in text
         for one in function.parameters:

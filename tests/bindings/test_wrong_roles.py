@@ -313,6 +313,13 @@ def test_a_wrong_roles_file_is_refused_with_its_line(tmp_path: Path, right: str,
         assert f"line {changed}" in found[0]
 
 
+def test_the_fields_of_a_struct_need_an_array_beside_them(tmp_path: Path) -> None:
+    without = ROLES.replace('weights = "in elements(n * ways)"\n', "").replace("const float *weights; ", "")
+    text = without.replace('x = "inout elements(n // ways)"', 'x = "gives real"')
+    (fault,) = checked(tmp_path, text)
+    assert "v_walk: graph: the fields of a struct are for functions with arrays, and without lists" in fault
+
+
 WRONG_API = [
     ('"v_sum"', '"v_sum', "vendor.json: Invalid control character"),
     ('"version": "1"', '"version": 1', "vendor.json: version is missing, or no text"),

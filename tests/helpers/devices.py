@@ -12,17 +12,39 @@ from offload_args.errors import DeviceUnavailableError, LibraryError
 HIP = os.environ.get("OFFLOAD_ARGS_TEST_HIP", "hip:0")  # the AMD device that tests use
 
 
-def open_or_skip(name: str) -> str:
-    """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it.
+def is_required(name: str) -> bool:
+    """Return whether OFFLOAD_ARGS_REQUIRE asks for a device.
 
-    OFFLOAD_ARGS_REQUIRE names backends, of which the first device will do ("cuda"), and devices ("cuda:1").
+    It names backends, of which the first device will do ("cuda"), and devices ("cuda:1").
     """
+    backend, _, index = name.partition(":")
+    required = os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(",")
+    return name in required or (backend in required and index in ("", "0"))
+
+
+def here(*names: str) -> tuple[str, ...]:
+    """Return those devices that can be opened, or are required.
+
+    Of a device that is not here, no thousands of tests are made that skip: those that name it alone say that it is not.
+    """
+    return tuple(name for name in names if is_required(name) or _opens(name))
+
+
+def _opens(name: str) -> bool:
+    try:
+        Device(name)
+    except DeviceUnavailableError:
+        return False
+    return True
+
+
+def open_or_skip(name: str) -> str:
+    """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it."""
     backend, _, index = name.partition(":")
     try:
         Device(name)
     except DeviceUnavailableError as error:
-        required = os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(",")
-        if name in required or (backend in required and index in ("", "0")):
+        if is_required(name):
             pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}: {error}")
         pytest.skip("device unavailable")
     if backend == "sim":

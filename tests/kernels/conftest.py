@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.devices import open_or_skip
+from helpers.devices import here, open_or_skip
 from kernels.images import module_for
 from offload_args import In, InOut, Kernel, Module, Out
 
 
-@pytest.fixture(params=["host", "sim:0", "cuda:0", "hip:0", "hip:1"])
+@pytest.fixture(params=here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device that is here."""
     return open_or_skip(request.param)

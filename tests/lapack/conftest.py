@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from helpers.devices import library_or_skip, open_or_skip
+from helpers.devices import here, library_or_skip, open_or_skip
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
-@pytest.fixture(params=("host", "sim:0", "cuda:0"))
+@pytest.fixture(params=here("host", "sim:0", "cuda:0"))
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device that is here and has a LAPACK."""
     device = open_or_skip(request.param)

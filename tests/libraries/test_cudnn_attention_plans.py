@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import library_or_skip
-from offload_args import In, Out, cudnn, offload_args
+from offload_args import In, InOut, Out, cudnn, offload_args
 from offload_args.errors import ArgumentError, ArgumentTypeError
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -152,6 +152,9 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
     refused("layout 'BHSD' has not the 3 axes", x[0], x, x)
     refused("needs float32 or .* got bool", x.astype(bool), x, x)
     refused("a multiple of 8, got 16 of q and k, and 12 of v", x, x, x[..., :12])
+    refused("q needs the dimensions of a head side by side", np.zeros((1, 2, 8, 32), np.float16)[..., ::2], x, x)
+    refused("k needs .* strides that are multiples of 8", x, np.zeros((1, 2, 8, 17), np.float16)[..., :16], x)
+    refused("v needs .* strides that are multiples of 8", x, x, np.broadcast_to(x[:, :1], x.shape))
     refused('causal needs to be False, True or "bottom-right", got .*top', x, x, x, causal="top")
     refused("causal needs to be .* got 1", x, x, x, causal=1)
     refused("the first of 8 queries would see none of 5 keys", x, x[:, :, :5], x[:, :, :5], causal="bottom-right")
@@ -164,6 +167,31 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
         graph.attention(q, k, graph.relu(q))
     with pytest.raises(ArgumentError, match="needs an input for each of q, k and v; call input again"):
         graph.attention(q, k, k)
+
+
+def test_attention_of_heads_that_lie_in_wider_rows(gpu: str) -> None:
+    x, y = drawn(2, 3, 128, 72).astype(np.float16), np.zeros((2, 3, 128, 72), np.float16)
+    with offload_args(In(x), InOut(y), device=gpu) as (dx, dy):
+        graph = cudnn.Graph(gpu)
+        result = graph.attention(*(graph.input(dx[..., :64], "BHSD") for _ in range(3)), causal=True)
+        graph.output(result, dy[..., 8:], "BHSD").plan()(*[dx[..., :64]] * 3, dy[..., 8:])
+        with pytest.raises(ArgumentError, match="the result of attention needs the dimensions of a head side by side"):
+            graph.output(result, np.zeros((2, 3, 128, 65), np.float16)[..., 1:], "BHSD")
+    expected = seen(x[..., :64], x[..., :64], x[..., :64], causal=True)
+    close_where_counted(y[..., 8:], expected)
+    assert not y[..., :8].any()
+
+
+def test_attention_of_parts_of_one_array(gpu: str) -> None:
+    x = drawn(2, 128, 3, 3, 64).astype(np.float16)  # batches, positions, q and k and v, heads, dimensions
+    y = np.zeros((2, 128, 3, 64), np.float16)
+    with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
+        parts = [dx[:, :, one] for one in range(3)]
+        graph = cudnn.Graph(gpu)
+        result = graph.attention(*(graph.input(one, "BSHD") for one in parts), causal=True)
+        graph.output(result, dy, "BSHD").plan()(*parts, dy)
+    q, k, v = (x[:, :, one].swapaxes(1, 2) for one in range(3))
+    close_where_counted(y.swapaxes(1, 2), seen(q, k, v, causal=True))
 
 
 def test_lengths_that_do_not_fit_are_refused_by_name() -> None:

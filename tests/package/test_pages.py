@@ -74,7 +74,8 @@ def build(sources: list[Block], folder: Path) -> None:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "example.py").write_text(code)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
+    files = {f"OFFLOAD_ARGS_{one.upper()}" for one in LIBRARIES}  # of those that skip_without looked at
+    clean = {name: one for name, one in os.environ.items() if name in files or not name.startswith("OFFLOAD_ARGS_")}
     # Python 3.12 warns of every fork of a process with threads.
     return subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "example.py"],

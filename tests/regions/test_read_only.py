@@ -16,6 +16,7 @@ from offload_args import (
     blas,
     offload_args,
     testing,
+    update,
 )
 from offload_args.errors import DirectionError, PresentError
 

@@ -78,7 +78,8 @@ def test_a_copy_that_takes_long_is_shown_and_the_line_is_gone_afterwards(tmp_pat
 
 
 def test_a_wait_that_takes_long_is_shown_with_its_reason(tmp_path: Path) -> None:
-    script = SLOW.replace("    blas.asum(dBig)", "    dBig.address\n    device.synchronize()")
+    queued = "    for _ in range(5):\n        dBig.fill(0)\n    device.synchronize()"
+    script = SLOW.replace("In(Big)", "Big").replace("    blas.asum(dBig)", queued)
     shown, status = on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1")
     assert status == 0 and "offload_args: waiting for sim:0 (" in shown, shown
     assert screen(shown) == [""]

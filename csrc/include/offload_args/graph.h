@@ -17,6 +17,8 @@ typedef struct oa_graph_tensor {
   int access;       /* OA_READ or OA_OVERWRITE; 0: a number on the host */
   int64_t elements; /* that there are */
   int64_t span;     /* elements from the first to the last one, gaps included */
+  int64_t line;     /* elements side by side, in each line that there is in the span */
+  int64_t step;     /* elements from the start of a line to that of the next */
   double number;    /* of one on the host, which has it as a float, or as an int32_t if that is its dtype */
   int alignment;    /* bytes of which the address is a multiple; 0: any */
 } oa_graph_tensor;
