@@ -102,7 +102,7 @@ class _Facts:
                 count *= size
             else:
                 return self.span, self.span
-        return (line, step or line) if self.elements else (0, 0)
+        return (line, step or line) if self.elements else (0, 1)
 
 
 def _dtype_name(function: str, dtype: Any) -> str:
@@ -705,7 +705,7 @@ def _check_attention(where: str, q: Tensor, k: Tensor, v: Tensor, scale: object)
 
 
 def _check_rows(where: str, name: str, one: Tensor) -> None:
-    """Check the strides of which attention's kernels load and store 16 bytes; with others cuDNN ends the process."""
+    """Check that attention's kernels can load and store 16 bytes at once, which cuDNN does not check."""
     *steps, last = one.facts.strides
     if last != 1 or any(step % 8 for size, step in zip(one.facts.shape, steps, strict=False) if size > 1):
         raise ArgumentError(

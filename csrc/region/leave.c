@@ -235,7 +235,7 @@ static int issue_down(oa_region_state *region) {
   return status;
 }
 
-enum { CLEAR_BEHIND_LEAST = 32 << 10 }; /* bytes; fewer are filled faster when they are freed (transfer.md) */
+enum { CLEAR_BEHIND_LEAST = 8 << 10 }; /* bytes; fewer are filled faster when they are freed (transfer.md) */
 
 /* Returns whether all of the mapping's copies down were issued on the region's stream, and its memory is used no more
  * and will be needed as zeros. */

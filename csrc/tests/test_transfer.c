@@ -944,7 +944,7 @@ int main(int argc, char **argv) {
   a_region_that_comes_again_asks_the_driver_for_nothing();
   memory_that_stays_is_as_strictly_watched();
   an_address_of_nothing_written_is_zeros_each_time();
-  memory_of_an_address_is_zeros_again_behind_its_copy_down(64 << 10);
+  memory_of_an_address_is_zeros_again_behind_its_copy_down(8 << 10);
   memory_of_an_address_is_zeros_again_behind_its_copy_down(200000);
   memory_that_is_exported_is_not_cleared_behind_its_copy_down();
   for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++) a_block_waits_for_who_has_its_address(outcome);
