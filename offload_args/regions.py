@@ -83,7 +83,7 @@ class Update:
         finally:
             self._writings.pop()  # ends it
             while self._opened:
-                self._opened.pop().setflags(write=False)
+                _core.lock_if_lent(self._opened.pop())  # its region may have been left meanwhile
 
 
 class offload_args(_core.Region):

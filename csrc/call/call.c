@@ -712,10 +712,8 @@ static int order_and_bring_up(const oa_call *call, const reach *reaches, oa_regi
   return order(call, reaches, stream);
 }
 
-/* Begins a call; reaches: room for each operand. handle: the caller's own handle for the library, or NULL. has_stream:
- * the call goes to a stream of the caller's. Called with the lock, which is free when it returns. */
-static __attribute__((noinline)) int begin(oa_call *call, reach *reaches, void *handle, bool has_stream,
-                                           void *own_stream) {
+/* Begins a call as begin_locked does; reaches: room for each operand. */
+static inline int begin(oa_call *call, reach *reaches, void *handle, bool has_stream, void *own_stream) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing;
@@ -746,6 +744,23 @@ static __attribute__((noinline)) int begin(oa_call *call, reach *reaches, void *
   return OA_OK;
 }
 
+/* Begins a call. handle: the caller's own handle for the library, or NULL. has_stream: the call goes to a stream of the
+ * caller's. Called with the lock, which is free when it returns. */
+static __attribute__((noinline)) int begin_locked(oa_call *call, void *handle, bool has_stream, void *own_stream) {
+  reach few[FEW], *reaches = few;
+  if (call->count < 1) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
+  }
+  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
+    oa_unlock();
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
+  }
+  const int status = begin(call, reaches, handle, has_stream, own_stream);
+  if (__builtin_expect(reaches != few, 0)) free(reaches);
+  return status;
+}
+
 /* Takes the caller's own handle for this call: *handle becomes the vendor's, *stream that handle's stream if it has
  * one. */
 static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
@@ -755,51 +770,33 @@ static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, vo
   return status;
 }
 
-int oa_begin(oa_call *call) {
-  reach few[FEW], *reaches = few;
-  int status;
-  if (!call) return oa_fail_null("oa_begin", "call");
+static inline void reset(oa_call *call) {
   call->open = 0;
   call->lists = NULL;
-  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
+  call->object = NULL;
   call->begun = oa_trace_begin();
-  if (call->count < 1)
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
+}
+
+int oa_begin(oa_call *call) {
+  int status;
+  if (!call) return oa_fail_null("oa_begin", "call");
+  reset(call);
+  if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
   if ((status = oa_core_start())) return status;
   void *handle = call->library ? oa_library_used_handle(call->library) : NULL;
   void *own_stream = call->library ? NULL : call->own_stream;
   const bool has_stream = call->library ? handle && !call->library->takes_stream : call->has_own_stream;
-  call->object = NULL;
   if (__builtin_expect(handle != NULL, 0) && (status = use_handle(call, &handle, &own_stream))) return status;
   if (__builtin_expect(call->library && call->library->needs_handle && !handle, 0)) return oa_object_fail_none(call);
-  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
-    oa_object_return_handle(call);
-    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  }
   oa_lock();
-  status = begin(call, reaches, handle, has_stream, own_stream);
-  if (__builtin_expect(reaches != few, 0)) free(reaches);
+  status = begin_locked(call, handle, has_stream, own_stream);
   if (__builtin_expect(status, 0)) oa_object_return_handle(call);
   return status;
 }
 
 int oa_begin_locked(oa_call *call) {
-  reach few[FEW], *reaches = few;
-  call->open = 0;
-  call->lists = NULL;
-  call->object = NULL;
-  call->begun = oa_trace_begin();
-  if (call->count < 1) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
-  }
-  if (__builtin_expect(call->count > FEW, 0) && !(reaches = malloc((size_t)call->count * sizeof *reaches))) {
-    oa_unlock();
-    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", call->function, call->count);
-  }
-  const int status = begin(call, reaches, NULL, call->has_own_stream, call->own_stream);
-  if (__builtin_expect(reaches != few, 0)) free(reaches);
-  return status;
+  reset(call);
+  return begin_locked(call, NULL, call->has_own_stream, call->own_stream);
 }
 
 /* -- ending -- */

@@ -10,6 +10,7 @@ static oa_caller *callers; /* of all threads; those of threads that have ended a
 
 static void end(void *caller) {
   if (atomic_load(&oa_forked)) return; /* the lock may be taken for ever */
+  oa_caller_of_thread = NULL;          /* other destructors of the thread may make calls */
   oa_lock();
   ((oa_caller *)caller)->is_gone = true;
   oa_unlock();

@@ -1,4 +1,4 @@
-/* Functions on single arrays: update, is_lent, and their residency. */
+/* Functions on single arrays: update, whether they are lent, and their residency. */
 #include "module.h"
 
 /* (array, device): calls an update function of the core with them. */
@@ -46,8 +46,8 @@ static PyObject *update_begin(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return capsule;
 }
 
-/* (array) -> whether it is a lent array, or a part of one */
-static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
+/* Asks something of an array with the lock of lent arrays held. */
+static PyObject *ask(PyObject *array, int (*question)(const Held *)) {
   Held one = {0};
   Item item = {.source = Py_NewRef(array)};
   oa_array read = {0};
@@ -55,13 +55,19 @@ static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) {
   if (result > 0) {
     find_bytes(&one, &read);
     lock_lent();
-    result = is_lent(&one);
+    result = question(&one);
     unlock_lent();
   }
   release_item(&item);
   release_one(&one);
   return result < 0 ? NULL : PyBool_FromLong(result);
 }
+
+/* (array) -> whether it is a lent array, or a part of one */
+static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, is_lent); }
+
+/* (array) -> the same; it is read-only then */
+static PyObject *lock_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, lock_if_lent); }
 
 /* (array, device): calls a residency function of the core, which needs the array's owner too. */
 static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, int)) {
@@ -90,13 +96,10 @@ static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return
 static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
 
 static PyMethodDef array_functions[] = {
-    {"update_from", update_from, METH_VARARGS, NULL},
-    {"update_to", update_to, METH_VARARGS, NULL},
-    {"update_begin", update_begin, METH_VARARGS, NULL},
-    {"is_lent", lent_array, METH_O, NULL},
-    {"keep", keep, METH_VARARGS, NULL},
-    {"release", release, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"update_from", update_from, METH_VARARGS, NULL},   {"update_to", update_to, METH_VARARGS, NULL},
+    {"update_begin", update_begin, METH_VARARGS, NULL}, {"is_lent", lent_array, METH_O, NULL},
+    {"lock_if_lent", lock_array, METH_O, NULL},         {"keep", keep, METH_VARARGS, NULL},
+    {"release", release, METH_VARARGS, NULL},           {NULL, NULL, 0, NULL},
 };
 
 int add_array(PyObject *module) { return PyModule_AddFunctions(module, array_functions); }

@@ -117,6 +117,12 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
+int lock_if_lent(const Held *one) {
+  const int lent = is_lent(one);
+  if (lent) set_writeable(one->array, 0);
+  return lent;
+}
+
 /* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the
  * base of that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception
  * is set. */

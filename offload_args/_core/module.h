@@ -187,6 +187,7 @@ int name_owner(Held *held, oa_array *array);
 /* Returns 1 if all bytes of the array belong to one that is lent and that the host could write before. Needs the
  * lock. */
 int is_lent(const Held *one);
+int lock_if_lent(const Held *one); /* makes it read-only if it is; returns what is_lent does */
 
 /* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.
  * Ask for all arguments of an enter before the first one is held. */

@@ -16,10 +16,9 @@ from offload_args import (
     blas,
     offload_args,
     testing,
+    update,
 )
-from offload_args.errors import (
-    DirectionError,
-)
+from offload_args.errors import DirectionError, PresentError
 
 
 def read_only(tmp_path: Any, kind: str) -> Array:
@@ -130,6 +129,27 @@ def test_the_flag_comes_back_whatever_the_order_of_leaving() -> None:
     with offload_args(view, x):
         pass
     assert view.flags.writeable
+
+
+@pytest.mark.promise("T16")
+@pytest.mark.parametrize("way", ["close", "discard"])
+def test_the_flag_comes_back_when_a_region_is_left_within_a_block_of_update(device: str, way: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=device)
+    region.open()
+    part = x[2:5]
+    with pytest.raises(PresentError, match="not present"), update(part):
+        part[:] = 7.0
+        getattr(region, way)()
+    assert x.flags.writeable and part.flags.writeable
+    np.testing.assert_array_equal(x[2:5], 7.0)
+    with offload_args(x, device=device):
+        region.open()
+        with update(x):
+            x[0] = 9.0
+            region.close()
+        assert not x.flags.writeable
+    assert x.flags.writeable and x[0] == 9.0
 
 
 def test_a_view_taken_while_its_base_is_lent_may_be_written_by_the_device(device: str) -> None:
