@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numpy as np
 
 from . import _core
 
-__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "spelled"]
+__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "is_masked", "spelled"]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
@@ -49,3 +50,9 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(extent, 1)
     return tuple(reversed(strides))
+
+
+def is_masked(argument: object) -> bool:
+    """Tell a masked array, without importing what makes them."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(argument, masked.MaskedArray)

@@ -11,7 +11,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number
 from .display import html_table, shown, size_text
-from .dtypes import DTYPE_NAMES, c_strides, dtype_of
+from .dtypes import DTYPE_NAMES, c_strides, dtype_of, is_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -163,7 +163,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                         "nothing is copied; index the host array before lending it"
                     )
         taken = sum(item is not None and item is not Ellipsis for item in keys)
-        if taken > len(self._shape) or sum(item is Ellipsis for item in keys) > 1:
+        if sum(item is Ellipsis for item in keys) > 1:
+            raise IndexError("DevicePtr: a key can have only one `...`")
+        if taken > len(self._shape):
             raise IndexError(f"DevicePtr: {taken} indices for {len(self._shape)} dimensions")
         if Ellipsis not in keys:
             keys = (*keys, Ellipsis)
@@ -245,14 +247,19 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         values: an array of the same dtype, or a Python number that fits it; broadcast to the pointer's shape. Other
         dtypes are not converted.
 
-        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ValueError for a shape that does not
-        fit, DirectionError if the array may not be written.
+        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ArgumentError, a ValueError, for a
+        shape that does not fit, DirectionError if the array may not be written.
         """
         if isinstance(values, DevicePtr):
             raise HostAccessError("DevicePtr.assign: values are on a device already; use copy_from")
         array = _values("DevicePtr.assign: values", values, self.dtype)
         if array.shape != self._shape:
-            array = np.broadcast_to(array, self._shape)
+            try:
+                array = np.broadcast_to(array, self._shape)
+            except ValueError:
+                raise ArgumentError(
+                    f"DevicePtr.assign: values of shape {array.shape} can't be broadcast to shape {self._shape}"
+                ) from None
         _core.assign(self, np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"]))
 
     def fill(self, value: object) -> None:
@@ -496,6 +503,10 @@ def unpacked(name: str, value: object) -> str:
 def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
+        if is_masked(values):
+            raise ArgumentTypeError(
+                f"{what} is a masked array, whose mask would be lost: pass x.data or x.filled(value)"
+            )
         array: NDArray[Any] = np.asarray(values)
         if array.dtype != dtype:
             raise DTypeError(

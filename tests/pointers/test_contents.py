@@ -14,6 +14,7 @@ from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
     AliasError,
     ArgumentError,
+    ArgumentTypeError,
     BackendError,
     DirectionError,
     DTypeError,
@@ -170,6 +171,12 @@ def test_wrong_sources_and_values_are_refused(device: str) -> None:
         for pointer, value in ((dn, 1.0), (dx, 1j), (dx, "1"), (dx, None)):
             with pytest.raises(DTypeError):
                 pointer.fill(value)
+        for write in (dx.fill, dx.assign):
+            with pytest.raises(ArgumentTypeError, match=r"is a masked array, .* x\.filled"):
+                write(np.ma.array(1.0, np.float32, mask=True))
+        for shape in ((2, 4), (3,), (0,)):
+            with pytest.raises(ArgumentError, match=r"values of shape \(.*\) can't be broadcast to shape \(4,\)"):
+                dx.assign(np.ones(shape, np.float32))
         for value in (True, np.float32(2), np.inf):
             dx.fill(value)
     np.testing.assert_array_equal(x, np.full(4, np.inf, np.float32))

@@ -103,6 +103,8 @@ def test_an_empty_part_is_fine(device: str) -> None:
 
 def test_too_many_indices_and_an_index_too_far_are_refused() -> None:
     with offload_args(ramp(4, 5)) as (dA,):
+        with pytest.raises(IndexError, match=r"only one `\.\.\.`"):
+            _ = dA[..., 0, ...]
         with pytest.raises(IndexError, match="3 indices for 2 dimensions"):
             dA[1:, 1:, 1:]
         with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0"):

@@ -53,6 +53,8 @@ def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
         call(device=device)  # type: ignore[call-arg]
     with pytest.raises(ArgumentError, match="on_error needs .*, got None"):
         call(blas.asum, x, device=device, on_error=None)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="resident needs True or False, got 'off'"):
+        offload_args(x, device=device, resident="off")  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         offload_args(x, device=device, resident=Undecided())  # type: ignore[arg-type]
     assert x.flags.writeable
