@@ -14,8 +14,9 @@ import numpy as np
 from .. import _core
 from .._portable import Adapter, adapter_of
 from ..arguments import Out, Scratch
+from ..blas._names import note_names
 from ..devices import by_number
-from ..errors import LibraryError
+from ..errors import LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 
@@ -38,6 +39,7 @@ class _Vendor(Adapter):
     uplo: ClassVar[dict[str, str]]
     side: ClassVar[dict[str, str]]
     jobz: ClassVar[dict[str, str]]
+    names: ClassVar[dict[str, str]]  # of its operands, and those that the caller knows
     needs_tall: ClassVar[bool] = False  # gesvd takes no matrix of more columns than rows
 
     def __init__(self) -> None:
@@ -49,6 +51,13 @@ class _Vendor(Adapter):
 
     def call(self, name: str, A: Pointer, *arguments: Any) -> int:
         """Call a function whose info comes back."""
+        try:
+            return self.run(name, A, *arguments)
+        except OffloadError as error:
+            note_names(error, self.names)
+            raise
+
+    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
         raise NotImplementedError
 
     def potrf(self, t: str, uplo: str, n: int, A: Pointer, lda: int) -> int:
@@ -90,8 +99,9 @@ class _LAPACKE(_Vendor):
     uplo: ClassVar = {"U": "UPPER", "L": "LOWER"}
     side: ClassVar = {"L": "LEFT", "R": "RIGHT"}
     jobz: ClassVar = {"N": "JOB_N", "V": "JOB_V", "A": "JOB_A", "S": "JOB_S"}
+    names: ClassVar = {"a": "A", "b": "B", "c": "C", "u": "U", "vt": "VT"}
 
-    def call(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
         info: int = getattr(self.functions, name)(self.functions.COL_MAJOR, *arguments)
         return info
 
@@ -141,9 +151,10 @@ class _CuSOLVER(_Vendor):
     side: ClassVar = {"L": "CUBLAS_SIDE_LEFT", "R": "CUBLAS_SIDE_RIGHT"}
     jobz: ClassVar = {"N": "EIG_MODE_NOVECTOR", "V": "EIG_MODE_VECTOR"}
     jobs: ClassVar = {"N": "JOB_N", "A": "JOB_A", "S": "JOB_S"}
+    names: ClassVar = {"W": "w", "S": "s", "TAU": "tau"}
     needs_tall = True
 
-    def call(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
         # Work of other packages may be on a stream that this call does not wait for: they have the address.
         if any(isinstance(one, DevicePtr) and _core.query(one).escaped for one in arguments):
             _core.device_synchronize(A._device)

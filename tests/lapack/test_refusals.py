@@ -221,3 +221,13 @@ def test_amd_gpus_have_no_lapack_yet(device: str) -> None:
     with pytest.raises(LibraryError, match=r'^lapack\.potrf: .*hip:0: rocSOLVER comes later; .*device="host"'):
         with offload_args(np.eye(2), device=device) as (dA,):
             lapack.potrf(dA)
+
+
+def test_an_operand_that_the_library_names_otherwise_is_named_as_the_caller_does(device: str) -> None:
+    square = np.asfortranarray(np.eye(3))
+    with offload_args(In(square), Scratch((3,), np.int32), In(np.ones(3)), device=device) as (dA, dp, db):
+        for call, named in ((lambda: lapack.getrf(dA, dp), "A"), (lambda: lapack.heevd(dA, db), "A")):
+            with pytest.raises(DirectionError) as caught:
+                call()
+            library = str(caught.value).partition(": ")[2].partition(" ")[0]
+            assert library == named or f"its {library} is {named}" in caught.value.__notes__[0]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from helpers.processes import python
-from offload_args import Device, In, Out, _core, call, cblas, cublas, embedding, libraries, offload_args, testing
+from offload_args import Device, In, Out, _core, call, cblas, cublas, cudnn, embedding, libraries, offload_args, testing
 from offload_args._raw import Raw
 from offload_args.errors import (
     ArgumentTypeError,
@@ -42,6 +42,12 @@ def test_every_bound_function_is_there_under_its_own_name(library: Any) -> None:
     assert {*library.raw._routines.values()} == {*library.__all__} - {"raw"} - others - with_a_stream
     for name in dir(library.raw):
         assert getattr(library.raw, name) is getattr(library.raw, name)
+
+
+def test_functions_with_the_callers_stream_or_a_struct_of_addresses_are_not_called_through_others() -> None:
+    checked = cudnn.raw._routines
+    assert checked["cudnnActivationForward"] == "activation_forward"
+    assert not checked.keys() & {"cudnnCausalConv1dForward", "cudnnGnnAggSimpleForward", "cudnnGnnMhaGatBackward"}
 
 
 def test_names_types_and_constants_are_the_headers() -> None:

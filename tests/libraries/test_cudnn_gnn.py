@@ -318,6 +318,28 @@ def test_an_attention_on_a_graph_and_its_gradients(
         if (case.second, case.dtype, case.gradients, case.index) == (second, dtype, gradients, index):
             with case_of(str(case)):
                 check_attention(gpu, case)
+    if (dtype, gradients, index) == (FLOATS[0], FLOATS[0], np.int32):
+        check_one_array_of_both_gradients(gpu, Case(second, has_edges=False))
+
+
+def check_one_array_of_both_gradients(gpu: str, case: Case) -> None:
+    """Check that where edges lead from nodes to the same nodes, both gradients may be one array: their sum."""
+    nodes, weight = drawn(np.float32, TARGETS, FEATURES), drawn(np.float32, (2 - case.second) * FEATURES, seed=2)
+    fields = graph(np.int32) | {"cscIndices": (SOURCES % TARGETS).astype(np.int32), "nSrcNodes": TARGETS}
+    read = fields | {"srcFeatures": nodes, "dstFeatures": nodes, "edgeFeatures": None, "attnWeights": weight}
+    read["dropoutMask"] = None
+    kept = {"smScores": unset(np.float32, 2, HEADS, EDGES)}
+    kept |= {"actScores": unset(np.float32, EDGES, FEATURES)} if case.second else {}
+    if not called(gpu, f"{case.name}forward", read, {"output": np.zeros_like(nodes)} | kept, **case.rest):
+        return
+    of_sources, of_targets, of_both = (unset(np.float32, TARGETS, FEATURES) for _ in range(3))
+    read |= {"gradOut": drawn(np.float32, TARGETS, FEATURES, seed=3), "gradAttention": None} | kept
+    rest: dict[str, Any] = {"gradEdgeFeatures": None, "gradWspaceFeat": None, "gradWspaceWeights": None}
+    for sources, targets in ((of_sources, of_targets), (of_both, of_both)):
+        written = {"gradSrcFeatures": sources, "gradDstFeatures": targets, "gradWeights": np.zeros_like(weight)}
+        written["gradSmScores"] = np.zeros((2, HEADS, EDGES), np.float32)
+        assert called(gpu, f"{case.name}backward", read, written | rest, **case.rest, **case.gradient_types)
+    close(of_both, exact(of_sources) + exact(of_targets), np.float32)
 
 
 def check_attention(gpu: str, case: Case) -> None:

@@ -15,6 +15,8 @@ from recording.workers import DEVICES, Turns, Workers, every_family, families, t
 
 # Functions that take numbers of an array for places in memory, pivots, are not called with arrays of any contents.
 NOT_CALLED = {("cusolver", family) for family in ("getrs", "laswp", "sytri", "xgetrs", "xsytrs", "xhetrs")}
+# Nor those that cuDNN compiles anew for each combination of data types, which takes up to a minute.
+NOT_CALLED |= {("cudnn", f"gnn_mha_gat_{one}") for one in ("forward", "backward", "v2_forward", "v2_backward")}
 ON_DEVICES = [
     pytest.param(DEVICES[one.backend], name, family, id=f"{DEVICES[one.backend]}-{name}-{family}")
     for name, one in legal.libraries().items()
