@@ -1,5 +1,6 @@
 #include "offload_args/graph.h"
 
+#include "call/call.h"
 #include "call/described.h"
 #include "call/object.h"
 
