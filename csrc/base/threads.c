@@ -30,6 +30,7 @@ static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
 static int started, idle, looking; /* looking: awake, and as good as idle */
 static atomic_uint posts;          /* tasks so far */
+static atomic_int looks;           /* of look_out, so far */
 static _Atomic int64_t expected;   /* until then a task may come, by now() */
 static atomic_int count;           /* of an owner; 0: not known yet */
 static atomic_int most;            /* that may be started */
@@ -64,6 +65,7 @@ static bool look_out(void) {
   const unsigned seen = atomic_load(&posts);
   if (now() >= atomic_load(&expected)) return false;
   looking++;
+  atomic_fetch_add(&looks, 1);
   pthread_mutex_unlock(&mutex);
   while (atomic_load_explicit(&posts, memory_order_relaxed) == seen && now() < atomic_load(&expected))
     for (int i = 0; i < 16; i++) pause_cpu();
@@ -151,6 +153,8 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   pthread_mutex_unlock(&mutex);
   pthread_cond_destroy(&t.left);
 }
+
+int oa_threads_looks(void) { return atomic_load(&looks); }
 
 void oa_threads_expect(void) {
   atomic_store(&expected, now() + EXPECTED);

@@ -13,5 +13,7 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
 /* Wakes a few idle threads, which then look out for work for a tenth of a millisecond: oa_threads_run finds them awake
  * if it is called within that time. Starts none. */
 void oa_threads_expect(void);
+/* Returns how often a thread was awake for that so far; for tests. */
+int oa_threads_looks(void);
 
 #endif
