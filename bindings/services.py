@@ -219,14 +219,8 @@ class Struct(ServiceParameter):
 
 def struct_format(definition: str) -> str:
     """Returns the format of the fields of "struct { int x, y; }"; "" if it is another definition."""
-    found = re.fullmatch(r"struct \{(.*)\}", definition)
-    formats = ""
-    for field in filter(str.strip, found[1].split(";") if found else []):
-        c_type, _, names = field.strip().rpartition(" ") if "," not in field else _first(field.strip())
-        if c_type not in FIELDS or not re.fullmatch(r"\w+(\s*,\s*\w+)*", names):
-            return ""
-        formats += FIELDS[c_type] * (names.count(",") + 1)
-    return formats
+    types = [c_type for _, c_type in struct_fields(definition)]
+    return "".join(FIELDS[one] for one in types) if FIELDS.keys() >= set(types) else ""
 
 
 def struct_fields(definition: str) -> list[tuple[str, str]]:
@@ -234,22 +228,12 @@ def struct_fields(definition: str) -> list[tuple[str, str]]:
     found = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
     fields = []
     for field in filter(str.strip, found[1].split(";") if found else []):
-        declared = re.fullmatch(r"\s*((?:const )?\w+)\s+(.*\w)\s*", field, re.DOTALL)
-        for one in declared[2].split(",") if declared else []:
-            named = re.fullmatch(r"\s*(\*?)(\w+)\s*", one)
-            if not declared or not named:
-                return []
-            fields.append((named[2], f"{declared[1]} *" if named[1] else declared[1]))
+        declared = re.fullmatch(r"\s*(\w+(?: \w+)*)\s+(\*?\w+(?:\s*,\s*\*?\w+)*)\s*", field)
         if not declared:
             return []
+        for name in re.findall(r"\*?\w+", declared[2]):
+            fields.append((name.lstrip("*"), f"{declared[1]} *" if name.startswith("*") else declared[1]))
     return fields
-
-
-def _first(field: str) -> tuple[str, str, str]:
-    """Splits "unsigned int x, y" before its first name."""
-    before, comma, rest = field.partition(",")
-    c_type, space, name = before.rpartition(" ")
-    return c_type, space, f"{name}{comma}{rest}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number, check_shape, gpu_backend
 from .display import shown
-from .dtypes import c_strides, code_of, is_masked
+from .dtypes import c_strides, code_of, refuse_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -134,8 +134,7 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         argument = argument.array
         if isinstance(argument, (_Declared, Scratch)):
             raise ArgumentTypeError(f"{where}: a direction around {type(argument).__name__}; give one of them")
-    if is_masked(argument):
-        raise ArgumentTypeError(f"{where} is a masked array, whose mask would be lost: pass x.data or x.filled(value)")
+    refuse_masked(where, argument)
     if isinstance(argument, np.ndarray):
         return argument
     if isinstance(argument, DevicePtr):

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from . import _core
+from .errors import ArgumentTypeError
 
-__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "is_masked", "spelled"]
+__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "refuse_masked", "spelled"]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
@@ -52,7 +53,8 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def is_masked(argument: object) -> bool:
-    """Tell a masked array, without importing what makes them."""
+def refuse_masked(what: str, argument: object) -> None:
+    """Raise ArgumentTypeError for a masked array, without importing what makes them."""
     masked = sys.modules.get("numpy.ma")
-    return masked is not None and isinstance(argument, masked.MaskedArray)
+    if masked is not None and isinstance(argument, masked.MaskedArray):
+        raise ArgumentTypeError(f"{what} is a masked array, whose mask would be lost: pass x.data or x.filled(value)")

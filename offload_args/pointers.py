@@ -11,7 +11,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number
 from .display import html_table, shown, size_text
-from .dtypes import DTYPE_NAMES, c_strides, dtype_of, is_masked
+from .dtypes import DTYPE_NAMES, c_strides, dtype_of, refuse_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -503,10 +503,7 @@ def unpacked(name: str, value: object) -> str:
 def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
-        if is_masked(values):
-            raise ArgumentTypeError(
-                f"{what} is a masked array, whose mask would be lost: pass x.data or x.filled(value)"
-            )
+        refuse_masked(what, values)
         array: NDArray[Any] = np.asarray(values)
         if array.dtype != dtype:
             raise DTypeError(

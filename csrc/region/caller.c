@@ -116,10 +116,8 @@ static int fail_circle(const oa_caller *caller, const oa_caller *other) {
 }
 
 int oa_wait_for(const oa_wait *wait) {
-  oa_caller *caller = oa_caller_of_thread;
-  if (!caller) { /* it has no open calls */
-    if (!(caller = oa_caller_make())) return OA_ERROR_MEMORY;
-  }
+  oa_caller *caller = oa_caller_with_room(0);
+  if (!caller) return OA_ERROR_MEMORY;
   caller->wait = wait;
   const oa_caller *other = find_circle(caller);
   const int status = other ? fail_circle(caller, other) : OA_OK;
@@ -129,7 +127,7 @@ int oa_wait_for(const oa_wait *wait) {
 }
 
 void oa_wait_for_always(const oa_wait *wait) {
-  oa_caller *caller = oa_caller_of_thread ? oa_caller_of_thread : oa_caller_make();
+  oa_caller *caller = oa_caller_with_room(0);
   if (caller) {
     caller->wait = wait;
     if (find_circle(caller)) oa_announce_change();

@@ -5,9 +5,8 @@
 
 enum { MOST_TENSORS = 32 };
 
-/* Reads a tensor's facts: (name, uid, dtype, access, elements, span, line, step, number,
- * alignment).
- Returns 0, or -1 with an exception. */
+/* Reads a tensor's facts: (name, uid, dtype, access, elements, span, line, step, number, alignment). Returns 0, or -1
+ * with an exception. */
 static int read_tensor(PyObject *facts, oa_graph_tensor *tensor) {
   return PyArg_ParseTuple(facts, "sLiiLLLLdi", &tensor->name, &tensor->uid, &tensor->dtype, &tensor->access,
                           &tensor->elements, &tensor->span, &tensor->line, &tensor->step, &tensor->number,

@@ -33,6 +33,8 @@ PRELUDE = """
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 typedef float _Complex cuComplex;
 typedef double _Complex cuDoubleComplex;
 typedef int cublasStatus_t, cublasOperation_t, cublasFillMode_t, cublasSideMode_t, cublasDiagType_t;
@@ -46,18 +48,11 @@ typedef struct handle {
   int mode, math, atomics, sm_count, strategy, special, control, max_bits, offset;
 } *cublasHandle_t;
 
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
 int cuCtxGetCurrent(void **context);
 int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
 
 enum { MAGIC = 0xb1a5, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
 
-static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pinned, 2: of a device */
-  int type = 0, attribute = 2;
-  void *values[] = {&type};
-  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
-  return type;
-}
 static int is_scalar(const struct handle *handle, const void *pointer) {
   return handle && handle->magic == MAGIC && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
 }

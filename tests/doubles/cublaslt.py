@@ -26,6 +26,8 @@ TEXT = r"""
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 enum { SUCCESS = 0, INVALID_VALUE = 7, NOT_SUPPORTED = 15, MOST = 48, NEEDED = 64, ALIGNED = 16 };
 enum { R_32F, R_64F, R_16F, R_8I, C_32F, C_64F, R_32I = 10, R_16BF = 14, R_E4M3 = 28, R_E5M2 = 29 };
 typedef double _Complex number;
@@ -38,13 +40,7 @@ typedef struct result {
   int reserved[4];
 } result;
 
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
-static int is_array(const void *pointer) {
-  int type = 0, attribute = 2;
-  void *values[] = {&type};
-  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
-  return type != 0;
-}
+static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
 /* -- numbers -- */
 

@@ -20,6 +20,8 @@ TEXT = r"""
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 enum { VERSION = 91900, AXES = 4, MOST_VALUES = 64, WORKSPACE = 256 };
 
 /* An object of the graph API: what was set, by the attributes' names. */
@@ -48,13 +50,7 @@ static int refuse(const char *reason) {
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
-static int is_array(const void *pointer) {
-  int type = 0, attribute = 2;
-  void *values[] = {&type};
-  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
-  return type != 0;
-}
+static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
 /* -- what every use of the library calls -- */
 

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "memory.h"
+
 enum {
   SUCCESS = 0,
   NOT_INITIALIZED = 101,
@@ -22,14 +24,7 @@ typedef struct generator {
   void *stream;
 } generator;
 
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
-
-static int is_array(const void *pointer) {
-  int type = 0, attribute = 2;
-  void *values[] = {&type};
-  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
-  return type != 0;
-}
+static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
 static int is_quasi(const generator *g) { return g->type >= 200; }
 static int is_64_bit(const generator *g) { return g->type >= 203; }

@@ -19,6 +19,8 @@ PRELUDE = """
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 typedef struct handle {
   int magic;
   void *context, *stream;
@@ -27,18 +29,11 @@ typedef struct params {
   int magic, main, most, iterations; /* the last three of iterative refinement */
 } *params;
 
-int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
 int cuCtxGetCurrent(void **context);
 
 enum { MAGIC = 0x501e, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, COLUMNS = 102 };
 enum { DEVICE_BYTES = 96, HOST_BYTES = 56 }; /* of the 64-bit interface */
 
-static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pinned, 2: of a device */
-  int type = 0, attribute = 2;
-  void *values[] = {&type};
-  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
-  return type;
-}
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
 static int is_work(void *pointer, size_t given, size_t needed) {
   if (given < needed || (needed && kind_of(pointer) != 2)) return 0;

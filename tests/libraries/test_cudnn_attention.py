@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.attention import softmax
 from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
 from offload_args.errors import ArgumentError, ExtentError
@@ -19,11 +20,6 @@ HEADS, PROJECTED, SIZE, STEPS, KEYS, BATCH = 2, 8, 16, 5, 7, 3
 def gpu(cuda: str) -> str:
     library_or_skip("cudnn", cuda)
     return cuda
-
-
-def softmax(x: Any) -> Any:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 class MultiHead:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from helpers.attention import softmax
 from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, cudnn, offload_args
 from offload_args.errors import ArgumentError, ArgumentTypeError
@@ -19,11 +20,6 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 def gpu(cuda: str) -> str:
     library_or_skip("cudnn", cuda)
     return cuda
-
-
-def softmax(x: Any) -> Any:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def drawn(*shape: int) -> Any:

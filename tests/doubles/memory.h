@@ -1,0 +1,11 @@
+/* What memory a pointer has, as the doubles of libraries ask the double of their driver. */
+#include <stdint.h>
+
+int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);
+
+static int kind_of(const void *pointer) { /* 0: plain memory of the host, 1: pinned, 2: of a device */
+  int type = 0, attribute = 2;
+  void *values[] = {&type};
+  cuPointerGetAttributes(1, &attribute, values, (uintptr_t)pointer);
+  return type;
+}
