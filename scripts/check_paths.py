@@ -14,10 +14,11 @@ It prints one line a fault and exits with 1, or prints nothing.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from check_words import files_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = (".c", ".def", ".h", ".inc", ".json", ".md", ".py", ".pyi", ".svg", ".toml", ".txt", ".yml", ".yaml")
@@ -65,12 +66,11 @@ def folders() -> Iterator[str]:
 
 
 def main() -> int:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     libraries = "|".join(["blas", *(path.stem for path in (ROOT / "bindings/api").glob("*.json"))])
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []
-    for page in listed.splitlines():
+    for page in files_of(ROOT, "*.md"):
         if page.startswith(("benchmarks/results/", "CHANGELOG.md")) or not (ROOT / page).exists():
             continue
         text = (ROOT / page).read_text()

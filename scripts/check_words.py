@@ -2,8 +2,8 @@
 
     python scripts/check_words.py [FILE ...]
 
-Without files it reads all that git tracks. It looks for phrases in comments and strings of sources, and in Markdown
-outside of code. It prints one line a fault and exits with 1, or prints nothing.
+Without files it reads all that git tracks, and new files that it does not ignore. It looks for phrases in comments and
+strings of sources, and in Markdown outside of code. It prints one line a fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -109,8 +109,10 @@ def faults_of(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{text.count(chr(10), 0, found.end()) + 1}: {words!r}: {instead}"
 
 
-def tracked() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def files_of(repository: Path, *patterns: str) -> list[str]:
+    """Returns the files that git tracks, or would add: a fault in a new file shows before its commit."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True).stdout
     return [path for path in listed.split("\0") if path]
 
 
@@ -118,7 +120,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path)
     arguments = parser.parse_args()
-    given = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or tracked()
+    given = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or files_of(ROOT)
     faults = []
     for path in given:
         if not (Path(path).suffix in SUFFIXES or Path(path).name in NAMES) or path.startswith(EXEMPT):

@@ -1,4 +1,4 @@
-/* What memory a pointer has, as the doubles of libraries ask the double of their driver. */
+/* Memory behind a pointer: the question of libraries' doubles to the double of their driver. */
 #include <stdint.h>
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);

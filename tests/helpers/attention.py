@@ -1,4 +1,4 @@
-"""What attention computes, for tests: independent of any library."""
+"""Attention in NumPy, for tests: independent of any library."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,6 +99,15 @@ def test_a_phrase_or_line_that_is_ruled_out_is_found(path: str, text: str) -> No
 )
 def test_names_and_code_may_have_any_words(path: str, text: str) -> None:
     assert list(words.faults_of(path, text)) == []
+
+
+def test_new_files_are_read_before_their_commit_and_ignored_ones_are_not(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("made.md\n")
+    for name in ("added.md", "made.md", "new.md"):
+        (tmp_path / name).touch()
+    subprocess.run(["git", "add", "added.md"], cwd=tmp_path, check=True)
+    assert sorted(words.files_of(tmp_path, "*.md")) == ["added.md", "new.md"]
 
 
 def test_pages_name_paths_as_links_and_as_code() -> None:
