@@ -3,15 +3,22 @@
 #include <signal.h>
 
 atomic_int oa_forked;
+atomic_bool oa_core_runs;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int waiting; /* threads; under the mutex */
 
 /* Runs in the child, where only the forking thread lives on: threads that are gone may hold locks. */
-static void in_child(void) { atomic_store(&oa_forked, 1); }
+static void in_child(void) {
+  atomic_store(&oa_forked, 1);
+  atomic_store(&oa_core_runs, false);
+}
 
-static void start(void) { pthread_atfork(NULL, NULL, in_child); }
+static void start(void) {
+  pthread_atfork(NULL, NULL, in_child);
+  atomic_store(&oa_core_runs, true);
+}
 
 int oa_check_forked(void) {
   if (__builtin_expect(!atomic_load_explicit(&oa_forked, memory_order_relaxed), 1)) return OA_OK;
@@ -19,7 +26,7 @@ int oa_check_forked(void) {
                  "this process was forked after offload_args was used; start workers with the spawn method");
 }
 
-int oa_core_start(void) {
+int oa_core_start_slowly(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   const int status = oa_check_forked();
   if (!status) pthread_once(&once, start);

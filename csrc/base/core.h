@@ -11,7 +11,13 @@
 extern atomic_int oa_forked; /* 1 in a child that was forked after first use */
 
 /* Prepares the core, once. Returns OA_ERROR_FORKED in a forked child. */
-int oa_core_start(void);
+int oa_core_start_slowly(void);
+extern atomic_bool oa_core_runs; /* the core was prepared, and the process not forked since */
+/* The same; costs a load once the core runs. */
+static inline int oa_core_start(void) {
+  return __builtin_expect(atomic_load_explicit(&oa_core_runs, memory_order_acquire), 1) ? OA_OK
+                                                                                        : oa_core_start_slowly();
+}
 /* Returns OA_ERROR_FORKED in a forked child, else OA_OK; for functions that need a device, which only a started core
  * can have opened. */
 int oa_check_forked(void);

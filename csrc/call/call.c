@@ -35,7 +35,7 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
 /* Checks lines that go beyond the pointer's own: the elements that are touched may not. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
-  const oa_touched touched = {&o->extent, *lines, oa_itemsize(slot->dtype)};
+  const oa_touched touched = {&o->extent, *lines, slot->itemsize};
   if (oa_touched_span(&touched) <= slot->nbytes && oa_touched_within(&touched, slot->inside)) return OA_OK;
   return fail_extent(call, o, slot, &touched);
 }
@@ -44,9 +44,9 @@ static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, con
 
 /* The bytes that a call reaches through one operand. */
 typedef struct reach {
-  oa_lines lines; /* from the mapping's address; no lines if the call touches nothing */
-  uintptr_t end;  /* behind the last byte; the address itself if the call touches nothing */
-  bool up;        /* the group has to be brought up first */
+  oa_lines lines;       /* from the mapping's address; no lines if the call touches nothing */
+  uintptr_t start, end; /* its first byte, and behind the last; the same if the call touches nothing */
+  bool up;              /* the group has to be brought up first */
 } reach;
 
 static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
@@ -111,7 +111,8 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-enum { TOUCHED = 1, OVERWRITTEN = 2 }; /* oa_operand.touched, from oa_begin to oa_end */
+/* oa_operand.touched, from oa_begin to oa_end: what holds of one that the call touches */
+enum { TOUCHED = 1, OVERWRITTEN = 2 /* its whole group */, FOR_WRITING = 4 /* by the call or an address given away */ };
 
 static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
   return a->start == b->start && a->width == b->width && a->count == b->count &&
@@ -121,7 +122,7 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
 /* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
  * and zeros would not be ordered with that. */
 static inline bool is_being_filled(const oa_slot *slot) {
-  const oa_group *group = oa_slot_group(slot);
+  const oa_group *group = slot->group;
   return __builtin_expect(group->writing, 0) && !group->valid && group->writer != oa_caller_of_thread;
 }
 
@@ -130,31 +131,31 @@ static inline bool is_being_filled(const oa_slot *slot) {
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
                                bool *up) {
   oa_mapping *mapping = slot->mapping;
-  const oa_view *view = &mapping->views[slot->view];
-  const oa_group *group = &mapping->groups[view->group];
+  const oa_group *group = slot->group;
   const bool address_only = o->access & OA_ADDRESS_ONLY;
   /* An Out without bytes gets zeros, so that bytes of other arrays are never seen. */
   if (__builtin_expect(address_only, 0))
     o->access =
-        OA_ADDRESS_ONLY | (slot->out && !view->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
+        OA_ADDRESS_ONLY |
+        (slot->out && !oa_slot_view(slot)->goes_up && !group->valid && !group->invalid ? OA_OVERWRITE : OA_READ);
   const bool writes = oa_writes(o->access);
   bool whole = false, own = false; /* the call overwrites the whole group; or all that was lent, and the rest goes up */
   if (writes) {
     if (__builtin_expect(!slot->writes, 0))
       return oa_fail(OA_ERROR_DIRECTION,
                      "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
-                     call->function, o->name, view->name);
-    const bool fills = __builtin_expect(!(o->extent.part & OA_BATCHED), 1) ||
-                       oa_extent_fills(&o->extent, *lines, oa_itemsize(slot->dtype));
+                     call->function, o->name, oa_slot_view(slot)->name);
+    const bool fills =
+        __builtin_expect(!(o->extent.part & OA_BATCHED), 1) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
     if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
         o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
         o->extent.kind != OA_EXTENT_PACKED) {
-      own = view->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      own = oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
       whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     }
     whole |= address_only; /* the caller fills the group with zeros */
   }
-  o->touched = whole ? OVERWRITTEN : TOUCHED;
+  o->touched = TOUCHED | (whole ? OVERWRITTEN : 0) | (writes || (address_only && slot->writes) ? FOR_WRITING : 0);
   *up = !whole && !group->valid;
   if (__builtin_expect(!whole && group->invalid, 0))
     return oa_fail(OA_ERROR_INVALID,
@@ -166,9 +167,9 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
                    (o->access & OA_READ_WRITE) == OA_OVERWRITE
                        ? "%s: %s was lent as Out, but this call does not write every element of %s; lend it as InOut"
                        : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
-                   call->function, o->name, view->name);
+                   call->function, o->name, oa_slot_view(slot)->name);
   if (__builtin_expect(mapping->elsewhere, 0)) { /* code that has the address may write at any time */
-    return check_elsewhere(call, o, mapping, writes || (address_only && slot->writes));
+    return check_elsewhere(call, o, mapping, o->touched & FOR_WRITING);
   }
   return OA_OK;
 }
@@ -193,8 +194,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
 static __attribute__((noinline)) int check_overlap(const oa_call *call, const reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
   const oa_slot *slot_a = a->slot, *slot_b = b->slot;
-  oa_touched x = {&a->extent, reaches[i].lines, oa_itemsize(slot_a->dtype)},
-             y = {&b->extent, reaches[j].lines, oa_itemsize(slot_b->dtype)};
+  oa_touched x = {&a->extent, reaches[i].lines, slot_a->itemsize}, y = {&b->extent, reaches[j].lines, slot_b->itemsize};
   x.lines.start += (int64_t)slot_a->mapping->address;
   y.lines.start += (int64_t)slot_b->mapping->address;
   if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
@@ -219,7 +219,7 @@ static int check_open(const oa_call *call, const reach *reaches, int i, int *ope
   int kept = 0, status = OA_OK;
   for (int k = 0; k < *count; k++) {
     const int j = open[k];
-    if (reaches[j].end <= (uintptr_t)call->operands[i].address) continue;
+    if (reaches[j].end <= reaches[i].start) continue;
     open[kept++] = j;
     if (!status) status = i > j ? check_overlap(call, reaches, i, j) : check_overlap(call, reaches, j, i);
   }
@@ -235,7 +235,7 @@ static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, co
   if (!places) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to compare its operands", call->function);
   int *written = (int *)(places + call->count), *read = written + call->count; /* those met so far, still open */
   for (int i = 0; i < call->count; i++)
-    if (reaches[i].lines.count) places[places_count++] = (place){(uintptr_t)call->operands[i].address, i};
+    if (reaches[i].lines.count) places[places_count++] = (place){reaches[i].start, i};
   qsort(places, (size_t)places_count, sizeof *places, compare_places);
   for (int p = 0; p < places_count && !status; p++) {
     const int i = places[p].operand;
@@ -256,12 +256,11 @@ enum { FEW = 16 }; /* operands: more need memory, and are compared in another wa
 /* Checks that no operand that is written overlaps another. */
 static inline int check_alias(const oa_call *call, const reach *reaches) {
   for (int i = 1; i < call->count; i++) {
-    const uintptr_t start = (uintptr_t)call->operands[i].address, end = reaches[i].end;
-    const int access = call->operands[i].access;
+    const reach *a = &reaches[i];
     for (int j = 0; j < i; j++) {
-      const oa_operand *b = &call->operands[j];
-      if (__builtin_expect(reaches[j].end <= start || end <= (uintptr_t)b->address, 1) ||
-          !oa_writes(access | b->access))
+      const reach *b = &reaches[j];
+      if (__builtin_expect(b->end <= a->start || a->end <= b->start, 1) ||
+          !oa_writes(call->operands[i].access | call->operands[j].access))
         continue;
       const int status = check_overlap(call, reaches, i, j);
       if (status) return status;
@@ -282,7 +281,7 @@ typedef struct arrival {
 static const char *reason(const oa_call *call, const arrival *a) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
-    if (slot->mapping == a->mapping && a->mapping->views[slot->view].group == a->group &&
+    if (slot->mapping == a->mapping && slot->group == &a->mapping->groups[a->group] &&
         (call->operands[i].access & OA_READ))
       return "first read by";
   }
@@ -322,10 +321,9 @@ static int gather_arrivals(const oa_call *call, const reach *reaches, arrival *a
   for (int i = 0; i < call->count; i++) {
     if (!reaches[i].up) continue;
     const oa_slot *slot = call->operands[i].slot;
-    const int group = slot->mapping->views[slot->view].group;
-    bool *arriving = &slot->mapping->groups[group].arriving;
-    if (!*arriving) arrivals[count++] = (arrival){slot->mapping, group};
-    *arriving = true;
+    if (!slot->group->arriving)
+      arrivals[count++] = (arrival){slot->mapping, (int)(slot->group - slot->mapping->groups)};
+    slot->group->arriving = true;
   }
   return count;
 }
@@ -444,15 +442,10 @@ static int foreign_stream(oa_region_state *region, void *native, oa_stream **str
   return OA_OK;
 }
 
-/* Returns whether the operand is held for writing: also while an address by which it may be written is given away. */
-static inline bool may_write(const oa_operand *o) {
-  return o->touched && (oa_writes(o->access) || ((o->access & OA_ADDRESS_ONLY) && ((const oa_slot *)o->slot)->writes));
-}
-
 /* Ends the call's hold of an operand: of the first one first. */
 static inline void unhold_one(const oa_call *call, const oa_operand *o) {
   oa_caller_unhold(call->caller, o->slot);
-  oa_slot_unhold(o->slot, may_write(o));
+  oa_slot_unhold(o->slot, o->touched & FOR_WRITING);
 }
 
 /* Ends the call's hold of its operands. */
@@ -482,7 +475,6 @@ static int use_mode(oa_call *call, int wanted) {
 static int take_handle(oa_call *call, oa_stream *stream) {
   const oa_library *library = call->library;
   void **handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
-  call->handle = NULL;
   if (__builtin_expect(handles != NULL, 1))
     call->handle = __atomic_load_n(&handles[oa_library_handle_place(library, call->device_scalars)], __ATOMIC_ACQUIRE);
   if (__builtin_expect(call->handle != NULL, 1)) return OA_OK;
@@ -501,6 +493,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
   call->saved_mode = -1;
   call->native_stream = stream->native;
+  call->handle = NULL;
   if ((library->create >= 0 || library->needs_handle) && !(call->special & OA_WITHOUT_HANDLE)) {
     if (used) {
       call->handle = used;
@@ -570,12 +563,12 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
     *span = oa_lines_span(*lines);
     return OA_OK;
   }
-  const int status = oa_extent_lines(call, o, oa_itemsize(slot->dtype), lines);
+  const int status = oa_extent_lines(call, o, slot->itemsize, lines);
   if (status) return status;
   lines->start = slot->offset;
   if (!lines->width) lines->count = 0;
   *span = oa_lines_span(*lines);
-  if (__builtin_expect(*span > slot->nbytes, 0) || (slot->inside.count > 1 && !oa_lines_contain(slot->inside, *lines)))
+  if (__builtin_expect(*span > slot->nbytes, 0) || (slot->spaced && !oa_lines_contain(slot->inside, *lines)))
     return check_bounds(call, o, slot, lines);
   return OA_OK;
 }
@@ -587,7 +580,7 @@ static bool needs(const oa_wait *wait, const oa_caller *other) {
   if (!slot || !slot->mapping) return false;
   const oa_mapping *mapping = slot->mapping;
   if (mapping->moving) return mapping->seizer == other;
-  const oa_group *group = oa_slot_group(slot);
+  const oa_group *group = slot->group;
   return group->writing && !group->valid && group->writer == other;
 }
 
@@ -627,14 +620,14 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
   const oa_mapping *mapping = slot->mapping;
   if (!r->lines.count) {
     o->touched = 0;
-    r->end = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
-    o->address = (void *)r->end;
+    r->start = r->end = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+    o->address = (void *)r->start;
     return OA_OK;
   }
   if (__builtin_expect(status = wait_for_others(call, o, slot), 0)) return status;
-  const uintptr_t address = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
-  o->address = (void *)address;
-  r->end = address + (uintptr_t)span;
+  r->start = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+  r->end = r->start + (uintptr_t)span;
+  o->address = (void *)r->start;
   return check_access(call, o, slot, &r->lines, &r->up);
 }
 
@@ -679,12 +672,12 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, bo
  * needs no order. */
 static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *stream) {
   bool alone = true;
+  oa_slot **held = oa_caller_hold(caller, call->count);
   call->caller = caller;
   for (int i = call->count - 1; i >= 0; i--) {
     const oa_operand *o = &call->operands[i];
-    const oa_slot *slot = o->slot;
-    oa_slot_hold(o->slot, may_write(o) ? caller : NULL);
-    oa_caller_hold(caller, o->slot);
+    oa_slot *slot = *held++ = o->slot;
+    oa_slot_hold(slot, o->touched & FOR_WRITING ? caller : NULL);
     if (!o->touched) continue;
     const oa_uses *uses = &slot->mapping->uses;
     alone &= (uses->count == 1) & (uses->first.stream == stream);
@@ -801,20 +794,30 @@ int oa_begin_locked(oa_call *call) {
 
 /* -- ending -- */
 
+/* Waits for a call that has to be complete. */
+static __attribute__((noinline)) int wait_for_end(const oa_call *call) {
+  const oa_device *device = call->device;
+  if (has_no_stream(call)) return device->backend->synchronize(call->device);
+  return device->backend->stream_synchronize(call->device, call->native_stream);
+}
+
+/* Gives the caller's handle its pointer mode again, and returns it. */
+static __attribute__((noinline)) int release_handle(oa_call *call) {
+  const int status = call->saved_mode < 0 ? OA_OK : oa_library_set_mode(call->library, call->handle, call->saved_mode);
+  oa_object_return_handle(call);
+  return status;
+}
+
 /* Undoes prepare_library: the device is no longer current, and the caller's handle has its pointer mode again. */
-static int release_library(oa_call *call) {
+static inline int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
-  if (__builtin_expect(has_no_stream(call), 0))
-    status = device->backend->synchronize(call->device);
-  else if (__builtin_expect(call->special & OA_ON_HOST_MEMORY, 0))
-    status = device->backend->stream_synchronize(call->device, call->native_stream);
-  if (__builtin_expect(call->saved_mode >= 0, 0)) {
-    const int restored = oa_library_set_mode(call->library, call->handle, call->saved_mode);
-    if (!status) status = restored;
+  if (__builtin_expect(has_no_stream(call) || call->special & OA_ON_HOST_MEMORY, 0)) status = wait_for_end(call);
+  if (__builtin_expect(call->saved_mode >= 0 || call->object, 0)) {
+    const int released = release_handle(call);
+    if (!status) status = released;
   }
-  if (__builtin_expect(call->object != NULL, 0)) oa_object_return_handle(call);
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
     if (!status) status = left;
@@ -870,17 +873,17 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
  * device. */
 static void escape_to_graph(const oa_slot *slot, bool writes) {
   slot->mapping->escaped = true;
-  oa_slot_group(slot)->escaped |= writes;
+  slot->group->escaped |= writes;
 }
 
 /* Marks an operand that the call wrote; failed: its bytes are undefined. */
 static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
-  oa_group *group = oa_slot_group(slot);
+  oa_group *group = slot->group;
   oa_slot_root(slot)->wrote = true;
   group->written = group->dirty = true;
   if (__builtin_expect(failed, 0)) {
     group->invalid = true;
-  } else if (o->touched == OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
+  } else if (o->touched & OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
     group->valid = true;
     group->invalid = false;
   }
@@ -890,6 +893,14 @@ static __attribute__((cold)) bool is_among(const oa_library *library, const int 
   for (; statuses && *statuses != library->success; statuses++)
     if (*statuses == status) return true;
   return false;
+}
+
+/* Fails for a call that the library reports as failed. */
+static __attribute__((cold, noinline)) int fail_in_library(const oa_call *call, int vendor_status) {
+  char text[128];
+  oa_library_status_text(call->library, vendor_status, text, sizeof text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
+                 call->function, text);
 }
 
 int oa_end(oa_call *call, int vendor_status) {
@@ -932,13 +943,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (__builtin_expect(serial != 0, 0))
     oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device->number, serial, 0,
                   call->function, NULL, 0, vendor_status);
-  if (failed && call->library) {
-    char text[128];
-    oa_library_status_text(call->library, vendor_status, text, sizeof text);
-    return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
-                   call->function, text);
-  }
-  return status;
+  return __builtin_expect(failed && library, 0) ? fail_in_library(call, vendor_status) : status;
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {

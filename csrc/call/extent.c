@@ -144,14 +144,15 @@ int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, 
   if (e->batch == 0) lines->count = 0;
   if (!lines->count || !lines->width || e->batch == 1) return OA_OK;
   if (e->stride < 0) return oa_extent_negative(call, o, e->stride_name, e->stride);
-  const int64_t span = span_of_one(e, itemsize);
+  const bool is_lines = e->kind <= OA_EXTENT_MATRIX;
+  const int64_t span = is_lines ? oa_lines_span(*lines) : span_of_one(e, itemsize);
   int64_t step, total;
   if (__builtin_mul_overflow(e->stride, itemsize, &step) || __builtin_mul_overflow(step, e->batch - 1, &total) ||
       __builtin_add_overflow(total, span, &total))
     return oa_extent_overflow(call, o);
   if (step < span && (o->access & OA_OVERWRITE)) return fail_within(call, o, span / itemsize);
   if (step == 0) return OA_OK; /* each is the same */
-  if (step >= span && e->kind <= OA_EXTENT_MATRIX) {
+  if (step >= span && is_lines) {
     if (lines->count > 1 && step == lines->pitch * lines->count) {
       lines->count *= e->batch;
       return OA_OK;

@@ -33,14 +33,14 @@ __attribute__((cold)) int oa_extent_still(const oa_call *call, const oa_operand 
 
 static inline int oa_extent_vector(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
-  const int64_t step = e->ld < 0 && e->ld != INT64_MIN ? -e->ld : e->ld;
   int64_t span;
-  if (step == 1) {
+  if (e->ld == 1 || e->ld == -1) {
     if (__builtin_mul_overflow(e->rows, itemsize, &lines->width)) return oa_extent_overflow(call, o);
     lines->pitch = lines->width;
     lines->count = e->rows > 0;
     return OA_OK;
   }
+  const int64_t step = e->ld < 0 && e->ld != INT64_MIN ? -e->ld : e->ld;
   lines->width = lines->pitch = itemsize;
   lines->count = e->rows;
   if (__builtin_expect(step == 0, 0)) {

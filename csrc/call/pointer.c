@@ -33,20 +33,18 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
     if (!made) {
       status = OA_ERROR_MEMORY;
     } else {
-      made->dtype = slot->dtype;
+      const int64_t start = slot->offset + low;
+      const oa_lines lines = {start, layout.lines.width, layout.lines.pitch, layout.lines.count};
+      made->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
+      oa_slot_point(made, slot->dtype, layout.span ? slot->mapping : NULL, slot->view,
+                    made->irregular ? slot->inside : lines);
       made->reads = slot->reads;
       made->writes = slot->writes;
       made->out = slot->out;
-      made->view = slot->view;
       made->root = slot->root;
-      made->mapping = layout.span ? slot->mapping : NULL;
       if (oa_slot_is_scalar(made)) made->mapping->pointers++;
-      made->offset = slot->offset + low;
+      made->offset = start;
       made->nbytes = layout.span;
-      made->inside = slot->inside;
-      const oa_lines lines = {made->offset, layout.lines.width, layout.lines.pitch, layout.lines.count};
-      made->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
-      if (!made->irregular) made->inside = lines;
       *view = oa_slot_handle(made);
     }
   }
@@ -85,7 +83,7 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   oa_slot *slot = oa_slot_enter("oa_pointer_query", "pointer", pointer, &status);
   if (!slot) return status;
   const oa_mapping *mapping = slot->mapping;
-  const oa_group *group = mapping ? oa_slot_group(slot) : NULL;
+  const oa_group *group = slot->group;
   now = (oa_pointer_info){.device = slot->region->device->number,
                           .dtype = slot->dtype,
                           .readable = slot->reads,
@@ -167,7 +165,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     *keep = oa_slot_handle(share);
   }
   mapping->escaped = true;
-  oa_slot_group(slot)->escaped |= slot->writes;
+  slot->group->escaped |= slot->writes;
   *address = mapping->address + (uint64_t)slot->offset;
   oa_unlock();
   status = oa_end(&call, 0);
@@ -305,12 +303,10 @@ static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtyp
     if (mapping) oa_mapping_free(mapping, region->stream, false);
     return NULL;
   }
-  made->dtype = (uint8_t)dtype;
+  oa_slot_point(made, dtype, mapping, 0, (oa_lines){0, nbytes, nbytes, 1});
   made->reads = made->writes = true;
   made->zero = oa_number_is_zero(value, dtype);
-  made->mapping = mapping;
   made->nbytes = nbytes;
-  made->inside = (oa_lines){0, nbytes, nbytes, 1};
   mapping->groups[0].valid = true;
   mapping->views[0].lines = made->inside;
   mapping->holders = mapping->references = 1;

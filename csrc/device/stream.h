@@ -11,12 +11,12 @@ typedef struct oa_stream {
   void *native;
   int number;       /* within the device; -1 of a foreign stream, which has none */
   uint64_t ticket;  /* of the last operation issued */
+  void **handles;   /* two by library, for either pointer mode; owned by handles.c; NULL until first need */
   void *event;      /* made at first need */
   uint64_t waited;  /* operations up to this ticket are known to be complete; 0 of a foreign stream */
   uint64_t covered; /* the ticket after which the event was recorded last */
   uint64_t *seen;   /* by number of the other stream: its latest ticket that this one is known to run after */
   int seen_count;
-  void **handles;              /* two by library, for either pointer mode; owned by handles.c; NULL until first need */
   struct oa_stream *next;      /* in the list of idle streams, or of a region's foreign ones */
   struct oa_stream *next_made; /* in the list of all of the device's own */
 } oa_stream;

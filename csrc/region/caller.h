@@ -40,8 +40,12 @@ static inline oa_caller *oa_caller_with_room(int more) {
   if (__builtin_expect(caller->count > caller->capacity - more, 0) && oa_caller_grow(caller, more)) return NULL;
   return caller;
 }
-/* Notes that an open call of the caller holds the slot, for which there is room. */
-static inline void oa_caller_hold(oa_caller *caller, oa_slot *slot) { caller->held[caller->count++] = slot; }
+/* Returns so many new entries, for which there is room: the slots that an open call of the caller holds. */
+static inline oa_slot **oa_caller_hold(oa_caller *caller, int more) {
+  oa_slot **held = caller->held + caller->count;
+  caller->count += more;
+  return held;
+}
 /* Ends that. */
 static inline void oa_caller_unhold(oa_caller *caller, const oa_slot *slot) {
   if (__builtin_expect(caller->held[caller->count - 1] == slot, 1))

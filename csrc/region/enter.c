@@ -486,20 +486,17 @@ static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
     oa_lent_array *one = &lent[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
-    slot->dtype = (uint8_t)one->array->dtype;
+    const bool has_bytes = one->layout.size != 0;
+    oa_slot_point(slot, one->array->dtype, has_bytes ? one->mapping : NULL, has_bytes ? one->view : 0,
+                  has_bytes ? one->lines : (oa_lines){.count = 0});
     slot->reads = true;
     slot->writes = one->writes;
     slot->out = one->out;
     slot->owed = one->array->direction == OA_OUT;
-    if (one->layout.size) {
-      slot->mapping = one->mapping;
-      slot->view = one->view;
-      slot->offset = one->lines.start;
-      slot->nbytes = oa_lines_span(one->lines);
-      slot->inside = one->lines;
-    }
+    slot->offset = slot->inside.start;
+    slot->nbytes = oa_lines_span(slot->inside);
     one->array->handle = oa_slot_handle(slot);
-    one->array->packed = one->layout.size && one->packed;
+    one->array->packed = has_bytes && one->packed;
   }
   return OA_OK;
 }

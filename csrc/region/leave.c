@@ -157,7 +157,7 @@ static oa_slot *enclosing(const oa_slot *slot) {
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
-      if (s->mapping == slot->mapping && oa_slot_root(s) == s && oa_slot_group(s) == oa_slot_group(slot)) return s;
+      if (s->mapping == slot->mapping && oa_slot_root(s) == s && s->group == slot->group) return s;
   }
   return NULL;
 }
@@ -179,7 +179,7 @@ static void add_name(names *n, const oa_slot *slot) {
 static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
-    oa_group *group = oa_slot_group(slot);
+    oa_group *group = slot->group;
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;

@@ -57,18 +57,19 @@ enum {
 typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
   oa_device *device;
-  uint64_t address; /* 0 until allocated */
-  /* Each call reads and writes what follows, down to one_view: in a row, so that it meets few lines of cache. */
-  oa_view *views;
-  oa_group *groups;
-  int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
+  int64_t nbytes;
+  /* Each call reads and writes what follows, down to one_group: two lines of cache. */
+  _Alignas(64) uint64_t address; /* 0 until allocated */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
+  int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
   bool elsewhere;           /* some of it is present on another device, or was */
   bool escaped;             /* an address in it was given away */
   bool listed;              /* it is in the present table */
   oa_uses uses;
   oa_group one_group;
+  oa_group *groups;
+  oa_view *views;
   oa_view one_view;
   bool zeros;         /* its memory was all zeros when it was allocated */
   bool reused;        /* one of its arrays is OA_REUSED */
@@ -76,8 +77,7 @@ typedef struct oa_mapping {
   bool cleared_again; /* it was filled with zeros behind its copies down: nothing of it is valid */
   int kind;
   int view_count, group_count;
-  oa_arena *arena; /* the arena that has its memory; NULL: the memory is its own */
-  int64_t nbytes;
+  oa_arena *arena;        /* the arena that has its memory; NULL: the memory is its own */
   int holders;            /* regions that hold it and are not finished */
   int references;         /* regions that were not waited for yet; it is in the table until there are none */
   int exports;            /* its memory lives until there are no exports either */

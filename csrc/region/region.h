@@ -9,12 +9,12 @@ typedef struct oa_slot oa_slot;
 
 struct oa_region_state {
   oa_region *handle;
-  uint64_t serial;  /* a younger region has a higher one */
-  pthread_t thread; /* the thread that entered it: a younger region of that thread is nested in it */
+  uint64_t serial; /* a younger region has a higher one */
   oa_device *device;
+  oa_stream *calls;   /* the stream that calls go to: its own, or a foreign one */
+  pthread_t thread;   /* the thread that entered it: a younger region of that thread is nested in it */
   oa_stream *stream;  /* taken from the device's pool */
   uint64_t entered;   /* its ticket then */
-  oa_stream *calls;   /* the stream that calls go to: its own, or a foreign one */
   oa_stream *foreign; /* list of the caller's streams */
   oa_stream *copies;  /* taken for large copies up, which then overlap with calls; NULL: none yet */
   oa_mapping **mappings;

@@ -67,6 +67,16 @@ oa_slot *oa_slot_take(oa_region_state *region, int kind) {
   return slot;
 }
 
+void oa_slot_point(oa_slot *slot, int dtype, oa_mapping *mapping, int view, oa_lines inside) {
+  slot->dtype = (uint8_t)dtype;
+  slot->itemsize = (uint8_t)oa_itemsize(dtype);
+  slot->mapping = mapping;
+  slot->view = view;
+  slot->group = mapping ? &mapping->groups[mapping->views[view].group] : NULL;
+  slot->inside = inside;
+  slot->spaced = inside.count > 1;
+}
+
 void oa_slot_free(oa_slot *slot) {
   if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_DESTROYED) {
     if (slot->previous)

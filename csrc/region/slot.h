@@ -17,26 +17,29 @@ enum oa_slot_kind {
 };
 
 struct oa_slot {
-  _Alignas(64) uint32_t generation; /* two lines of cache a slot */
+  /* Two lines of cache a slot, of which most calls need the first alone. */
+  _Alignas(64) uint32_t generation;
   uint8_t kind;
-  uint8_t dtype;
+  uint8_t dtype, itemsize;
   bool reads, writes;
   bool out;       /* it may be read only once it was written */
   bool owed;      /* it was lent as Out, so that a call should write it */
   bool wrote;     /* of a root: a call wrote through it or one of its slices, or a nested region did */
   bool irregular; /* its elements are not lines: only some of the bytes of its hull are its own */
   bool zero;      /* oa_stage made it of a host scalar that is 0 */
-  int32_t view;
-  int32_t calls; /* operands of calls that hold it, from oa_begin to oa_end */
-  uint32_t root; /* the slot that it is a slice of; its own number if it is not a slice */
+  bool spaced;    /* `inside` has several lines */
+  int32_t calls;  /* operands of calls that hold it, from oa_begin to oa_end */
+  uint32_t root;  /* the slot that it is a slice of; its own number if it is not a slice */
   union {
     oa_mapping *mapping;            /* NULL: it has no bytes */
     struct oa_object_state *object; /* of OA_SLOT_OBJECT */
     void *state;                    /* of a module or kernel */
   };
+  oa_group *group; /* of its mapping; NULL: it has none */
+  oa_region_state *region;
   int64_t offset, nbytes; /* the offset counts from the mapping's address; nbytes reach to the last byte */
   oa_lines inside; /* the bytes that are its own, from the mapping's address; of an irregular one, those of its array */
-  oa_region_state *region;
+  int32_t view;
   struct oa_slot *next, *previous; /* in the region's list; next: in the list of free slots */
 };
 
@@ -74,30 +77,29 @@ bool oa_slot_is_scalar(const oa_slot *slot);
 void *oa_slot_handle(const oa_slot *slot);
 /* Returns a new slot at the head of the region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_region_state *region, int kind);
+/* Gives a new pointer its array. mapping: NULL if it has no bytes; its groups are formed. */
+void oa_slot_point(oa_slot *slot, int dtype, oa_mapping *mapping, int view, oa_lines inside);
 /* Returns the slot to the free ones; its handle is stale from now on. */
 void oa_slot_free(oa_slot *slot);
 /* Destroys a slice that no call holds: frees its slot, and a device scalar with the last pointer to it. */
 int oa_slot_destroy(oa_slot *slot);
-/* Returns the group of a slot that has a mapping. */
-static inline oa_group *oa_slot_group(const oa_slot *slot) {
-  return &slot->mapping->groups[slot->mapping->views[slot->view].group];
-}
+/* Returns the view of a slot that has a mapping. */
+static inline oa_view *oa_slot_view(const oa_slot *slot) { return &slot->mapping->views[slot->view]; }
 /* Lets something hold the slot and its mapping: its region can't end meanwhile. writer: the thread, if it writes. */
 static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
   slot->calls++;
   if (!slot->mapping) return;
   slot->mapping->calls++;
   if (!writer) return;
-  oa_group *group = oa_slot_group(slot);
-  group->writing++;
-  group->writer = writer;
+  slot->group->writing++;
+  slot->group->writer = writer;
 }
 /* Ends that; frees a slot that was destroyed meanwhile, with the last call that holds it. */
 static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
   slot->calls--;
   if (slot->mapping) {
     slot->mapping->calls--;
-    if (writes) oa_slot_group(slot)->writing--;
+    if (writes) slot->group->writing--;
   }
   if (__builtin_expect(slot->kind == OA_SLOT_DESTROYED, 0) && !slot->calls) oa_slot_destroy(slot);
 }

@@ -141,11 +141,6 @@ int function_bind(const Function *function, Arguments *arguments, PyObject *cons
 }
 
 /* -- reading arguments --------------------------------------------------------------------------------------------- */
-static inline Pointer *pointer_of(PyObject *object) {
-  if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
-  return PyObject_TypeCheck(object, pointer_type) ? (Pointer *)object : NULL;
-}
-
 /* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 static inline int read_integer(PyObject *object, int64_t *number) {
   if (PyLong_CheckExact(object)) {
@@ -183,8 +178,12 @@ static inline int read_enum(PyObject *object, int64_t *number) {
 }
 
 /* Reads a real number. Returns 0, or -1 with or without an exception. */
-static int read_real(PyObject *object, double *number) {
-  if (!PyFloat_CheckExact(object) && PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating)) return -1;
+static inline int read_real(PyObject *object, double *number) {
+  if (PyFloat_CheckExact(object)) {
+    *number = PyFloat_AsDouble(object);
+    return 0;
+  }
+  if (PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating)) return -1;
   *number = PyFloat_AsDouble(object);
   return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
 }
@@ -205,7 +204,7 @@ static int read_complex(PyObject *object, double parts[2]) {
 }
 
 /* Rounds a number. Returns 0, or -1 if only infinity is as large. */
-static int to_single(double number, float *single) {
+static inline int to_single(double number, float *single) {
   *single = (float)number;
   return __builtin_isinf(*single) && !__builtin_isinf(number) ? -1 : 0;
 }
@@ -330,8 +329,9 @@ static __attribute__((cold, noinline)) enum read asks_for_device(const Function 
 static inline enum read read_on_host(const Function *function, const Arguments *arguments, oa_value *values,
                                      Room *room) {
   PyObject *const *objects = arguments->positional;
-  for (int i = 0; i < function->positional; i++) {
-    const Parameter *parameter = &arguments->parameters[i];
+  const Parameter *parameter = arguments->parameters;
+  const int count = function->positional;
+  for (int i = 0; i < count; i++, parameter++) {
     PyObject *object = objects[i];
     int wrong = 0;
     switch (parameter->kind) {

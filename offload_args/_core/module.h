@@ -98,6 +98,13 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
 /* Returns the object as a Pointer; NULL with TypeError if it is not one. */
 Pointer *as_pointer(PyObject *object);
 
+/* Returns the object as a Pointer, NULL without an exception if it is none. Of most scalars it asks no base. */
+static inline Pointer *pointer_of(PyObject *object) {
+  if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
+  if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return NULL;
+  return PyObject_TypeCheck(object, pointer_type) ? (Pointer *)object : NULL;
+}
+
 /* Exports the pointer's memory. Returns a status. The caller passes *keep to oa_export_release later. */
 int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 

@@ -119,7 +119,9 @@ static int read_options(PyObject *const *values, PyObject *names, const char *co
 
 /* Returns the geometry of a DevicePtr; NULL of anything else, or with an exception. */
 static inline const Geometry *read_operand(PyObject *object) {
-  return Py_TYPE(object) == (PyTypeObject *)python.pointer ? pointer_geometry((Pointer *)object) : NULL;
+  if (Py_TYPE(object) != (PyTypeObject *)python.pointer) return NULL;
+  const Geometry *known = atomic_load(&((Pointer *)object)->geometry);
+  return __builtin_expect(known != NULL, 1) ? known : pointer_geometry((Pointer *)object);
 }
 
 /* The arguments of a call as they are filled: values for a routine, or a tuple for any callable. */
@@ -156,7 +158,7 @@ static inline int put_number(Values *to, PyObject *object, int dtype) {
 /* Starts the arguments of a call with those two numbers. length: of a function's without an order. Returns 0, or -1
  * with an exception. */
 static inline int start(Values *to, const Chosen *chosen, PyObject *alpha, PyObject *beta, int length) {
-  const int on_device = PyObject_TypeCheck(alpha, pointer_type) || PyObject_TypeCheck(beta, pointer_type);
+  const int on_device = pointer_of(alpha) != NULL || pointer_of(beta) != NULL;
   const int has_order = chosen->order[0] >= 0;
   to->count = 0;
   to->objects = NULL;

@@ -108,7 +108,7 @@ typedef struct oa_operand {
 } oa_operand;
 
 /* Returns an operand. Member by member: compilers clear a large literal by an instruction that takes longer than all of
- * these stores. */
+ * these stores. What oa_begin sets is not set before. */
 static inline oa_operand oa_operand_of(const char *name, const void *pointer, int access, int dtype, oa_extent extent) {
   oa_operand o;
   o.name = name;
@@ -116,9 +116,6 @@ static inline oa_operand oa_operand_of(const char *name, const void *pointer, in
   o.access = access;
   o.dtype = dtype;
   o.extent = extent;
-  o.address = NULL;
-  o.slot = NULL;
-  o.touched = 0;
   return o;
 }
 
@@ -166,7 +163,7 @@ typedef struct oa_call {
   void *caller;           /* the thread that began it */
 } oa_call;
 
-/* Returns a call that oa_begin takes, member by member as well. */
+/* Returns a call that oa_begin takes, in the same way. It is not open. */
 static inline oa_call oa_call_of(const char *function, const oa_library *library, oa_operand *operands, int count) {
   oa_call call;
   call.function = function;
@@ -176,11 +173,7 @@ static inline oa_call oa_call_of(const char *function, const oa_library *library
   call.device_scalars = call.blocking = call.special = call.has_own_stream = 0;
   call.own_stream = NULL;
   call.only = NULL;
-  call.handle = call.device = call.stream = call.region = call.native_stream = call.saved = NULL;
-  call.saved_mode = call.open = call.vendor_status = 0;
-  call.begun = 0;
-  call.object = NULL;
-  call.lists = NULL;
+  call.open = 0;
   return call;
 }
 
