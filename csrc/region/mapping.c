@@ -93,7 +93,7 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   } else {
     over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes, OA_ZEROS_NONE)
+    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes, OA_NEEDS_NOTHING)
                     : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
   oa_uses_free(&arena->uses);
@@ -106,12 +106,12 @@ static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   oa_device *device = mapping->device;
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
-  const enum oa_zeros zeros = !mapping->cleared        ? OA_ZEROS_NONE
-                              : mapping->cleared_again ? OA_ZEROS_NOW
-                                                       : OA_ZEROS_ORDERED;
+  const enum oa_need need = !mapping->cleared ? OA_NEEDS_NOTHING
+                            : mapping->zeros  ? OA_NEEDS_ZEROS_AGAIN
+                                              : OA_NEEDS_ZEROS;
   const int status = oa_uses_order(&mapping->uses, stream, true);
   const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
-                       : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, zeros)
+                       : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, need)
                                       : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
 }

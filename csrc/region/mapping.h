@@ -70,10 +70,9 @@ typedef struct oa_mapping {
   oa_uses uses;
   oa_group one_group;
   oa_view one_view;
-  bool zeros;         /* its memory was all zeros when it was allocated */
-  bool reused;        /* one of its arrays is OA_REUSED */
-  bool cleared;       /* a call needed zeros in it */
-  bool cleared_again; /* it was filled with zeros behind its copies down: nothing of it is valid */
+  bool zeros;   /* its memory was all zeros when it was allocated */
+  bool reused;  /* one of its arrays is OA_REUSED */
+  bool cleared; /* a call needed zeros in it */
   int kind;
   int view_count, group_count;
   oa_arena *arena; /* the arena that has its memory; NULL: the memory is its own */
