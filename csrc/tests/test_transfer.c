@@ -464,12 +464,18 @@ static uint64_t fill_by_address(const oa_array *array, int64_t n, int value) {
   return address;
 }
 
-/* Lends x as Out, fills it by its address with that value, and leaves. Returns the address, which had zeros. */
-static uint64_t pass_by_address(unsigned char *x, int64_t n, int value) {
-  oa_array array = bytes_of(x, &n, OA_OUT);
+/* Lends x as Out, fills it by its address with that value, and leaves. Returns the address, which had zeros. beside:
+ * lends another array that is read. */
+static uint64_t pass_by_address(unsigned char *x, int64_t n, int value, bool beside) {
+  static unsigned char y[40] = {7};
+  const int64_t m = sizeof y;
+  uint64_t other;
+  oa_array arrays[] = {bytes_of(x, &n, OA_OUT), bytes_of(y, &m, OA_IN)};
   oa_region *region;
-  CHECK_OK(oa_region_enter(number, NULL, &array, 1, &region));
-  const uint64_t address = fill_by_address(&array, n, value);
+  CHECK_OK(oa_region_enter(number, NULL, arrays, beside ? 2 : 1, &region));
+  if (beside) CHECK_OK(oa_address(arrays[1].handle, &other));
+  if (beside) CHECK(*(const char *)(uintptr_t)other == 7);
+  const uint64_t address = fill_by_address(arrays, n, value);
   leave(region, OA_COMMIT);
   CHECK(x[0] == value && x[n / 2] == value && x[n - 1] == value);
   return address;
@@ -482,7 +488,7 @@ static int64_t free_memory(void) {
 }
 
 /* Zeros for many regions are made at once: few regions ask the device to fill or to allocate. */
-static void memory_of_an_address_is_zeros_each_time(int64_t n) {
+static void memory_of_an_address_is_zeros_each_time(int64_t n, bool beside) {
   enum { TIMES = 100 };
   unsigned char *x = malloc((size_t)n);
   int64_t calls[TIMES], least = INT64_MAX;
@@ -492,7 +498,7 @@ static void memory_of_an_address_is_zeros_each_time(int64_t n) {
   const int64_t before = free_memory();
   for (int i = 0; i < TIMES; i++) {
     const int64_t begun = oa_sim_backend_calls(number);
-    pass_by_address(x, n, i + 1);
+    pass_by_address(x, n, i + 1, beside);
     calls[i] = oa_sim_backend_calls(number) - begun;
     if (calls[i] < least) least = calls[i];
   }
@@ -501,8 +507,9 @@ static void memory_of_an_address_is_zeros_each_time(int64_t n) {
   uint64_t address;
   enum oa_zeros zeros;
   int other_stream; /* any stream may have what is zeros already */
-  CHECK(oa_device_take(device, &other_stream, (size_t)n, &address, &zeros) && zeros == OA_ZEROS_NOW);
-  CHECK_OK(oa_device_pool(device, NULL, address, (size_t)n, OA_NEEDS_NOTHING));
+  const size_t taken = beside ? ((size_t)n + 255) / 256 * 256 + 256 : (size_t)n;
+  CHECK(oa_device_take(device, &other_stream, taken, &address, &zeros) && zeros == OA_ZEROS_NOW);
+  CHECK_OK(oa_device_pool(device, NULL, address, taken, OA_NEEDS_NOTHING));
   CHECK_OK(oa_device_trim(number));
   CHECK(free_memory() == before && device->counts.memory_used == 0 && device->spare_bytes == 0);
   free(x);
@@ -513,7 +520,7 @@ static void pieces_of_zeros_are_as_strictly_watched(void) {
   enum { N = 1000 };
   unsigned char x[N];
   CHECK_OK(oa_device_trim(number));
-  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1);
+  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1, false);
   const int64_t n = N;
   oa_array array = bytes_of(x, &n, OA_OUT);
   oa_region *region;
@@ -524,11 +531,11 @@ static void pieces_of_zeros_are_as_strictly_watched(void) {
   CHECK_OK(oa_region_wait(region));
   CHECK_FAILS(oa_device_synchronize(number), OA_ERROR_BACKEND, "OUT_OF_BOUNDS");
   CHECK_OK(oa_device_trim(number));
-  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1);
-  *(unsigned char *)(uintptr_t)pass_by_address(x, N, 1) = 7;
+  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1, false);
+  *(unsigned char *)(uintptr_t)pass_by_address(x, N, 1, false) = 7;
   int status = OA_OK;
   for (int i = 0; i < 100 && !status; i++) {
-    pass_by_address(x, N, 1);
+    pass_by_address(x, N, 1, false);
     status = oa_device_synchronize(number);
   }
   CHECK(status == OA_ERROR_BACKEND && strstr(oa_last_error(), "WRITE_AFTER_RELEASE"));
@@ -540,10 +547,10 @@ static void zeros_keep_to_the_limit_of_memory(void) {
   static unsigned char x[N];
   const int64_t limit = device->memory_limit;
   CHECK_OK(oa_device_trim(number));
-  for (int64_t room = N; room <= 64 * N; room *= 4) {
+  for (int64_t room = 2 * N; room <= 64 * N; room *= 4) {
     device->memory_limit = room;
     for (int i = 0; i < 70; i++) {
-      pass_by_address(x, N, i + 1);
+      pass_by_address(x, N, i + 1, i % 2);
       CHECK(device->counts.memory_used + device->spare_bytes <= room);
     }
     CHECK_OK(oa_device_trim(number));
@@ -1031,8 +1038,9 @@ int main(int argc, char **argv) {
   a_region_that_comes_again_asks_the_driver_for_nothing();
   memory_that_stays_is_as_strictly_watched();
   an_address_of_nothing_written_is_zeros_each_time();
-  for (int64_t n = 40; n <= 256 << 10; n = 3 * n + 7) memory_of_an_address_is_zeros_each_time(n);
-  memory_of_an_address_is_zeros_each_time(256 << 10);
+  for (int64_t n = 40; n <= 256 << 10; n = 3 * n + 7)
+    for (int beside = 0; beside <= (n <= 64 << 10); beside++) memory_of_an_address_is_zeros_each_time(n, beside);
+  memory_of_an_address_is_zeros_each_time(256 << 10, false);
   pieces_of_zeros_are_as_strictly_watched();
   zeros_keep_to_the_limit_of_memory();
   zeros_outlive_failing_calls();
