@@ -18,8 +18,10 @@ demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
 
 # Compiled modules are kept, also where the environment says otherwise: hundreds of children of the tests load them.
+# Each process takes one core: threads of OpenBLAS would wait for each other on those that other tests are busy on.
 test: $(VENV)/installed
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

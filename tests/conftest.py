@@ -13,11 +13,27 @@ from helpers.devices import HIP, here, open_or_skip
 from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
+ABSENT = {"cuda:0", HIP} - {*DEVICES}
 
 
 def pytest_report_header() -> str:
     """Name the devices whose tests are made."""
     return f"devices: {', '.join(DEVICES)}"
+
+
+@pytest.hookimpl(trylast=True)  # once -m and -k have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Of each test keep one form on a device that is not here, which skips to say so, and none that would skip, too."""
+    told, kept, left_out = set(), [], []
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        absent = ABSENT & {params.get(name) for name in ("device", "cuda", "hip")}
+        test = (item.path, item.originalname)
+        (left_out if absent and test in told else kept).append(item)
+        if absent:
+            told.add(test)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(params=DEVICES)

@@ -199,10 +199,16 @@ static void check_freed(struct sim *sim, const unsigned char *memory, size_t nby
          at, nbytes, (uintptr_t)memory);
 }
 
-/* Under sim->mutex. */
+/* Checks the bytes before and behind an allocation, or the zeros around a piece of one that is live. Under
+ * sim->mutex. */
 static void check_red_zones(struct sim *sim, const unsigned char *memory, size_t nbytes) {
-  const size_t before = first_other(memory - RED_ZONE, RED, RED_ZONE);
-  const size_t after = first_other(memory + nbytes, RED, RED_ZONE);
+  const uint64_t address = (uintptr_t)memory;
+  const struct block key = {.address = address, .nbytes = nbytes};
+  struct block *const *found = tfind(&key, &sim->live, compare);
+  const bool first = !found || (*found)->address == address;
+  const bool last = !found || (*found)->address + (*found)->nbytes == address + nbytes;
+  const size_t before = first_other(memory - RED_ZONE, first ? RED : 0, RED_ZONE);
+  const size_t after = first_other(memory + nbytes, last ? RED : 0, RED_ZONE);
   if (before == RED_ZONE && after == RED_ZONE) return;
   report(sim, "SIM_ERROR_OUT_OF_BOUNDS: byte %td of the %zu at 0x%" PRIxPTR " was written",
          after < RED_ZONE ? (ptrdiff_t)(nbytes + after) : (ptrdiff_t)before - RED_ZONE, nbytes, (uintptr_t)memory);

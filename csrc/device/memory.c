@@ -14,7 +14,7 @@ int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
 /* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ---------- */
 
-enum { SPARES = 16 };
+enum { SPARES = 16, SHEETS = 8 };
 
 typedef struct spare {
   uint64_t address;
@@ -23,10 +23,17 @@ typedef struct spare {
   void *cleared; /* the stream in whose order it is all zeros, of OA_ZEROS_ORDERED; else NULL */
 } spare;
 
+/* An allocation. One piece of a sheet at a time is in use or in the pool; those behind it are zeros. */
+typedef struct sheet {
+  uint64_t address;
+  size_t nbytes; /* 0: there is none */
+} sheet;
+
 struct oa_spares {
   pthread_mutex_t mutex; /* a leaf */
   int count;
   spare at[SPARES]; /* the oldest first */
+  sheet sheets[SHEETS];
 };
 
 /* Returns the device's pool, made at first use; NULL if there is no host memory for it (no text is set). */
@@ -50,8 +57,31 @@ static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
   return taken;
 }
 
+/* Returns the sheet that has the address, or one without bytes; gone: it is a sheet no longer. */
+static sheet find_sheet(oa_device *device, uint64_t address, bool gone) {
+  struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire);
+  sheet found = {0};
+  if (!spares) return found;
+  pthread_mutex_lock(&spares->mutex);
+  for (int i = 0; i < SHEETS && !found.nbytes; i++) {
+    if (address - spares->sheets[i].address >= spares->sheets[i].nbytes) continue;
+    found = spares->sheets[i];
+    if (gone) spares->sheets[i].nbytes = 0;
+  }
+  pthread_mutex_unlock(&spares->mutex);
+  return found;
+}
+
+/* Frees a piece of memory, and with it the sheet that it is of. */
+static int free_piece(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
+  const sheet whole = find_sheet(device, address, true);
+  if (!whole.nbytes) return device->backend->free(device, stream, address, nbytes);
+  atomic_fetch_sub(&device->spare_bytes, (int64_t)(whole.nbytes - nbytes));
+  return device->backend->free(device, stream, whole.address, whole.nbytes);
+}
+
 static int free_spare(oa_device *device, void *stream, spare piece) {
-  return device->backend->free(device, piece.cleared ? piece.cleared : stream, piece.address, piece.nbytes);
+  return free_piece(device, piece.cleared ? piece.cleared : stream, piece.address, piece.nbytes);
 }
 
 /* Frees all pieces of the pool. Returns the first failure. */
@@ -95,6 +125,62 @@ static void note_release(const oa_device *device, int64_t begun, size_t nbytes, 
   if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device->number, 0, 0, "release", NULL, (int64_t)nbytes, status);
 }
 
+/* -- sheets: zeros for many regions, made at once ------------------------------------------------------------------ */
+
+/* A fill takes as long as a small copy, and makes the next wait longer. So memory that has to be zeros again and again
+ * comes from a sheet: each region takes the next piece, and all are filled again after the last. */
+enum { SHEET_PIECES = 32, SHEET_MOST = 4 << 20, PIECE_MOST = 256 << 10, PIECE_ALIGNMENT = 256, GAP = 64 };
+
+/* Returns how far apart the pieces of a sheet are: zeros stay between them. */
+static size_t stride_of(size_t nbytes) { return (nbytes + GAP + PIECE_ALIGNMENT - 1) & -(size_t)PIECE_ALIGNMENT; }
+
+/* Puts a sheet in the place of a piece, which is freed. Returns false, with nothing done, if there is no room for
+ * one. */
+static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *made) {
+  const oa_backend *backend = device->backend;
+  const size_t stride = stride_of(piece->nbytes), most = SHEET_MOST / stride;
+  const size_t nbytes = stride * (most < SHEET_PIECES ? most : SHEET_PIECES);
+  const int64_t more = (int64_t)(nbytes - piece->nbytes);
+  uint64_t address;
+  int i = 0;
+  if (piece->nbytes > PIECE_MOST || !reserve(device, (size_t)more)) return false;
+  const bool allocated = !backend->allocate(device, stream, nbytes, &address);
+  pthread_mutex_lock(&spares->mutex);
+  while (i < SHEETS && spares->sheets[i].nbytes) i++;
+  const bool kept = allocated && i < SHEETS;
+  if (kept) {
+    *made = spares->sheets[i] = (sheet){address, nbytes};
+    atomic_fetch_add(&device->spare_bytes, more);
+  }
+  pthread_mutex_unlock(&spares->mutex);
+  atomic_fetch_sub(&device->counts.memory_used, more);
+  if (kept)
+    backend->free(device, stream, piece->address, piece->nbytes);
+  else if (allocated)
+    backend->free(device, stream, address, nbytes);
+  return kept;
+}
+
+/* Makes zeros of a piece that nothing uses: takes the next one of its sheet, or fills all of them. again: it was zeros
+ * before, so that a sheet is worth it. Returns false if the device can't fill it. */
+static bool make_zeros(oa_device *device, struct oa_spares *spares, void *stream, spare *piece, bool again) {
+  const oa_backend *backend = device->backend;
+  const size_t stride = stride_of(piece->nbytes);
+  sheet whole = find_sheet(device, piece->address, false);
+  if (whole.nbytes && piece->address + 2 * stride <= whole.address + whole.nbytes) {
+    piece->address += stride;
+    piece->zeros = OA_ZEROS_NOW;
+    return true;
+  }
+  const bool made = again && !whole.nbytes && make_sheet(device, spares, stream, piece, &whole);
+  if (!whole.nbytes) whole = (sheet){piece->address, piece->nbytes};
+  const uint64_t end = whole.address + whole.nbytes;
+  for (uint64_t at = whole.address; backend->take && !made && at < end; at += stride)
+    backend->take(device, at, piece->nbytes);
+  *piece = (spare){whole.address, piece->nbytes, OA_ZEROS_ORDERED, stream};
+  return !backend->fill(device, stream, whole.address, whole.nbytes, 0, 1, whole.nbytes, 1);
+}
+
 /* -- allocating and freeing ---------------------------------------------------------------------------------------- */
 
 static bool fits(const spare *piece, const void *stream, size_t nbytes) {
@@ -128,18 +214,17 @@ static bool is_pooled(const oa_device *device, size_t nbytes) {
   return nbytes <= OA_SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
 }
 
-int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_zeros zeros) {
-  const oa_backend *backend = device->backend;
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_need need) {
   struct oa_spares *spares = is_pooled(device, nbytes) ? spares_of(device) : NULL;
-  const bool clear = zeros == OA_ZEROS_ORDERED;
-  if (!spares || (clear && backend->fill(device, stream, address, nbytes, 0, 1, nbytes, 1)))
-    return oa_device_free(device, stream, address, nbytes);
+  if (!spares) return oa_device_free(device, stream, address, nbytes);
   const int64_t begun = oa_trace_begin();
-  spare oldest = {0};
-  if (backend->pool && !zeros) backend->pool(device, address, nbytes);
+  spare piece = {.address = address, .nbytes = nbytes}, oldest = {0};
+  if (device->backend->pool) device->backend->pool(device, address, nbytes);
+  if (need && !make_zeros(device, spares, stream, &piece, need == OA_NEEDS_ZEROS_AGAIN))
+    return oa_device_free(device, stream, piece.address, nbytes);
   pthread_mutex_lock(&spares->mutex);
   if (spares->count == SPARES) oldest = take_spare(device, spares, 0);
-  spares->at[spares->count++] = (spare){address, nbytes, zeros, clear ? stream : NULL};
+  spares->at[spares->count++] = piece;
   atomic_fetch_add(&device->spare_bytes, (int64_t)nbytes);
   atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
   pthread_mutex_unlock(&spares->mutex);
@@ -199,7 +284,7 @@ int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nby
   atomic_fetch_add_explicit(&device->counts.frees, 1, memory_order_relaxed);
   atomic_fetch_sub(&device->counts.memory_used, (int64_t)nbytes);
   const int64_t begun = oa_trace_begin();
-  const int status = device->backend->free(device, stream, address, nbytes);
+  const int status = free_piece(device, stream, address, nbytes);
   note_release(device, begun, nbytes, status);
   return status;
 }

@@ -21,8 +21,9 @@ enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
  * zeros are OA_ZEROS_ORDERED, by that stream, no stream uses any of it. */
 bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros);
 /* Returns memory that nothing uses any more to the pool if it is small, else frees it. Pooled memory counts as free,
- * but for the device's limit. OA_ZEROS_ORDERED: fills it with zeros, for the next region that has that stream. */
-int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_zeros zeros);
+ * but for the device's limit. The need is the region's: the next one will have the same. */
+enum oa_need { OA_NEEDS_NOTHING, OA_NEEDS_ZEROS, OA_NEEDS_ZEROS_AGAIN }; /* again: it was zeros when it was taken */
+int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_need need);
 
 /* Waits for a stream; noted in the trace as a wait of that region, for that reason. */
 int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, const char *why);

@@ -389,7 +389,7 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (!arena) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
   arena->nbytes = sum->nbytes;
   int status = OA_OK;
-  enum oa_zeros ignored = OA_ZEROS_NONE;
+  enum oa_zeros zeros = OA_ZEROS_NONE;
   if (in_place) {
     oa_unlock();
     arena->block = oa_block_take(region->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
@@ -398,17 +398,19 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   if (arena->block)
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
   else
-    status = take_memory(region, arena->nbytes, &arena->address, &ignored);
+    status = take_memory(region, arena->nbytes, &arena->address, &zeros);
   if (status) {
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
   }
+  arena->zeros = zeros != OA_ZEROS_NONE;
   uint64_t address = arena->address;
   for (int i = 0; i < count; i++) {
     if (!is_chosen(region, &lent[i], choice)) continue;
     oa_mapping *mapping = lent[i].mapping;
     mapping->arena = arena;
     mapping->address = address;
+    mapping->zeros = arena->zeros;
     arena->mappings++;
     address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
   }

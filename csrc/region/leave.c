@@ -235,39 +235,11 @@ static int issue_down(oa_region_state *region) {
   return status;
 }
 
-enum { CLEAR_BEHIND_LEAST = 8 << 10 }; /* bytes; fewer are filled faster when they are freed (transfer.md) */
-
-/* Returns whether all of the mapping's copies down were issued on the region's stream, and its memory is used no more
- * and will be needed as zeros. */
-static bool is_cleared_behind(const oa_region_state *region, const oa_mapping *mapping) {
-  if (mapping->leaving != region || !mapping->cleared || mapping->arena || mapping->resident || mapping->exports ||
-      mapping->nbytes < CLEAR_BEHIND_LEAST || mapping->nbytes > OA_SPARE_MOST)
-    return false;
-  for (int i = 0; i < region->move_count; i++)
-    if (region->moves[i].allocation == mapping && !region->moves[i].staged) return false;
-  return true;
-}
-
-/* Fills memory that will be needed as zeros behind its copies down: the device does so while this process drains
- * them. */
-static void clear_behind(oa_region_state *region) {
-  oa_device *device = region->device;
-  for (int i = 0; i < region->mapping_count; i++) {
-    oa_mapping *mapping = region->mappings[i];
-    const size_t nbytes = (size_t)mapping->nbytes;
-    if (!is_cleared_behind(region, mapping)) continue;
-    for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].valid = false;
-    mapping->cleared_again =
-        !device->backend->fill(device, region->stream->native, mapping->address, nbytes, 0, 1, nbytes, 1);
-  }
-}
-
 /* Notes the copies on their way as uses of their mappings, so that later writers wait for them. */
 static void note_down(oa_region_state *region) {
   bool issued = false; /* else everything is copied in oa_region_wait */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
-  clear_behind(region);
   remember(region, oa_stream_advance(region->stream));
   for (int i = 0; i < region->mapping_count; i++)
     if (region->mappings[i]->leaving == region)

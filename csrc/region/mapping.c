@@ -77,10 +77,18 @@ bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b) {
 
 /* -- the end of a mapping -- */
 
+/* Returns what the next region needs of memory, going by this one. */
+static enum oa_need need_of(bool zeros, bool cleared) {
+  return !cleared ? OA_NEEDS_NOTHING : zeros ? OA_NEEDS_ZEROS_AGAIN : OA_NEEDS_ZEROS;
+}
+
 /* Takes a mapping out of its arena, and frees the arena with its last one. The stream already runs after the users of
  * the mapping; over: all of them were waited for. */
-static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bool over) {
+static int leave_arena(const oa_mapping *mapping, oa_stream *stream, bool over) {
+  oa_device *device = mapping->device;
+  oa_arena *arena = mapping->arena;
   int status = OA_OK;
+  arena->cleared |= mapping->cleared;
   const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
   if (--arena->mappings) {
     if (arena->block || !order || over) return OA_OK;
@@ -93,7 +101,8 @@ static int leave_arena(oa_device *device, oa_arena *arena, oa_stream *stream, bo
   } else {
     over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes, OA_ZEROS_NONE)
+    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes,
+                                     need_of(arena->zeros, arena->cleared))
                     : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
   oa_uses_free(&arena->uses);
@@ -106,12 +115,10 @@ static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   oa_device *device = mapping->device;
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
-  const enum oa_zeros zeros = !mapping->cleared        ? OA_ZEROS_NONE
-                              : mapping->cleared_again ? OA_ZEROS_NOW
-                                                       : OA_ZEROS_ORDERED;
+  const enum oa_need need = need_of(mapping->zeros, mapping->cleared);
   const int status = oa_uses_order(&mapping->uses, stream, true);
-  const int released = mapping->arena ? leave_arena(device, mapping->arena, stream, over)
-                       : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, zeros)
+  const int released = mapping->arena ? leave_arena(mapping, stream, over)
+                       : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, need)
                                       : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
 }

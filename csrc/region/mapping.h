@@ -45,6 +45,8 @@ typedef struct oa_arena {
   int mappings;
   oa_uses uses;           /* by mappings that were freed */
   struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
+  bool zeros;             /* it was all zeros when it was allocated */
+  bool cleared;           /* a call needed zeros in one of the mappings that were freed */
 } oa_arena;
 enum {
   OA_ARENA_MOST = 64 << 10,    /* bytes of a mapping at most */
@@ -71,10 +73,9 @@ typedef struct oa_mapping {
   oa_group *groups;
   oa_view *views;
   oa_view one_view;
-  bool zeros;         /* its memory was all zeros when it was allocated */
-  bool reused;        /* one of its arrays is OA_REUSED */
-  bool cleared;       /* a call needed zeros in it */
-  bool cleared_again; /* it was filled with zeros behind its copies down: nothing of it is valid */
+  bool zeros;   /* its memory was all zeros when it was allocated */
+  bool reused;  /* one of its arrays is OA_REUSED */
+  bool cleared; /* a call needed zeros in it */
   int kind;
   int view_count, group_count;
   oa_arena *arena;        /* the arena that has its memory; NULL: the memory is its own */

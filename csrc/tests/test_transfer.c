@@ -464,33 +464,127 @@ static uint64_t fill_by_address(const oa_array *array, int64_t n, int value) {
   return address;
 }
 
-/* Larger memory is filled with zeros while what it had is on its way down, and may be used at once. */
-static void memory_of_an_address_is_zeros_again_behind_its_copy_down(int64_t n) {
+/* Lends x as Out, fills it by its address with that value, and leaves. Returns the address, which had zeros. beside:
+ * lends another array that is read. */
+static uint64_t pass_by_address(unsigned char *x, int64_t n, int value, bool beside) {
+  static unsigned char y[40] = {7};
+  const int64_t m = sizeof y;
+  uint64_t other;
+  oa_array arrays[] = {bytes_of(x, &n, OA_OUT), bytes_of(y, &m, OA_IN)};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(number, NULL, arrays, beside ? 2 : 1, &region));
+  if (beside) CHECK_OK(oa_address(arrays[1].handle, &other));
+  if (beside) CHECK(*(const char *)(uintptr_t)other == 7);
+  const uint64_t address = fill_by_address(arrays, n, value);
+  leave(region, OA_COMMIT);
+  CHECK(x[0] == value && x[n / 2] == value && x[n - 1] == value);
+  return address;
+}
+
+static int64_t free_memory(void) {
+  int64_t free_bytes = 0, total;
+  CHECK_OK(device->backend->memory(device, &free_bytes, &total));
+  return free_bytes;
+}
+
+/* Zeros for many regions are made at once: few regions ask the device to fill or to allocate. */
+static void memory_of_an_address_is_zeros_each_time(int64_t n, bool beside) {
+  enum { TIMES = 100 };
   unsigned char *x = malloc((size_t)n);
-  oa_array array;
+  int64_t calls[TIMES], least = INT64_MAX;
+  int more = 0;
   CHECK(x);
   CHECK_OK(oa_device_trim(number));
-  for (int i = 1; i < 4; i++) {
-    oa_region *region;
-    array = bytes_of(x, &n, OA_OUT);
-    CHECK_OK(oa_region_enter(number, NULL, &array, 1, &region));
-    fill_by_address(&array, n, i);
-    CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
-    if (i == 2) CHECK_OK(oa_update_from(&array, number)); /* completes it, and must not bring the zeros down */
-    CHECK_OK(oa_region_wait(region));
-    CHECK(x[0] == i && x[n / 2] == i && x[n - 1] == i);
-    if (device->backend->flags & OA_SYNCHRONOUS) continue;
-    uint64_t address = 0;
-    enum oa_zeros zeros = OA_ZEROS_NONE;
-    int other_stream;
-    CHECK(oa_device_take(device, &other_stream, (size_t)n, &address, &zeros));
-    CHECK(zeros == OA_ZEROS_NOW && ((const char *)(uintptr_t)address)[n - 1] == 0);
-    CHECK_OK(oa_device_pool(device, NULL, address, (size_t)n, zeros));
+  const int64_t before = free_memory();
+  for (int i = 0; i < TIMES; i++) {
+    const int64_t begun = oa_sim_backend_calls(number);
+    pass_by_address(x, n, i + 1, beside);
+    calls[i] = oa_sim_backend_calls(number) - begun;
+    if (calls[i] < least) least = calls[i];
   }
+  for (int i = 0; i < TIMES; i++) more += calls[i] > least;
+  CHECK(more > 0 && more <= TIMES / 6);
+  uint64_t address;
+  enum oa_zeros zeros;
+  int other_stream; /* any stream may have what is zeros already */
+  const size_t taken = beside ? ((size_t)n + 255) / 256 * 256 + 256 : (size_t)n;
+  CHECK(oa_device_take(device, &other_stream, taken, &address, &zeros) && zeros == OA_ZEROS_NOW);
+  CHECK_OK(oa_device_pool(device, NULL, address, taken, OA_NEEDS_NOTHING));
+  CHECK_OK(oa_device_trim(number));
+  CHECK(free_memory() == before && device->counts.memory_used == 0 && device->spare_bytes == 0);
   free(x);
 }
 
-static void memory_that_is_exported_is_not_cleared_behind_its_copy_down(void) {
+/* The memory that zeros come from is shared by regions one after the other, and watched as strictly as any other. */
+static void pieces_of_zeros_are_as_strictly_watched(void) {
+  enum { N = 1000 };
+  unsigned char x[N];
+  CHECK_OK(oa_device_trim(number));
+  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1, false);
+  const int64_t n = N;
+  oa_array array = bytes_of(x, &n, OA_OUT);
+  oa_region *region;
+  CHECK_OK(oa_region_enter(number, NULL, &array, 1, &region));
+  const uint64_t address = fill_by_address(&array, N, 2);
+  *(unsigned char *)(uintptr_t)(address + N) = 1;
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_OK(oa_region_wait(region));
+  CHECK_FAILS(oa_device_synchronize(number), OA_ERROR_BACKEND, "OUT_OF_BOUNDS");
+  CHECK_OK(oa_device_trim(number));
+  for (int i = 0; i < 4; i++) pass_by_address(x, N, 1, false);
+  *(unsigned char *)(uintptr_t)pass_by_address(x, N, 1, false) = 7;
+  int status = OA_OK;
+  for (int i = 0; i < 100 && !status; i++) {
+    pass_by_address(x, N, 1, false);
+    status = oa_device_synchronize(number);
+  }
+  CHECK(status == OA_ERROR_BACKEND && strstr(oa_last_error(), "WRITE_AFTER_RELEASE"));
+}
+
+/* Where there is no room for the zeros of many regions, each makes its own. */
+static void zeros_keep_to_the_limit_of_memory(void) {
+  enum { N = 64 << 10 };
+  static unsigned char x[N];
+  const int64_t limit = device->memory_limit;
+  CHECK_OK(oa_device_trim(number));
+  for (int64_t room = 2 * N; room <= 64 * N; room *= 4) {
+    device->memory_limit = room;
+    for (int i = 0; i < 70; i++) {
+      pass_by_address(x, N, i + 1, i % 2);
+      CHECK(device->counts.memory_used + device->spare_bytes <= room);
+    }
+    CHECK_OK(oa_device_trim(number));
+  }
+  device->memory_limit = limit;
+}
+
+/* Whichever call of the device fails, memory is neither lost nor taken for zeros. */
+static void zeros_outlive_failing_calls(void) {
+  enum { N = 1000 };
+  unsigned char x[N];
+  CHECK_OK(oa_device_trim(number));
+  const int64_t before = free_memory(), n = N;
+  for (int64_t k = 1; k < 40; k++) {
+    CHECK_OK(oa_sim_configure(number, 0, k, 0));
+    for (int i = 0; i < 4; i++) {
+      oa_array array = bytes_of(x, &n, OA_OUT);
+      oa_region *region;
+      uint64_t address;
+      if (oa_region_enter(number, NULL, &array, 1, &region)) continue;
+      if (!oa_address(array.handle, &address)) {
+        CHECK(((char *)(uintptr_t)address)[0] == 0 && ((char *)(uintptr_t)address)[N - 1] == 0);
+        memset((void *)(uintptr_t)address, 5, N);
+      }
+      oa_region_finish(region, OA_COMMIT, NULL);
+      oa_region_wait(region);
+    }
+    CHECK_OK(oa_sim_configure(number, 0, 0, 0));
+    CHECK_OK(oa_device_trim(number));
+    CHECK(free_memory() == before && device->counts.memory_used == 0 && device->spare_bytes == 0);
+  }
+}
+
+static void memory_that_is_exported_keeps_its_bytes(void) {
   enum { N = 64 << 10 };
   static unsigned char x[N];
   const int64_t n = N;
@@ -944,9 +1038,13 @@ int main(int argc, char **argv) {
   a_region_that_comes_again_asks_the_driver_for_nothing();
   memory_that_stays_is_as_strictly_watched();
   an_address_of_nothing_written_is_zeros_each_time();
-  memory_of_an_address_is_zeros_again_behind_its_copy_down(8 << 10);
-  memory_of_an_address_is_zeros_again_behind_its_copy_down(200000);
-  memory_that_is_exported_is_not_cleared_behind_its_copy_down();
+  for (int64_t n = 40; n <= 256 << 10; n = 3 * n + 7)
+    for (int beside = 0; beside <= (n <= 64 << 10); beside++) memory_of_an_address_is_zeros_each_time(n, beside);
+  memory_of_an_address_is_zeros_each_time(256 << 10, false);
+  pieces_of_zeros_are_as_strictly_watched();
+  zeros_keep_to_the_limit_of_memory();
+  zeros_outlive_failing_calls();
+  memory_that_is_exported_keeps_its_bytes();
   for (int outcome = OA_COMMIT; outcome <= OA_KEEP; outcome++) a_block_waits_for_who_has_its_address(outcome);
   a_block_waits_for_all_that_use_it();
   a_captured_scalar_lives_as_long_as_its_region();

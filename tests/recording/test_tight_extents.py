@@ -36,11 +36,11 @@ def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
 
 
 @pytest.mark.promise("T31")
-@pytest.mark.parametrize(("name", "library", "family"), ON_DEVICES)
+@pytest.mark.parametrize(("device", "library", "family"), ON_DEVICES)
 @turned(short=3, long=30)
 def test_the_vendors_library_is_content_with_the_tightest_arrays(
-    name: str, library: str, family: str, turns: Turns
+    device: str, library: str, family: str, turns: Turns
 ) -> None:
-    bench = Bench(legal.libraries()[library], open_or_skip(name))
+    bench = Bench(legal.libraries()[library], open_or_skip(device))
     for function in legal.of_family(library, family, turns.every):
         tight.check(bench, function, turns.count)
