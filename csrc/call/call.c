@@ -639,9 +639,10 @@ static inline int look_up_all(const oa_call *call, reach *reaches, oa_region_sta
     status = OA_OK;
     *region = NULL;
     *arriving = 0;
-    for (int i = 0; i < call->count && !status; i++) {
-      status = look_up(call, &call->operands[i], region, &reaches[i]);
-      *arriving += reaches[i].up;
+    reach *r = reaches;
+    for (oa_operand *o = call->operands, *end = o + call->count; o < end && !status; o++, r++) {
+      status = look_up(call, o, region, r);
+      *arriving += r->up;
     }
   } while (status == OA_LOOK_AGAIN);
   if (status || call->count == 1 || call->special & OA_MAY_OVERLAP) return status;
@@ -674,13 +675,12 @@ static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *strea
   bool alone = true;
   oa_slot **held = oa_caller_hold(caller, call->count);
   call->caller = caller;
-  for (int i = call->count - 1; i >= 0; i--) {
-    const oa_operand *o = &call->operands[i];
+  for (const oa_operand *o = call->operands + call->count; o-- > call->operands;) {
     oa_slot *slot = *held++ = o->slot;
     oa_slot_hold(slot, o->touched & FOR_WRITING ? caller : NULL);
     if (!o->touched) continue;
     const oa_uses *uses = &slot->mapping->uses;
-    alone &= (uses->count == 1) & (uses->first.stream == stream);
+    alone = alone && uses->count == 1 && uses->first.stream == stream;
   }
   return alone;
 }
@@ -928,8 +928,7 @@ int oa_end(oa_call *call, int vendor_status) {
     const int advanced = oa_stream_advance(stream);
     if (!status) status = advanced;
   }
-  for (int i = 0; i < call->count; i++) {
-    const oa_operand *o = &call->operands[i];
+  for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
     oa_slot *slot = o->slot;
     const bool writes = o->touched && oa_writes(o->access);
     if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) status = OA_ERROR_MEMORY;

@@ -152,13 +152,14 @@ int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, 
     return oa_extent_overflow(call, o);
   if (step < span && (o->access & OA_OVERWRITE)) return fail_within(call, o, span / itemsize);
   if (step == 0) return OA_OK; /* each is the same */
-  if (step >= span && is_lines) {
+  if (is_lines && step > span) {
     if (lines->count > 1 && step == lines->pitch * lines->count) {
       lines->count *= e->batch;
       return OA_OK;
     }
     if (lines->count == 1) {
-      *lines = oa_lines_simplest((oa_lines){lines->start, lines->width, step, e->batch});
+      lines->pitch = step;
+      lines->count = e->batch;
       return OA_OK;
     }
   }

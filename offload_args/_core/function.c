@@ -177,15 +177,17 @@ static inline int read_enum(PyObject *object, int64_t *number) {
   return read_integer(object, number) < 0 || *number != (int32_t)*number ? -1 : 0;
 }
 
-/* Reads a real number. Returns 0, or -1 with or without an exception. */
-static inline int read_real(PyObject *object, double *number) {
-  if (PyFloat_CheckExact(object)) {
-    *number = PyFloat_AsDouble(object);
-    return 0;
-  }
+static __attribute__((noinline)) int read_other_real(PyObject *object, double *number) {
   if (PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating)) return -1;
   *number = PyFloat_AsDouble(object);
   return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Reads a real number, of any type that has one. Returns 0, or -1 with or without an exception. */
+static inline int read_real(PyObject *object, double *number) {
+  if (!PyFloat_CheckExact(object)) return read_other_real(object, number);
+  *number = PyFloat_AsDouble(object);
+  return 0;
 }
 
 static int read_complex(PyObject *object, double parts[2]) {
@@ -215,15 +217,8 @@ static int to_half(double number, int dtype, uint16_t *half) {
   return (*half & 0x7fff) == infinity && !__builtin_isinf(number) ? -1 : 0;
 }
 
-/* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
-static int read_number(PyObject *object, int dtype, void *memory) {
+static __attribute__((noinline)) int read_other_number(PyObject *object, int dtype, void *memory) {
   double parts[2];
-  if (dtype == OA_F32 || dtype == OA_F64) {
-    if (read_real(object, parts) < 0) return -1;
-    if (dtype == OA_F32) return to_single(parts[0], memory);
-    *(double *)memory = parts[0];
-    return 0;
-  }
   if (dtype == OA_F16 || dtype == OA_BF16) {
     if (read_real(object, parts) < 0) return -1;
     return to_half(parts[0], dtype, memory);
@@ -232,6 +227,16 @@ static int read_number(PyObject *object, int dtype, void *memory) {
   if (read_complex(object, parts) < 0) return -1;
   if (dtype == OA_C64) return to_single(parts[0], memory) | to_single(parts[1], (float *)memory + 1);
   memcpy(memory, parts, sizeof parts);
+  return 0;
+}
+
+/* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
+static int read_number(PyObject *object, int dtype, void *memory) {
+  double number;
+  if (dtype != OA_F32 && dtype != OA_F64) return read_other_number(object, dtype, memory);
+  if (read_real(object, &number) < 0) return -1;
+  if (dtype == OA_F32) return to_single(number, memory);
+  *(double *)memory = number;
   return 0;
 }
 

@@ -108,7 +108,7 @@ typedef struct oa_operand {
 } oa_operand;
 
 /* Returns an operand. Member by member: compilers clear a large literal by an instruction that takes longer than all of
- * these stores. What oa_begin sets is not set before. */
+ * these stores. Members that oa_begin sets are left unset. */
 static inline oa_operand oa_operand_of(const char *name, const void *pointer, int access, int dtype, oa_extent extent) {
   oa_operand o;
   o.name = name;
