@@ -109,7 +109,7 @@ WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments_of_compile_are_refused(cached: Path, device: str, case: str) -> None:
+def test_wrong_arguments_of_compile_are_refused(device: str, case: str) -> None:
     error, words, arguments, options = WRONG[case]
     with pytest.raises(error, match=words):
         Kernel.compile(*arguments, device=device, **options)
