@@ -122,7 +122,7 @@ def test_small_arrays_go_up_from_the_host_of_real_devices(peers: tuple[str, str]
     assert moved.copies_peer + moved.copies_up == 1
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_threads_on_both_devices_read_what_either_wrote(peers: tuple[str, str], rounds: int) -> None:
     x = ramp(LARGE)
     for name in peers:
