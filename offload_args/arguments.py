@@ -242,10 +242,10 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
     return code, shape, strides, address, flags, home.number, stream
 
 
-def refuse(array: NDArray[Any], position: int) -> None:
-    """Raise DTypeError for an array that can't be lent as it is. position: counted from 1; 0: that of Device.keep."""
+def refuse(array: NDArray[Any], where: int | str) -> None:
+    """Raise DTypeError for an array that can't be lent as it is. where: the argument, counted from 1, or its name."""
     dtype = array.dtype
-    what = f"offload_args: argument {position}" if position else "Device.keep: array"
+    what = where if isinstance(where, str) else f"offload_args: argument {where}"
     raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
 
 

@@ -14,7 +14,7 @@ from ._core import call
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, shown, size_text, text_table
-from .errors import ArgumentError, ArgumentTypeError, HostAttributeError
+from .errors import ArgumentError, ArgumentTypeError, HostAttributeError, RegionError
 from .memory import empty
 from .pointers import DevicePtr
 from .tracing import trace
@@ -77,6 +77,8 @@ class Update:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if not self._writings:
+            raise RegionError("update: this block is not entered; use it as `with update(x):`")
         try:
             if error is None:
                 _core.update_to(self._array, self._device)
@@ -211,7 +213,7 @@ def _described(argument: Any) -> tuple[str, str, str, str]:
 
 def _read_options(device: Device | str | None, stream: object, on_error: str) -> tuple[int, int | None, bool]:
     """Return the device number or -1, the stream handle or None, and whether on_error is "keep"."""
-    if on_error not in ("discard", "keep"):
+    if not isinstance(on_error, str) or on_error not in ("discard", "keep"):
         raise ArgumentError(f'offload_args: on_error needs "discard" or "keep", got {shown(on_error)}')
     number = -1 if device is None else as_device(device).number
     return number, None if stream is None else _stream_handle(stream), on_error == "keep"

@@ -10,7 +10,7 @@ static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, i
   Py_INCREF(item.source);
   int result = read_ndarray(&item, &array, &flags);
   if (result <= 0) {
-    if (result == 0) PyErr_SetString(PyExc_TypeError, "offload_args.update: an array of this dtype is on no device");
+    if (result == 0) Py_XDECREF(PyObject_CallFunction(python.refuse, "Os", item.source, "update: array"));
     release_item(&item);
     return NULL;
   }
@@ -80,7 +80,7 @@ static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, i
   int result = keep_alive(&held, item.source);
   if (result == 0) result = name_owner(&held, &array) < 0 ? -1 : read_ndarray(&item, &array, &flags);
   if (result == 0 && function == oa_keep)
-    Py_XDECREF(PyObject_CallFunction(python.refuse, "On", item.source, (Py_ssize_t)0));
+    Py_XDECREF(PyObject_CallFunction(python.refuse, "Os", item.source, "Device.keep: array"));
   if (result > 0) {
     Py_BEGIN_ALLOW_THREADS status = function(&array, device);
     Py_END_ALLOW_THREADS watch_owner(held.owner);

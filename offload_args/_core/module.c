@@ -101,6 +101,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
                           "load",    "default_device", "region", "device",  "read_options", NULL};
   static const Attribute of_numpy[] = {{"ndarray", &python.ndarray},
+                                       {"bool_", &python.numpy_bool},
                                        {"may_share_memory", &python.may_share},
                                        {"complexfloating", &python.complexfloating},
                                        {NULL, NULL}};

@@ -25,6 +25,7 @@
 /* The objects of Python that C uses. setup() fills it, once; all references are held until the process ends. */
 struct python {
   PyObject *ndarray;
+  PyObject *numpy_bool;
   PyObject *may_share;       /* numpy.may_share_memory */
   PyObject *complexfloating; /* the type of NumPy's complex scalars: their __float__ drops the imaginary part */
   /* Of ndarray: a subclass may have others by these names, so ndarray's own are called. */

@@ -48,12 +48,13 @@ int read_options(Options *options) {
     Py_DECREF(number);
     if (PyErr_Occurred()) return -1;
   }
-  if (options->given[RESIDENT] != NULL && PyUnicode_Check(options->given[RESIDENT])) {
-    PyErr_Format(python.argument_error, "offload_args: resident needs True or False, got %R", options->given[RESIDENT]);
-    return -1;
-  }
-  options->resident = options->given[RESIDENT] == NULL ? 0 : PyObject_IsTrue(options->given[RESIDENT]);
-  return options->resident < 0 ? -1 : 0;
+  PyObject *resident = options->given[RESIDENT];
+  options->resident = 0;
+  if (resident == NULL || resident == Py_False) return 0;
+  if (PyBool_Check(resident) || Py_TYPE(resident) == (PyTypeObject *)python.numpy_bool)
+    return (options->resident = PyObject_IsTrue(resident)) < 0 ? -1 : 0;
+  PyErr_Format(python.argument_error, "offload_args: resident needs True or False, got %R", resident);
+  return -1;
 }
 
 int start_options(void) {

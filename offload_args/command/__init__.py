@@ -69,12 +69,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         argcomplete.autocomplete(made)
     options = made.parse_args(arguments)
-    if options.command is None:
-        made.print_help()
-        return 0
+    status = 0
     try:
-        status: int = options.run(options)
+        if options.command is None:
+            made.print_help()
+        else:
+            status = options.run(options)
+        sys.stdout.flush()
     except OffloadError as error:
         print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if options.command == "trace" or error.filename is not None:  # the script's own, or a file's
+            raise
+        return _lost_output(options.command, error)
     return status
+
+
+def _lost_output(name: str, error: OSError) -> int:
+    """Report that the standard output can't be written, but for a pipe whose reader has enough; return the status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as Python ends it writes what is left
+    if isinstance(error, BrokenPipeError):
+        return 0
+    print(f"{PROGRAM} {name}: the standard output can't be written: {error.strerror}", file=sys.stderr)
+    return 2

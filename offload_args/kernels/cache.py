@@ -43,7 +43,7 @@ def key_of(*parts: str | bytes) -> str:
     """Return the name of what is made from these parts."""
     digest = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
 

@@ -137,6 +137,13 @@ class Kernel(_core.Kernel):
         for what, given in (("source", source), ("name", name)):
             if not isinstance(given, str):
                 raise ArgumentTypeError(f"Kernel.compile: {what} needs a string, got {type(given).__name__}")
+            try:
+                given.encode()
+            except UnicodeEncodeError as error:
+                found = f"{given[error.start]!r} at index {error.start}"
+                raise ArgumentError(
+                    f"Kernel.compile: {what} has {found}, half of a character; decode it anew"
+                ) from None
         if isinstance(options, str):
             raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got the string {options!r}")
         on = Device.default() if device is None else as_device(device)

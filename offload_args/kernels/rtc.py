@@ -119,7 +119,7 @@ class Vendor:
     def compile(self, name: str, source: str, options: Sequence[str]) -> bytes:
         """Return the module that a source makes. Raises RefusedError with the log, LibraryError without a compiler."""
         program = ctypes.c_void_p()
-        given = [option.encode() for option in options]
+        given = [os.fsencode(option) for option in options]
         texts = (ctypes.c_char_p * len(given))(*given)
         file = f"{name}{self.suffix}".encode()
         code = self._call("CreateProgram", ctypes.byref(program), source.encode(), file, 0, None, None)

@@ -27,6 +27,7 @@ from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, roles  # noqa: E402
 from bindings.declarations import entries  # noqa: E402
 from bindings.emit.bodies import Body  # noqa: E402
+from recording import legal  # noqa: E402
 
 NAMES = roles.names()
 BLAS = [name for name in NAMES if name.endswith("blas")]
@@ -39,7 +40,7 @@ Api = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def libraries() -> dict[str, roles.Library]:
-    return {one.name: one for one in roles.load()}
+    return legal.libraries()
 
 
 def given(name: str, *families: str) -> tuple[Api, Api]:

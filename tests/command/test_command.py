@@ -66,3 +66,19 @@ def test_the_shell_completes_commands_where_argcomplete_is_here() -> None:
         [sys.executable, "-m", "offload_args"], capture_output=True, text=True, env=environment, timeout=60
     )
     assert ran.stdout.split() == (["selftest"] if find_spec("argcomplete") else []), ran.stderr
+
+
+FULL = "the standard output can't be written: No space left on device"
+
+
+@pytest.mark.parametrize("arguments", ["info", "selftest --every 400 --device host", "config", "config --cflags"])
+def test_a_full_disk_is_reported_and_a_reader_who_has_enough_is_not(arguments: str) -> None:
+    command_line = [sys.executable, "-u", "-m", "offload_args", *arguments.split()]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command_line, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ran.returncode == 2 and ran.stderr == f"python -m offload_args {arguments.split(' ')[0]}: {FULL}\n"
+    reads, writes = os.pipe()
+    os.close(reads)
+    ran = subprocess.run(command_line, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writes)
+    assert ran.returncode == 0 and ran.stderr == ""

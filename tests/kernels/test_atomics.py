@@ -67,13 +67,17 @@ TYPES: dict[str, Any] = {
 }
 
 
+def types(*names: str) -> pytest.MarkDecorator:
+    """Parametrize a test over types of elements: one integer and one float are quick, the others are for CI."""
+    given = [pytest.param(one, marks=[] if one in ("int", "double") else [pytest.mark.slow]) for one in names]
+    return pytest.mark.parametrize("kind", given)
+
+
 def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:
     return Kernel.compile(f"using T = {kind};\n{SOURCE}", name, signature, device=device)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(one, marks=[] if one in ("int", "double") else [pytest.mark.slow]) for one in TYPES]
-)
+@types(*TYPES)
 def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     rng = np.random.default_rng(6)
@@ -85,7 +89,7 @@ def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     np.testing.assert_array_equal(result, [x.sum(dtype=dtype), x.min(), x.max(), x.size])
 
 
-@pytest.mark.parametrize("kind", ["int", "float", "long long", "double"])
+@types("int", "float", "long long", "double")
 def test_one_thread_wins_each_compare_and_swap(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     owner, claimed = np.full(100, -1, dtype), np.zeros(100, dtype)
@@ -94,7 +98,7 @@ def test_one_thread_wins_each_compare_and_swap(device: str, kind: str) -> None:
     assert (claimed == 1).all() and (owner >= 0).all() and (owner < 64 * 256).all()
 
 
-@pytest.mark.parametrize("kind", ["unsigned", "float", "unsigned long long", "double"])
+@types("int", "unsigned", "float", "unsigned long long", "double")
 def test_an_exchange_loses_no_value(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     n = 50_000
@@ -103,7 +107,7 @@ def test_an_exchange_loses_no_value(device: str, kind: str) -> None:
     np.testing.assert_array_equal(np.sort(np.append(seen, place)), np.arange(n + 1, dtype=dtype))
 
 
-@pytest.mark.parametrize("kind", ["float", "double"])
+@types("float", "double")
 def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     sums = compiled("sums", kind, [In[dtype], Out[dtype].by(PerBlock()), Out[np.int32], np.int32], device)
@@ -117,7 +121,7 @@ def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device
         assert (sizes == threads + extra).all()
 
 
-@pytest.mark.parametrize("kind", ["int", "float"])
+@types("int", "float")
 def test_atomics_in_shared_memory(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     histogram = compiled("shared_histogram", kind, [In[np.uint8], InOut[dtype], np.int32], device)

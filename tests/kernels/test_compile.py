@@ -100,6 +100,8 @@ def test_an_nvrtc_of_ones_own_finds_the_library_beside_it(tmp_path: Path, monkey
 WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] = {
     "bytes": (errors.ArgumentTypeError, "source needs a string", (b"", "vadd", VADD), {}),
     "no name": (errors.ArgumentTypeError, "name needs a string", (ONE_SOURCE, None, VADD), {}),
+    "half a character": (errors.ArgumentError, r"source has '\\ud800' at index 2", ("//\ud800", "vadd", VADD), {}),
+    "half a name": (errors.ArgumentError, r"name has '\\udcff' at index 0", (ONE_SOURCE, "\udcff", VADD), {}),
     "another kernel": (errors.ModuleError, "no kernel 'vsub'", (ONE_SOURCE, "vsub", VADD), {}),
     "options as text": (errors.ArgumentTypeError, "list of strings", (ONE_SOURCE, "vadd", VADD), {"options": "-O2"}),
     "no signature": (errors.SignatureError, "needs a list with a type", (ONE_SOURCE, "vadd", None), {}),
@@ -109,7 +111,7 @@ WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments_of_compile_are_refused(cached: Path, device: str, case: str) -> None:
+def test_wrong_arguments_of_compile_are_refused(device: str, case: str) -> None:
     error, words, arguments, options = WRONG[case]
     with pytest.raises(error, match=words):
         Kernel.compile(*arguments, device=device, **options)

@@ -11,25 +11,34 @@ from helpers.arrays import ramp
 from offload_args import Device, In, InOut, Kernel, Out, Shared, errors, launch, offload, offload_args
 from offload_args.kernels import Linear1D, Linear2D, PerBlock
 
-SOURCE = """\
-#include <offload_args/kernel.h>
-
+HEADER = "#include <offload_args/kernel.h>\n"
+# Each is compiled by itself.
+KERNELS = {
+    "shifted": """\
 OA_KERNEL(shifted, oa::In<float> a, oa::InOut<float> c, int by, int n) {
   for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index() + by];
 }
+""",
+    "row_slices": """\
 OA_KERNEL(row_slices, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int beyond) {
   for (auto row : c.slices(oa::Rows(rows, columns), here))
     for (long long j = 0; j < row.size() + beyond; j++) row[j] = a[row.index(0)];
 }
+""",
+    "both": """\
 OA_KERNEL(both, oa::InOut<float> c, oa::InOut<double> d, int n) {
   for (auto one : c.mine(oa::Linear1D(n), here)) {
     *one = 1;
     d[one] = 2;
   }
 }
+""",
+    "histogram": """\
 OA_KERNEL(histogram, oa::In<int> x, oa::Atomic<int> counts, int n) {
   for (long long i = here.index(); i < n; i += here.size()) counts[x[i]].add(1);
 }
+""",
+    "sums": """\
 OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
   const auto part = here.shared<float>();
   here.phase([&](const oa::Here &here) { part[here.thread()] = here.index() < n ? x[here.index()] : 0; });
@@ -41,7 +50,9 @@ OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
     for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
   });
 }
-"""
+""",
+}
+SOURCE = HEADER + "".join(KERNELS.values())
 F, N = np.float32, np.int32
 SIGNATURES: dict[str, list[Any]] = {
     "shifted": [In[F], InOut[F], N, N],
@@ -53,7 +64,7 @@ SIGNATURES: dict[str, list[Any]] = {
 
 
 def checked(name: str, device: str) -> Kernel:
-    return Kernel.compile(SOURCE, name, SIGNATURES[name], device=device, debug=True)
+    return Kernel.compile(HEADER + KERNELS[name], name, SIGNATURES[name], device=device, debug=True)
 
 
 def test_a_kernel_within_its_bounds_runs_as_without_checks(device: str) -> None:
@@ -249,14 +260,15 @@ def test_wrong_arguments_are_refused_as_without_checks(device: str) -> None:
 
 
 def test_a_partition_is_checked_before(device: str) -> None:
-    kernel = Kernel.compile(SOURCE, "both", [InOut[F].by(Linear1D()), InOut[np.float64], N], device=device, debug=True)
+    signature = [InOut[F].by(Linear1D()), InOut[np.float64], N]
+    kernel = Kernel.compile(HEADER + KERNELS["both"], "both", signature, device=device, debug=True)
     with pytest.raises(errors.CoverageError, match="reaches 64 of 100"):
         offload(kernel, ramp(100), np.zeros(100), 100, grid=1, block=64, device=device)
 
 
 def test_a_kernel_of_another_form_can_not_be_checked() -> None:
     source = (
-        SOURCE
+        HEADER
         + """
 #define MY OA_KERNEL
 MY(mine, oa::InOut<float> x) {
@@ -268,7 +280,7 @@ MY(mine, oa::InOut<float> x) {
     with pytest.raises(errors.ArgumentError, match=r"debug=True needs a kernel that OA_KERNEL\(mine, \.\.\.\)"):
         Kernel.compile(source, "mine", [InOut[F]], device="host", debug=True)
     with pytest.raises(errors.SignatureError, match="has 4 parameters, the module's kernel 3"):
-        Kernel.compile(SOURCE, "both", SIGNATURES["both"] + [N], device="host", debug=True)
+        Kernel.compile(HEADER + KERNELS["both"], "both", SIGNATURES["both"] + [N], device="host", debug=True)
 
 
 def test_many_checked_launches_keep_no_memory(device: str) -> None:

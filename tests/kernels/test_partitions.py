@@ -108,11 +108,12 @@ SIZES = list(product((0, 1, 2, 5), (0, 1, 3, 5), (0, 2)))
 ID = {"ids": repr}
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"])
 @pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
-def test_each_element_has_one_owner_in_every_small_grid(device: str, partition: Partition) -> None:
-    few = SHAPES if device == "host" else [(1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (3, 2, 2)]
-    for grid, block in product(few, few):
-        for rows, columns, gap in SIZES[:: 1 if device == "host" else 3]:
+def test_each_element_has_one_owner_in_every_small_grid(device: str, partition: Partition, every: bool) -> None:
+    shapes = SHAPES if every else [(1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (3, 2, 2)]
+    for grid, block in product(shapes, shapes):
+        for rows, columns, gap in SIZES[:: 1 if every else 3]:
             check_owners(device, partition, grid, block, rows, columns, gap)
             if partition in LINES and rows:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,14 @@ def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
         call(device=device)  # type: ignore[call-arg]
     with pytest.raises(ArgumentError, match="on_error needs .*, got None"):
         call(blas.asum, x, device=device, on_error=None)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="resident needs True or False, got 'off'"):
-        offload_args(x, device=device, resident="off")  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError):
-        offload_args(x, device=device, resident=Undecided())  # type: ignore[arg-type]
+    for wrong in ("off", None, 1, math.nan, x, x[:0], Undecided()):
+        with pytest.raises(ArgumentError, match="resident needs True or False, got "):
+            offload_args(x, device=device, resident=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="on_error needs .*, got "):
+            offload_args(x, device=device, on_error=wrong)  # type: ignore[arg-type]
+    for right in (True, np.True_, False, np.False_):
+        with offload_args(x, device=device, resident=right):  # type: ignore[arg-type]
+            pass
     assert x.flags.writeable
     names = "device=None, stream=None, on_error='discard'"
     assert str(inspect.signature(offload_args)) == f"(*arrays, {names}, resident=False)"
@@ -66,6 +71,11 @@ def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
 class Undecided:
     def __bool__(self) -> bool:
         raise ZeroDivisionError
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("on_error", ["discard", "keep"])

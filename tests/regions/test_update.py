@@ -19,7 +19,9 @@ from offload_args import (
 )
 from offload_args.errors import (
     DirectionError,
+    DTypeError,
     PresentError,
+    RegionError,
 )
 
 
@@ -195,3 +197,22 @@ def test_a_part_of_a_lent_reshaped_array_may_be_updated(device: str) -> None:
             row[:] = 5
         blas.scal(2.0, dA[1])
     np.testing.assert_array_equal(A[1], [10, 10, 10, 10])
+
+
+def test_arrays_that_no_device_holds_are_refused_as_in_lending(device: str) -> None:
+    for wrong in (np.array([None]), np.array(["text"])):
+        with pytest.raises(DTypeError, match="update: array has dtype .*, which devices can't hold: pass"):
+            update(wrong, device=device)
+
+
+def test_a_block_that_is_left_twice_is_refused(device: str) -> None:
+    x = np.arange(4.0)
+    with offload_args(x, device=device) as (dx,):
+        block = update(x)
+        for _ in range(2):
+            with block:
+                x[:] = 1
+            with pytest.raises(RegionError, match="update: this block is not entered"):
+                block.__exit__(None, None, None)
+        assert blas.asum(dx) == 4.0
+    assert x.flags.writeable
