@@ -17,8 +17,9 @@ MOST = 2**63 - 1
 
 def names_in(expression: ast.expr) -> set[str]:
     """Returns every name of an expression."""
-    called = {id(node.func) for node in ast.walk(expression) if isinstance(node, ast.Call)}
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and id(node) not in called}
+    nodes = list(ast.walk(expression))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
 
 
 class Names:

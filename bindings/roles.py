@@ -681,6 +681,8 @@ class _Reader:
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
             is_length = label == "length"
             return Size(name=name, c_type=c_type, label="size" if is_length else label, may_be_negative=is_length)
+        if label.split(" ")[0] in ("in", "out", "inout"):
+            return self.array(name, c_type, label, letter, where)
         if label == "tried stride":
             if plain not in SIZE_TYPES or self.settings.get("backend"):
                 self.faults.append(f"{where}: labelled {label}, but its type is {c_type}, or the library has a backend")
@@ -732,8 +734,6 @@ class _Reader:
             return Stream(name=name, c_type=c_type)
         if label.removesuffix(" size") in ("workspace", "host workspace"):
             return self.own_memory(name, c_type, label, letter, where)
-        if label.split(" ")[0] in ("in", "out", "inout"):
-            return self.array(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
 
@@ -809,6 +809,8 @@ class _Reader:
 
     def integer(self, c_type: str) -> str:
         """Returns a type with C's own name of an integer for the header's."""
+        if not self.integers:
+            return c_type
         return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
 
     def function(self, bound: Binding, symbol: str) -> Function:

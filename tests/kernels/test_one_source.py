@@ -49,6 +49,7 @@ def check_kernels(form: str, image: bytes) -> None:
 
 
 FORMS = pytest.mark.parametrize("form", ["checked", pytest.param("plain", marks=pytest.mark.slow)])
+HOST_COMPILERS = pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=pytest.mark.slow)])
 
 
 def options(form: str) -> tuple[Any, ...]:
@@ -71,7 +72,7 @@ def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
 
 
 @FORMS
-@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=pytest.mark.slow)])
+@HOST_COMPILERS
 def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
@@ -105,7 +106,7 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
 
 
 @FORMS
-@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-19", marks=pytest.mark.slow)])
+@HOST_COMPILERS
 def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
@@ -125,7 +126,6 @@ def test_nvrtc_compiles_all_of_it(form: str) -> None:
 
 # -- loops on the host -------------------------------------------------------------------------------------------------
 
-HOST_COMPILERS = pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
 ADD = """#include <offload_args/kernel.h>
 OA_KERNEL(add, oa::In<float> a, oa::Out<float> c, long long n) {
   for (auto one : c.mine(PARTITION, here)) *one = a[one.index()] + a[one.index() + 1];
