@@ -173,6 +173,26 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
+/* Ends what the pointer says of its group, that it was lent as Out: where no other region says so, those that lend it
+ * otherwise read the host's bytes. */
+static void stop_owing(const oa_slot *owed) {
+  const oa_region_state *region = owed->region, *youngest = region;
+  const int group = owed->mapping->views[owed->view].group;
+  while (youngest->younger) youngest = youngest->younger;
+  for (int pass = 0; pass < 2; pass++) /* first it only looks */
+    for (const oa_region_state *r = youngest; r; r = r->older)
+      for (oa_slot *s = r == region ? NULL : r->slots; s; s = s->next) {
+        if (s->kind != OA_SLOT_POINTER || s->mapping != owed->mapping || s->mapping->views[s->view].group != group)
+          continue;
+        if (pass)
+          s->out = false;
+        else if (s->owed)
+          return;
+      }
+  for (int i = 0; i < owed->mapping->view_count; i++)
+    if (owed->mapping->views[i].group == group) owed->mapping->views[i].goes_up = true;
+}
+
 /* Decides the fate of the region's results: they pass to the region around it, are committed if there is none, or
  * become invalid if they are discarded. Adds to `told` the arrays lent as Out that no call wrote, or those whose
  * results are lost. */
@@ -180,6 +200,7 @@ static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = oa_slot_group(slot);
+    if (slot->owed && slot->mapping->holders > 1) stop_owing(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;

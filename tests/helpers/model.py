@@ -664,11 +664,22 @@ class World:
                 if not mapping.holders:
                     group.dirty = False
         del self.regions[number]
+        for group in {pointer.group for pointer in region.pointers if pointer.owed}:
+            self._stop_owing(group)
         if end == "discard":
             return Outcome(value="spoil" in [fate for _, _, fate in fates])
         if told_invalid:
             return Outcome(errors=frozenset({"InvalidDataError"}))
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
+
+    def _stop_owing(self, group: Group) -> None:
+        """Let those that lend a group otherwise read the host's bytes, if no region lends it as Out any more."""
+        left = [p for region in self.regions.values() for p in region.pointers if p.group is group]
+        if any(pointer.owed for pointer in left):
+            return
+        group.lent = [replace(lent, goes_up=True) for lent in group.lent]
+        for pointer in left:
+            pointer.out = False
 
     def _hand_on(self, number: int, group: Group) -> None:
         """Hand the results of a region to the youngest older region of its thread that lends some of them."""

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.arrays import ramp
+from helpers.arrays import Array, ramp
 from offload_args import (
     Device,
     In,
     InOut,
+    Out,
     blas,
     offload_args,
     testing,
+    update,
 )
 from offload_args.errors import (
     DirectionError,
     OffloadError,
     PresentError,
+    UnwrittenWarning,
 )
 
 
@@ -99,6 +104,61 @@ def test_nested_regions_may_be_left_in_the_wrong_order(device: str) -> None:
     expected[:4] *= 10
     np.testing.assert_array_equal(x, expected)
     assert x.flags.writeable
+
+
+# As the inner region lends an array that the outer one lends as Out.
+INNER: dict[str, Callable[[Array], Any]] = {
+    "by use": lambda x: x,
+    "In": In,
+    "a part": lambda x: x[2:6],
+}
+
+
+@pytest.mark.promise("T16")
+@pytest.mark.parametrize("how", ["read", "address", "slice", "to_host", "update"])
+@pytest.mark.parametrize("lent", INNER)
+def test_an_array_is_read_once_the_region_that_lent_it_as_out_is_left(device: str, lent: str, how: str) -> None:
+    x, expected = ramp(8), ramp(8)
+    outer, inner = offload_args(Out(x), device=device), offload_args(INNER[lent](x), device=device)
+    outer.open()
+    (dx,) = inner.open()
+    part = dx[1:3]
+    with pytest.raises(DirectionError, match="lent as Out and would be read before it is written"):
+        blas.asum(dx)
+    with pytest.warns(UnwrittenWarning, match="lent as Out, and nothing wrote it: "):
+        outer.close()
+    seen = slice(2, 6) if lent == "a part" else slice(8)
+    if how == "address":
+        assert dx.address
+    elif how == "slice":
+        assert blas.asum(part) == expected[seen][1:3].sum()
+    elif how == "to_host":
+        np.testing.assert_array_equal(dx.to_host(), expected[seen])
+    elif how == "update":
+        with update(x):
+            x[3] = expected[3] = 70.0
+    assert blas.asum(dx) == expected[seen].sum()
+    inner.close()
+    np.testing.assert_array_equal(x, expected)
+    assert x.flags.writeable
+
+
+@pytest.mark.promise("T16")
+def test_an_array_counts_as_out_until_the_last_region_that_says_so_is_left(device: str) -> None:
+    x = ramp(8)
+    first, second = offload_args(Out(x), device=device), offload_args(Out(x), device=device)
+    inner = offload_args(x, device=device)
+    first.open()
+    (out,) = second.open()
+    (dx,) = inner.open()
+    first.discard()
+    with pytest.raises(DirectionError, match="lent as Out"):
+        blas.asum(dx)
+    out.fill(3.0)
+    second.close()
+    assert blas.asum(dx) == 24.0
+    inner.close()
+    np.testing.assert_array_equal(x, np.full(8, 3.0))
 
 
 @pytest.mark.promise("T16")
