@@ -67,7 +67,7 @@ ctest: $(VENV)/dev
 	  $(BIN)/cmake -G Ninja -S . -B build/ctest-$$sanitizers -DOA_TESTS=ON -DOA_SANITIZE=$$sanitizers \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python); \
 	  $(BIN)/cmake --build build/ctest-$$sanitizers; \
-	  $(BIN)/ctest --test-dir build/ctest-$$sanitizers --output-on-failure --no-tests=error; \
+	  $(BIN)/ctest --test-dir build/ctest-$$sanitizers --output-on-failure --no-tests=error --parallel $$(nproc); \
 	done
 
 # The Python tests of threads, regions and residency, once for each set of sanitizers.

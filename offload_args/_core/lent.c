@@ -120,7 +120,26 @@ static int is_ndarray(PyObject *object) {
 int lock_if_lent(const Held *one) {
   const int lent = is_lent(one);
   if (lent) set_writeable(one->array, 0);
+  for (Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
+    if (held->array == one->array) held->reopened = 0;
   return lent;
+}
+
+/* Returns the entry of the same array that came next after this one, or NULL. */
+static Held *newer_than(const Held *one) {
+  Held *newer = NULL;
+  for (Held *held = *bucket_of(locked, one->array); held != one; held = held->next)
+    if (held->array == one->array) newer = held;
+  return newer;
+}
+
+/* Takes out an entry of an array that stays lent, and was writeable all the same: it is so again, once those that came
+ * later are out, too. */
+static void reopen(Held *held, Held *newer) {
+  if (newer != NULL)
+    newer->reopened = 1;
+  else
+    set_writeable(held->array, 1);
 }
 
 /* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the
@@ -156,6 +175,7 @@ void hold(Held *held, int flag) {
   const Py_ssize_t index = flag ? -1 : deferred_index(held->array);
   if (flag ? held->kept_writeable : held->writeable && index < 0 && !is_locked(held, 1)) return;
   if (index >= 0) PyList_SetSlice(deferred, index, index + 1, NULL);
+  held->reopened = flag && is_locked(held, 1);
   count_in(held);
   if (flag) set_writeable(held->array, 0);
 }
@@ -263,7 +283,9 @@ void release_held(Held *held, Py_ssize_t count) {
   lock_lent();
   for (Py_ssize_t i = count - 1; i >= 0; i--) {
     if (!held[i].counted) continue;
+    Held *newer = newer_than(&held[i]);
     count_out(&held[i]);
+    if (held[i].reopened && is_locked(&held[i], 1)) reopen(&held[i], newer);
     if (!held[i].writeable || is_locked(&held[i], 1) || set_writeable(held[i].array, 1) == 0) continue;
     if (PyList_Append(deferred, held[i].array) < 0) PyErr_Clear();
   }

@@ -174,7 +174,8 @@ typedef struct Held {
   struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */
   int counted;                                  /* 1: in both tables */
   int writeable;                                /* 1: the host could write the array before it was lent */
-  int unaligned;                                /* 1: the elements do not begin at multiples of their size */
+  int reopened;       /* 1: it was lent before, and a block of update had it writeable again */
+  int unaligned;      /* 1: the elements do not begin at multiples of their size */
   int kept_writeable; /* 1: NumPy could never set the flag again, because the memory's owner does not permit writes */
 } Held;
 

@@ -289,9 +289,10 @@ def notes(expression: str, c_type: str) -> str:
     return f"  note(record, &{expression}, sizeof {expression});"
 
 
-def function(library: roles.Library, index: int, name: str, given: dict[str, str]) -> str:
-    """Return the C text of one function. given: bodies of those that do something, by name."""
-    structs = fields(library)
+def function(
+    library: roles.Library, index: int, name: str, given: dict[str, str], structs: dict[str, list[tuple[str, str]]]
+) -> str:
+    """Return the C text of one function. given: bodies of those that do something, by name. structs: from `fields`."""
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]
@@ -323,8 +324,8 @@ def text(library: roles.Library, wide: bool = False) -> str:
     """Return the C text of a library's double; wide: the integers of a library that has two builds have 64 bits."""
     # Before the test begins, the core may ask for what tells the size of the library's integers.
     at_first = "0" if wide or not library.probe else "2"
-    given = working(library) | tried_functions(library)
-    functions = (function(library, index, name, given) for index, name in enumerate(library.api["functions"]))
+    given, structs = working(library) | tried_functions(library), fields(library)
+    functions = (function(library, index, name, given, structs) for index, name in enumerate(library.api["functions"]))
     machine = MACHINE.replace("RETURNED_AT_FIRST", at_first)
     return "\n".join([PRELUDE, *own_types(library, wide), machine, *functions, ""])
 

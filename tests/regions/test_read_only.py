@@ -152,6 +152,48 @@ def test_the_flag_comes_back_when_a_region_is_left_within_a_block_of_update(devi
     assert x.flags.writeable and x[0] == 9.0
 
 
+@pytest.mark.promise("T16")
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_array_that_is_lent_and_left_within_a_block_of_update_may_be_written_on(device: str, times: int) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device) as (dx,):
+        with update(x):
+            for _ in range(3):
+                regions = [offload_args(x, device=device) for _ in range(times)]
+                for region in regions:
+                    region.open()
+                    assert not x.flags.writeable
+                regions.pop().close()
+                for region in regions:  # the older one last
+                    assert not x.flags.writeable
+                    region.close()
+                x += 1
+        assert not x.flags.writeable
+        assert blas.asum(dx) == (ramp(8) + 3).sum()
+    assert x.flags.writeable
+
+
+@pytest.mark.promise("T16")
+@pytest.mark.parametrize("first", ["the older region", "the younger region", "the block"])
+def test_an_array_is_read_only_while_any_region_within_a_block_of_update_lends_it(device: str, first: str) -> None:
+    x = ramp(8)
+    with offload_args(x, device=device):
+        block, older, younger = update(x), offload_args(x, device=device), offload_args(x, device=device)
+        block.__enter__()
+        older.open()
+        younger.open()
+        if first == "the block":
+            block.__exit__(None, None, None)
+        (older if first == "the older region" else younger).close()
+        assert not x.flags.writeable
+        (younger if first == "the older region" else older).close()
+        assert x.flags.writeable == (first != "the block")
+        if first != "the block":
+            block.__exit__(None, None, None)
+        assert not x.flags.writeable
+    assert x.flags.writeable
+
+
 def test_a_view_taken_while_its_base_is_lent_may_be_written_by_the_device(device: str) -> None:
     x = ramp(8)
     with offload_args(x, device=device):
