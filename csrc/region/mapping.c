@@ -10,7 +10,7 @@ oa_present_table oa_table;
 oa_mapping *oa_mappings;
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
-  oa_mapping *mapping = aligned_alloc(_Alignof(oa_mapping), sizeof *mapping);
+  oa_mapping *mapping = malloc(sizeof *mapping); /* as a region */
   if (!mapping) {
     oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
     return NULL;

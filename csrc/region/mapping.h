@@ -60,8 +60,8 @@ typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
   oa_device *device;
   int64_t nbytes;
-  /* Each call reads and writes what follows, down to one_group: two lines of cache. */
-  _Alignas(64) uint64_t address; /* 0 until allocated */
+  /* Each call reads and writes what follows, down to one_group: in a row, so that it meets few lines of cache. */
+  uint64_t address;         /* 0 until allocated */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
   bool moving;              /* it is allocated or copied without the lock: no call may begin */
