@@ -60,6 +60,8 @@ class Names:
                     yield f"{name} is not a list of integers"
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
+            case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)):
+                yield f"{ast.unparse(expression)!r} divides by zero"
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right=right):
                 yield from self.size(left)
                 yield from self.size(right)

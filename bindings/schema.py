@@ -162,6 +162,14 @@ def _of_template(where: str, template: str, bound: Any) -> list[str]:
     return found
 
 
+def _of_pattern(where: str, pattern: str) -> list[str]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return [f"{where}: {pattern!r} is not a pattern: {error}"]
+    return []
+
+
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
     """Returns what is wrong with the structure of roles/<name>.toml; only if nothing is, may the rest be read."""
     found = _of_table(f"{name}.toml:", "", roles, FILE)
@@ -173,14 +181,16 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for one in roles.get("library", {}).get("symbols", []):
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
+    title = roles.get("library", {}).get("title", "-")
+    if not re.fullmatch(r"[\w .+-]+", title):  # it stands in comments of C and in docstrings
+        found.append(f"{name}.toml: [library] title: {title!r} is not a name of letters, digits, spaces and . + -")
     for key, enum in roles.get("enums", {}).items():
         if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
             found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
+        if isinstance(enum.get("constants"), str):
+            found += _of_pattern(f"{name}.toml: [enums.{key}] constants", enum["constants"])
     for rule in [*roles.get("not_bound", []), *roles.get("only_raw", [])]:
-        try:
-            re.compile(rule["names"])
-        except re.error as error:
-            found.append(f"{name}.toml: [not_bound] names: {rule['names']!r} is not a pattern: {error}")
+        found += _of_pattern(f"{name}.toml: [not_bound] names", rule["names"])
     return found
 
 
@@ -208,6 +218,11 @@ def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list
             for c_type, dtype in types.items()
             if dtype not in {*NUMPY, "letter"} or (dtype == "any" and c_type != "void")
         ]
+        found += [
+            f"{name}.toml: [{where}] {c_type}: {types[c_type]!r} is not the dtype of C's {c_type}, which is {dtype}"
+            for c_type, dtype in (("float", "f32"), ("double", "f64"))
+            if types.get(c_type, dtype) not in (dtype, "letter")
+        ]
     for key, enum in roles.get("enums", {}).items():
         found += [
             f"{name}.toml: [enums.{key}] {constant}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)}"
@@ -225,6 +240,8 @@ def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list
             for theirs, ours in family.get("also", {}).items()
             if ours.casefold() not in labels
         ]
+        if family.get("hides", "").casefold() not in [*labels, ""]:
+            found.append(f"{where} hides: {family['hides']} is not among its parameters")
         unused = [one for one in family.get("types", {}) if not re.search(rf"\b{one}\b", spelled)]
         found += [f"{where} types {one}: no function has a parameter of this type" for one in unused]
         found += [
