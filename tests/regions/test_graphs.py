@@ -246,3 +246,30 @@ def test_other_regions_compute_while_a_stream_is_captured(gpu: str) -> None:
     np.testing.assert_array_equal(x, 2 * ramp(4))
     np.testing.assert_array_equal(y, 3 * ramp(4))
     graphs.destroy()
+
+
+def test_rows_go_up_without_pinned_memory_while_a_stream_is_captured_for_all_threads() -> None:
+    gpu, tests = open_or_skip(HIP), Path(__file__).parents[1]
+    code = f"import sys; sys.path[:0] = [{str(tests)!r}]; from regions import test_graphs as t; t.double_rows({gpu!r})"
+    ran = python(code, OFFLOAD_ARGS_PINNED_LIMIT="0")
+    assert ran.returncode == 0, ran.stderr
+
+
+def double_rows(gpu: str) -> None:
+    whole = np.ones((600, 1000))
+    graphs, x = Graphs(gpu), ramp(4)
+    with offload_args(x, device=gpu, stream=graphs) as (dx,):
+        blas.scal(1.0, dx)
+        with graphs.captured(FOR_ALL_THREADS), ThreadPoolExecutor(1) as pool:
+            blas.scal(2.0, dx)
+            pool.submit(double_one, gpu, whole[:, :900]).result()
+        graphs.launch()
+    assert (whole[0, :900] == 2.0).all()
+    assert (whole[1:] == 1.0).all()
+    assert (whole[0, 900:] == 1.0).all()
+    graphs.destroy()
+
+
+def double_one(device: str, rows: np.ndarray) -> None:
+    with offload_args(rows, device=device) as (dA,):
+        blas.scal(2.0, dA[0])
