@@ -674,6 +674,14 @@ class _Reader:
             return Result(name=name, c_type=c_type, dtype=dtype, count=count, of=of, returned=role == "returned")
         return NUMBERS[role](name=name, c_type=c_type, dtype=dtype, count=count, of=of, complex_as=complex_as)
 
+    def service(self, name: str, c_type: str, label: str, labels: Labels) -> Parameter | str | None:
+        """Returns a parameter of a service, a fault, or None for a label of another kind."""
+        try:
+            found = described.Reader(labels, self.order).read(name, c_type, label)
+            return labels.read(name, c_type, label) if found is None else found
+        except SyntaxError:
+            return f"{label!r} is not an expression"
+
     def parameter(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter | None:
         plain = c_type.removeprefix("enum ")
         if label in ("size", "length", "ld", "inc", "stride", "value", "itemsize"):
@@ -715,8 +723,7 @@ class _Reader:
             enums={key: self.enum(key, letter) for key in self.enums},
             named=dict.fromkeys(self.api["enums"], "int") | self.roles.get("raw", {}),
         )
-        service = described.Reader(labels, self.order).read(name, c_type, label)
-        service = labels.read(name, c_type, label) if service is None else service
+        service = self.service(name, c_type, label, labels)
         if isinstance(service, str):
             self.faults.append(f"{where}: {service}")
         if service is not None:

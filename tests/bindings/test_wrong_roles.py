@@ -208,6 +208,8 @@ WRONG = [
     ("overwrites if by == 0", "becomes vector(m)", "'vector(m)' is not an extent"),
     (IN_A, 'A = "in matrix(m // 0, n, lda)"', "'m // 0' divides by zero"),
     (IN_A, 'A = "in elements(m % (n // 0))"', "'n // 0' divides by zero"),
+    ('"host in bytes(n)"', '"host in bytes(n n)"', "by: 'host in bytes(n n)' is not an expression"),
+    ('"host out bytes(n)"', '"host out bytes(("', "states: 'host out bytes((' is not an expression"),
     # other parameters
     ('by = "scalar"', 'by = "scalar[0]"', "a number of 1 to 8 is needed"),
     ('by = "scalar"', 'by = "scalar[1000]"', "a number of 1 to 8 is needed"),
