@@ -173,24 +173,41 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
-/* Ends what the pointer says of its group, that it was lent as Out: where no other region says so, those that lend it
- * otherwise read the host's bytes. */
-static void stop_owing(const oa_slot *owed) {
-  const oa_region_state *region = owed->region, *youngest = region;
-  const int group = owed->mapping->views[owed->view].group;
-  while (youngest->younger) youngest = youngest->younger;
-  for (int pass = 0; pass < 2; pass++) /* first it only looks */
-    for (const oa_region_state *r = youngest; r; r = r->older)
-      for (oa_slot *s = r == region ? NULL : r->slots; s; s = s->next) {
-        if (s->kind != OA_SLOT_POINTER || s->mapping != owed->mapping || s->mapping->views[s->view].group != group)
-          continue;
-        if (pass)
-          s->out = false;
-        else if (s->owed)
-          return;
-      }
-  for (int i = 0; i < owed->mapping->view_count; i++)
-    if (owed->mapping->views[i].group == group) owed->mapping->views[i].goes_up = true;
+/* Returns whether the slot is a pointer to that group of the mapping. */
+static bool points_to(const oa_slot *slot, const oa_mapping *mapping, int group) {
+  return slot->kind == OA_SLOT_POINTER && slot->mapping == mapping && mapping->views[slot->view].group == group;
+}
+
+/* Decides anew whether the group goes up, as a region that lent it is left and has no pointers any more: the oldest of
+ * the others counts. Where it lends some of the group otherwise than as Out, the host's bytes are read. */
+static void lend_up(const oa_region_state *left, oa_mapping *mapping, int group) {
+  const oa_region_state *oldest = left;
+  bool found = false, up = false;
+  while (oldest->older) oldest = oldest->older;
+  for (; oldest; oldest = oldest->younger) {
+    for (const oa_slot *s = oldest->slots; s; s = s->next) {
+      if (!points_to(s, mapping, group)) continue;
+      found = true;
+      up |= !oa_slot_root(s)->owed;
+    }
+    if (found) break;
+  }
+  if (!up) return;
+  for (int i = 0; i < mapping->view_count; i++)
+    if (mapping->views[i].group == group) mapping->views[i].goes_up = true;
+  for (; oldest; oldest = oldest->younger)
+    for (oa_slot *s = oldest->slots; s; s = s->next)
+      if (points_to(s, mapping, group)) s->out = oa_slot_root(s)->owed;
+}
+
+/* Does so for all that the region lent. */
+static void lend_rest_up(const oa_region_state *left) {
+  for (int i = 0; i < left->mapping_count; i++) {
+    oa_mapping *mapping = left->mappings[i];
+    if (mapping->holders < 2 || mapping->kind != OA_MAPS_HOST) continue;
+    for (int v = 0; v < mapping->view_count; v++)
+      if (!mapping->views[v].goes_up) lend_up(left, mapping, mapping->views[v].group);
+  }
 }
 
 /* Decides the fate of the region's results: they pass to the region around it, are committed if there is none, or
@@ -200,7 +217,6 @@ static void account_writes(oa_region_state *region, int outcome, names *told) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = slot->group;
-    if (slot->owed && slot->mapping->holders > 1) stop_owing(slot);
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
@@ -343,6 +359,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   }
   account_writes(region, outcome, &told);
   while (region->slots) oa_slot_free(region->slots);
+  lend_rest_up(region);
   collect_moves(region, outcome);
   issue_moves(region);
   region->phase = OA_FINISHED;

@@ -664,22 +664,22 @@ class World:
                 if not mapping.holders:
                     group.dirty = False
         del self.regions[number]
-        for group in {pointer.group for pointer in region.pointers if pointer.owed}:
-            self._stop_owing(group)
+        for group in {pointer.group for pointer in region.pointers}:
+            self._lend_up(group)
         if end == "discard":
             return Outcome(value="spoil" in [fate for _, _, fate in fates])
         if told_invalid:
             return Outcome(errors=frozenset({"InvalidDataError"}))
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
 
-    def _stop_owing(self, group: Group) -> None:
-        """Let those that lend a group otherwise read the host's bytes, if no region lends it as Out any more."""
-        left = [p for region in self.regions.values() for p in region.pointers if p.group is group]
-        if any(pointer.owed for pointer in left):
+    def _lend_up(self, group: Group) -> None:
+        """Let a group go up if the oldest region that still lends it lends some of it otherwise than as Out."""
+        lending = {n: [p for p in r.pointers if p.group is group] for n, r in self.regions.items() if r.lends(group)}
+        if group.goes_up or not lending or all(pointer.owed for pointer in lending[min(lending)]):
             return
         group.lent = [replace(lent, goes_up=True) for lent in group.lent]
-        for pointer in left:
-            pointer.out = False
+        for pointer in (pointer for pointers in lending.values() for pointer in pointers):
+            pointer.out = pointer.owed
 
     def _hand_on(self, number: int, group: Group) -> None:
         """Hand the results of a region to the youngest older region of its thread that lends some of them."""

@@ -143,6 +143,23 @@ def test_an_array_is_read_once_the_region_that_lent_it_as_out_is_left(device: st
     assert x.flags.writeable
 
 
+def test_an_out_further_in_keeps_no_bytes_from_a_region_whose_outer_one_is_left(device: str) -> None:
+    x = ramp(8)
+    outer, middle, inner = (offload_args(one, device=device) for one in (Out(x), x, Out(x)))
+    outer.open()
+    (dx,) = middle.open()
+    (out,) = inner.open()
+    with pytest.warns(UnwrittenWarning):
+        outer.close()
+    with pytest.raises(DirectionError, match="lent as Out"):
+        blas.asum(out)
+    assert dx.address
+    assert blas.asum(dx) == ramp(8).sum()
+    inner.close()
+    middle.close()
+    np.testing.assert_array_equal(x, ramp(8))
+
+
 @pytest.mark.promise("T16")
 def test_an_array_counts_as_out_until_the_last_region_that_says_so_is_left(device: str) -> None:
     x = ramp(8)
