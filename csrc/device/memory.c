@@ -134,31 +134,38 @@ enum { SHEET_PIECES = 32, SHEET_MOST = 4 << 20, PIECE_MOST = 256 << 10, PIECE_AL
 /* Returns how far apart the pieces of a sheet are: zeros stay between them. */
 static size_t stride_of(size_t nbytes) { return (nbytes + GAP + PIECE_ALIGNMENT - 1) & -(size_t)PIECE_ALIGNMENT; }
 
+/* Returns the place of one more sheet, or NULL. Under the mutex. */
+static sheet *place_for_sheet(struct oa_spares *spares) {
+  for (int i = 0; i < SHEETS; i++)
+    if (!spares->sheets[i].nbytes) return &spares->sheets[i];
+  return NULL;
+}
+
 /* Puts a sheet in the place of a piece, which is freed. Returns false, with nothing done, if there is no room for
  * one. */
 static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *made) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes), most = SHEET_MOST / stride;
-  const size_t nbytes = stride * (most < SHEET_PIECES ? most : SHEET_PIECES);
-  const int64_t more = (int64_t)(nbytes - piece->nbytes);
-  uint64_t address;
-  int i = 0;
-  if (piece->nbytes > PIECE_MOST || !reserve(device, (size_t)more)) return false;
-  const bool allocated = !backend->allocate(device, stream, nbytes, &address);
+  sheet one = {.nbytes = stride * (most < SHEET_PIECES ? most : SHEET_PIECES)}, *place;
+  const int64_t more = (int64_t)(one.nbytes - piece->nbytes);
   pthread_mutex_lock(&spares->mutex);
-  while (i < SHEETS && spares->sheets[i].nbytes) i++;
-  const bool kept = allocated && i < SHEETS;
-  if (kept) {
-    *made = spares->sheets[i] = (sheet){address, nbytes};
+  place = place_for_sheet(spares);
+  pthread_mutex_unlock(&spares->mutex);
+  if (!place || piece->nbytes > PIECE_MOST || !reserve(device, (size_t)more)) return false;
+  const bool allocated = !backend->allocate(device, stream, one.nbytes, &one.address);
+  pthread_mutex_lock(&spares->mutex);
+  place = allocated ? place_for_sheet(spares) : NULL; /* another thread may have taken the last one meanwhile */
+  if (place) {
+    *made = *place = one;
     atomic_fetch_add(&device->spare_bytes, more);
   }
   pthread_mutex_unlock(&spares->mutex);
   atomic_fetch_sub(&device->counts.memory_used, more);
-  if (kept)
+  if (place)
     backend->free(device, stream, piece->address, piece->nbytes);
   else if (allocated)
-    backend->free(device, stream, address, nbytes);
-  return kept;
+    backend->free(device, stream, one.address, one.nbytes);
+  return place != NULL;
 }
 
 /* Makes zeros of a piece that nothing uses: takes the next one of its sheet, or fills all of them. again: it was zeros

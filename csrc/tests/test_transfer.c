@@ -541,6 +541,23 @@ static void pieces_of_zeros_are_as_strictly_watched(void) {
   CHECK(status == OA_ERROR_BACKEND && strstr(oa_last_error(), "WRITE_AFTER_RELEASE"));
 }
 
+/* Arrays of more sizes than a device makes zeros for many regions of: the others make their own, and no more. */
+static void zeros_of_many_sizes_cost_one_fill_each(void) {
+  enum { SIZES = 12, TIMES = 5 };
+  static unsigned char x[1000 * SIZES];
+  int64_t least = INT64_MAX;
+  CHECK_OK(oa_device_trim(number));
+  for (int i = 0; i < TIMES; i++)
+    for (int k = 1; k <= SIZES; k++) {
+      const int64_t begun = oa_sim_backend_calls(number);
+      pass_by_address(x, 1000 * k, i + 1, false);
+      const int64_t calls = oa_sim_backend_calls(number) - begun;
+      if (calls < least) least = calls;
+      if (i == TIMES - 1) CHECK(calls <= least + 2); /* to fill, and to wait for it */
+    }
+  CHECK_OK(oa_device_trim(number));
+}
+
 /* Where there is no room for the zeros of many regions, each makes its own. */
 static void zeros_keep_to_the_limit_of_memory(void) {
   enum { N = 64 << 10 };
@@ -1042,6 +1059,7 @@ int main(int argc, char **argv) {
     for (int beside = 0; beside <= (n <= 64 << 10); beside++) memory_of_an_address_is_zeros_each_time(n, beside);
   memory_of_an_address_is_zeros_each_time(256 << 10, false);
   pieces_of_zeros_are_as_strictly_watched();
+  zeros_of_many_sizes_cost_one_fill_each();
   zeros_keep_to_the_limit_of_memory();
   zeros_outlive_failing_calls();
   memory_that_is_exported_keeps_its_bytes();
