@@ -491,7 +491,11 @@ class _Reader:
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
                 self.faults.append(f"{where} destroy: the header has no {destroy}")
-            if not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
+            elif table["type"] not in (c_type for _, c_type in self.api["functions"][destroy]["parameters"]):
+                self.faults.append(f"{where} destroy: {destroy} takes no {table['type']}")
+            if table["class"] in schema.OF_STUBS:
+                self.faults.append(f"{where} class: {table['class']!r} is a name that the stubs need")
+            elif not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
                 self.faults.append(f"{where} class: {table['class']!r} is not a name of Python's")
             describes = table.get("describes", {})
             asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,20 @@ from .parameters import NUMPY
 BACKENDS = ("cuda", "hip", "sim")
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
 NUMBER = "a whole number"
+
+
+VERSION = (r"\d+(\.\d+)*", "a version, such as 6.4")
+# The texts of a table that become parts of names or files, and versions.
+FORMS = {
+    ("library", "wide"): (r"\w*", "a part of a name"),
+    ("library", "prefixes"): (r"\w*", "a part of a name"),
+    ("library", "suffixes"): (r"\w*", "a part of a name"),
+    ("library", "sonames"): (r"\S+", "the name of a file"),
+    ("older", "before"): VERSION,
+}
+# A class of these names would hide what stubs need.
+OF_STUBS = {"Any", "Device", "DevicePtr", "Final", "LibraryObject", "Raw", "Sequence", "SupportsStream", "final"}
+OF_STUBS |= {"np", "npt", "overload", *vars(builtins)}
 
 
 @dataclass(frozen=True)
@@ -170,6 +185,11 @@ def _of_pattern(where: str, pattern: str) -> list[str]:
     return []
 
 
+def _of_form(where: str, given: str | list[str], form: tuple[str, str]) -> list[str]:
+    values = [given] if isinstance(given, str) else given
+    return [f"{where}: {one!r} is not {form[1]}" for one in values if not re.fullmatch(form[0], one)]
+
+
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
     """Returns what is wrong with the structure of roles/<name>.toml; only if nothing is, may the rest be read."""
     found = _of_table(f"{name}.toml:", "", roles, FILE)
@@ -178,9 +198,15 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for key, family in roles.get("family", {}).items():
         for template, bound in family.get("bind", {}).items():
             found += _of_template(f"{name}.toml: [family.{key}]", template, bound)
+        if "since" in family:
+            found += _of_form(f"{name}.toml: [family.{key}.since] version", family["since"]["version"], VERSION)
     for one in roles.get("library", {}).get("symbols", []):
         if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
             found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
+    for (table, key), form in FORMS.items():
+        found += _of_form(f"{name}.toml: [{table}] {key}", roles.get(table, {}).get(key, []), form)
+    for key in ("functions", "constants"):
+        found += _of_pattern(f"{name}.toml: [header] {key}", roles.get("header", {}).get(key, ""))
     title = roles.get("library", {}).get("title", "-")
     if not re.fullmatch(r"[\w .+-]+", title):  # it stands in comments of C and in docstrings
         found.append(f"{name}.toml: [library] title: {title!r} is not a name of letters, digits, spaces and . + -")
