@@ -14,19 +14,28 @@ BACKENDS = ("cuda", "hip", "sim")
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
 NUMBER = "a whole number"
 
-
+PART = (r"\w*", "a part of a name")
 VERSION = (r"\d+(\.\d+)*", "a version, such as 6.4")
 # The texts of a table that become parts of names or files, and versions.
 FORMS = {
-    ("library", "wide"): (r"\w*", "a part of a name"),
-    ("library", "prefixes"): (r"\w*", "a part of a name"),
-    ("library", "suffixes"): (r"\w*", "a part of a name"),
+    **{("library", key): PART for key in ("wide", "prefixes", "suffixes")},
     ("library", "sonames"): (r"\S+", "the name of a file"),
     ("older", "before"): VERSION,
 }
+STUB_IMPORTS = """\
+from collections.abc import Sequence
+from typing import Any, Final, final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ._raw import Raw
+from .devices import Device
+from .objects import LibraryObject, SupportsStream
+from .pointers import DevicePtr
+"""
 # A class of these names would hide what stubs need.
-OF_STUBS = {"Any", "Device", "DevicePtr", "Final", "LibraryObject", "Raw", "Sequence", "SupportsStream", "final"}
-OF_STUBS |= {"np", "npt", "overload", *vars(builtins)}
+OF_STUBS = {*vars(builtins), *re.findall(r"(\w+)(?=,|$)", STUB_IMPORTS, re.MULTILINE)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..roles import Function, Library
+from ..schema import STUB_IMPORTS
 from ..services import Given
 from .c_text import made_from
 from .docs import takes_handle
@@ -19,11 +20,7 @@ def _service(function: Function) -> str:
 
 def python_stub(library: Library) -> str:
     """Returns <library>.pyi."""
-    lines = [f"# {made_from(library)}", "from collections.abc import Sequence"]
-    lines += ["from typing import Any, Final, final, overload", "", "import numpy as np", "import numpy.typing as npt"]
-    lines += ["", "from ._raw import Raw"]
-    lines += ["from .devices import Device", "from .objects import LibraryObject, SupportsStream"]
-    lines += ["from .pointers import DevicePtr", ""]
+    lines = [f"# {made_from(library)}", STUB_IMPORTS]
     for module, names in library.adds.items():
         lines += [f"from .{module} import {name} as {name}" for name in names]
     lines += [f"{name}: Final = {value}" for name, value in library.constants.items()] + ["raw: Final[Raw]", ""]

@@ -281,9 +281,7 @@ typedef struct arrival {
 static const char *reason(const oa_call *call, const arrival *a) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
-    if (slot->mapping == a->mapping && slot->group == &a->mapping->groups[a->group] &&
-        (call->operands[i].access & OA_READ))
-      return "first read by";
+    if (slot->group == &a->mapping->groups[a->group] && (call->operands[i].access & OA_READ)) return "first read by";
   }
   return "written in part by";
 }

@@ -14,7 +14,7 @@ int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
 /* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ---------- */
 
-enum { SPARES = 16, SHEETS = 8 };
+enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes */, SHEETS = 8 };
 
 typedef struct spare {
   uint64_t address;
@@ -218,7 +218,7 @@ bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *ad
 
 /* Returns whether memory of that size goes to the pool. */
 static bool is_pooled(const oa_device *device, size_t nbytes) {
-  return nbytes <= OA_SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
+  return nbytes <= SPARE_MOST && !(device->backend->flags & OA_SYNCHRONOUS) && !device->lost;
 }
 
 int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_need need) {

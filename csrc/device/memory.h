@@ -14,7 +14,6 @@ extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in stream's order. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-enum { OA_SPARE_MOST = 1 << 20 }; /* bytes of one piece of the pool */
 /* Whether pooled memory is all zeros: it may hold anything; in the order of a stream; or already. */
 enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
 /* Takes memory of exactly that size from the pool, counted as allocated. Returns false if the pool has none. Unless the

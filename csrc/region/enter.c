@@ -403,14 +403,13 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
     free(arena);
     return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
   }
-  arena->zeros = zeros != OA_ZEROS_NONE;
   uint64_t address = arena->address;
   for (int i = 0; i < count; i++) {
     if (!is_chosen(region, &lent[i], choice)) continue;
     oa_mapping *mapping = lent[i].mapping;
     mapping->arena = arena;
     mapping->address = address;
-    mapping->zeros = arena->zeros;
+    mapping->zeros = zeros != OA_ZEROS_NONE;
     arena->mappings++;
     address += ((uint64_t)mapping->nbytes + OA_ARENA_ALIGNMENT - 1) & -(uint64_t)OA_ARENA_ALIGNMENT;
   }

@@ -157,7 +157,7 @@ static oa_slot *enclosing(const oa_slot *slot) {
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
     if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;
     for (oa_slot *s = outer->slots; s; s = s->next)
-      if (s->mapping == slot->mapping && oa_slot_root(s) == s && s->group == slot->group) return s;
+      if (s->group == slot->group && oa_slot_root(s) == s) return s;
   }
   return NULL;
 }
@@ -173,20 +173,16 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
-/* Returns whether the slot is a pointer to that group of the mapping. */
-static bool points_to(const oa_slot *slot, const oa_mapping *mapping, int group) {
-  return slot->kind == OA_SLOT_POINTER && slot->mapping == mapping && mapping->views[slot->view].group == group;
-}
-
 /* Decides anew whether the group goes up, as a region that lent it is left and has no pointers any more: the oldest of
  * the others counts. Where it lends some of the group otherwise than as Out, the host's bytes are read. */
-static void lend_up(const oa_region_state *left, oa_mapping *mapping, int group) {
+static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number) {
+  const oa_group *group = &mapping->groups[number];
   const oa_region_state *oldest = left;
   bool found = false, up = false;
   while (oldest->older) oldest = oldest->older;
   for (; oldest; oldest = oldest->younger) {
     for (const oa_slot *s = oldest->slots; s; s = s->next) {
-      if (!points_to(s, mapping, group)) continue;
+      if (s->group != group) continue;
       found = true;
       up |= !oa_slot_root(s)->owed;
     }
@@ -194,10 +190,10 @@ static void lend_up(const oa_region_state *left, oa_mapping *mapping, int group)
   }
   if (!up) return;
   for (int i = 0; i < mapping->view_count; i++)
-    if (mapping->views[i].group == group) mapping->views[i].goes_up = true;
+    if (mapping->views[i].group == number) mapping->views[i].goes_up = true;
   for (; oldest; oldest = oldest->younger)
     for (oa_slot *s = oldest->slots; s; s = s->next)
-      if (points_to(s, mapping, group)) s->out = oa_slot_root(s)->owed;
+      if (s->group == group) s->out = oa_slot_root(s)->owed;
 }
 
 /* Does so for all that the region lent. */

@@ -102,7 +102,7 @@ static int leave_arena(const oa_mapping *mapping, oa_stream *stream, bool over) 
     over &= oa_uses_over(&arena->uses, stream);
     if (order) status = oa_uses_order(&arena->uses, stream, true);
     released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes,
-                                     need_of(arena->zeros, arena->cleared))
+                                     need_of(mapping->zeros, arena->cleared))
                     : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
   oa_uses_free(&arena->uses);

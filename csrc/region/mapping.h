@@ -45,7 +45,6 @@ typedef struct oa_arena {
   int mappings;
   oa_uses uses;           /* by mappings that were freed */
   struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
-  bool zeros;             /* it was all zeros when it was allocated */
   bool cleared;           /* a call needed zeros in one of the mappings that were freed */
 } oa_arena;
 enum {

@@ -283,7 +283,7 @@ void release_held(Held *held, Py_ssize_t count) {
   lock_lent();
   for (Py_ssize_t i = count - 1; i >= 0; i--) {
     if (!held[i].counted) continue;
-    Held *newer = newer_than(&held[i]);
+    Held *newer = held[i].reopened ? newer_than(&held[i]) : NULL;
     count_out(&held[i]);
     if (held[i].reopened && is_locked(&held[i], 1)) reopen(&held[i], newer);
     if (!held[i].writeable || is_locked(&held[i], 1) || set_writeable(held[i].array, 1) == 0) continue;

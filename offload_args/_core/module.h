@@ -35,7 +35,7 @@ struct python {
   /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
   PyObject *resolve;
   PyObject *is_array;       /* (argument) -> whether call() lends it */
-  PyObject *refuse;         /* (array, position; 0: of Device.keep): raises DTypeError */
+  PyObject *refuse;         /* (array, position or name of the argument): raises DTypeError */
   PyObject *region;         /* offload_args */
   PyObject *device;         /* Device */
   PyObject *read_options;   /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */

@@ -248,9 +248,9 @@ def test_other_regions_compute_while_a_stream_is_captured(gpu: str) -> None:
     graphs.destroy()
 
 
-def test_rows_go_up_without_pinned_memory_while_a_stream_is_captured_for_all_threads() -> None:
-    gpu, tests = open_or_skip(HIP), Path(__file__).parents[1]
-    code = f"import sys; sys.path[:0] = [{str(tests)!r}]; from regions import test_graphs as t; t.double_rows({gpu!r})"
+def test_rows_go_up_without_pinned_memory_while_a_stream_is_captured_for_all_threads(hip: str) -> None:
+    tests = Path(__file__).parents[1]
+    code = f"import sys; sys.path[:0] = [{str(tests)!r}]; from regions import test_graphs as t; t.double_rows({hip!r})"
     ran = python(code, OFFLOAD_ARGS_PINNED_LIMIT="0")
     assert ran.returncode == 0, ran.stderr
 
