@@ -141,7 +141,7 @@ class NumberOf(Real):
     type_of: str
 
     def vendor(self, at: int) -> tuple[str, str]:
-        return "const void *", f"&{self.name}_bytes"
+        return "const void *", f"&{self.name}_number"
 
     def described(self) -> str:
         return f"{self.name}: a number, which becomes one of {self.type_of}."

@@ -194,10 +194,15 @@ def list_checks(body: Body) -> None:
             facts = f'"{one.name}", values[{at}].pointer, {needed}, "{ast.unparse(one.length)}"'
             checks.append(f"oa_check_list(routine, {facts})")
         elif isinstance(one, NumberOf):
-            body.add(f"  unsigned char {one.name}_bytes[16];")
+            body.add(f"  oa_value {one.name}_number;")
             label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
             code = f'"{one.type_of}", types_{label}, {one.type_of}'
-            checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, {one.name}_bytes)')
+            checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, &{one.name}_number)')
+        elif isinstance(one, Factor):
+            body.add(f"  oa_value {one.name};")
+            write = "oa_number_for" if one.exact else "oa_factor_for"
+            facts = f'"{one.name}", values[{at}].real, {one.by}_says.dtype, "{one.by}", &{one.name}'
+            checks.append(f"{write}(routine, {facts})")
         elif isinstance(one, Elements):
             label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
             count = to_c(one.extent.arguments[0], constants)
@@ -389,11 +394,7 @@ class DescribedBody(Body):
         self.rooms()
         for one in self.function.numbers:
             at = self.at[one.name]
-            if isinstance(one, Factor):
-                self.add(f"  oa_value {one.name};")
-                convert = "oa_number_of" if one.exact else "oa_factor_of"
-                self.add(f"  {convert}(&{one.name}, values[{at}].real, &{one.by}_says);")
-            elif one.is_pointer:
+            if one.is_pointer and not isinstance(one, Factor):
                 self.add(f"  const void *{one.name} = &values[{at}];")
         self.structs()
         self.add(f"  const int status = {self.vendor_call(False)};")

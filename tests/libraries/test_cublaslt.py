@@ -17,6 +17,7 @@ from offload_args.errors import (
     DirectionError,
     DTypeError,
     ExtentError,
+    SizeOverflowError,
     StalePointerError,
 )
 
@@ -297,7 +298,8 @@ def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -
             (lambda: product(df, db, dd), ArgumentError, "A needs the shape .* as the product was made for"),
             (lambda: product(db, da, dd), ArgumentError, "A needs the shape"),
             (lambda: product(da, db, dd, beta=1), ArgumentError, "C needs a DevicePtr, as beta is not 0"),
-            (lambda: product(da, db, dd, alpha=1j), DTypeError, "alpha is not a number of float32"),
+            (lambda: product(da, db, dd, alpha=1j), DTypeError, "alpha needs a number of float32, as computeDesc says"),
+            (lambda: product(da, db, dd, alpha=1e300), SizeOverflowError, "got 1e.300; it holds none as large"),
             (lambda: biased(da, db, dd), ArgumentError, "the epilogue needs bias, got none"),
             (lambda: biased(da, db, dd, bias=dh), DTypeError, "bias_pointer needs float16, as computeDesc says"),
             (lambda: biased(da, db, dd, bias=da[0]), ExtentError, "bias_pointer needs 48 elements"),

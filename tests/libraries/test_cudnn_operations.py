@@ -10,6 +10,7 @@ import pytest
 
 from helpers.devices import library_or_skip
 from offload_args import In, Out, cudnn, offload_args
+from offload_args.errors import DTypeError, SizeOverflowError
 
 FLOAT = cudnn.DATA_FLOAT
 
@@ -47,6 +48,24 @@ def test_tensors_are_added_combined_reduced_and_reordered(gpu: str) -> None:
     close(product_, 3 * x * b)
     close(most, x.max(axis=(1, 3), keepdims=True))
     close(last, x.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float16, np.float32, np.float64])
+def test_elements_are_set_to_a_number_that_their_dtype_holds_and_to_no_other(gpu: str, dtype: Any) -> None:
+    y = np.zeros((2, 3, 4, 5), dtype)
+    is_integer, is_double = np.issubdtype(dtype, np.integer), dtype is np.float64
+    with offload_args(Out(y), device=gpu) as (dy,):
+        t = cudnn.tensor(dy)
+        cudnn.set_tensor(t, dy, -7)
+        if not is_double:
+            with pytest.raises(SizeOverflowError, match=r"set_tensor: valuePtr needs a number of .*, as yDesc"):
+                cudnn.set_tensor(t, dy, 1e300)
+            with pytest.raises(SizeOverflowError, match=r"cudnn\.scale_tensor: alpha needs a number of float32"):
+                cudnn.scale_tensor(t, dy, 1e300)
+        for number in (1.5, np.nan) if is_integer else ():
+            with pytest.raises(DTypeError, match="valuePtr needs a number of int"):
+                cudnn.set_tensor(t, dy, number)
+    np.testing.assert_array_equal(y, dtype(-7))
 
 
 def test_responses_are_normalized_across_channels(gpu: str) -> None:
