@@ -716,7 +716,7 @@ class _Reader:
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
         found = re.fullmatch(r"(factor|number) of (\w+)", label)
         if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
-            made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], exact=found[1] == "number")
+            made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], is_element=found[1] == "number")
             return made
         found = re.fullmatch(r"workspace\((\w+)\) by (.+)", label)
         if found and c_type == "void *":

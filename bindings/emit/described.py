@@ -200,9 +200,9 @@ def list_checks(body: Body) -> None:
             checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, &{one.name}_number)')
         elif isinstance(one, Factor):
             body.add(f"  oa_value {one.name};")
-            write = "oa_number_for" if one.exact else "oa_factor_for"
-            facts = f'"{one.name}", values[{at}].real, {one.by}_says.dtype, "{one.by}", &{one.name}'
-            checks.append(f"{write}(routine, {facts})")
+            facts = f'routine, "{one.name}", values[{at}].real, {one.by}_says.dtype, "{one.by}", &{one.name}'
+            checks += [f"oa_number_for({facts})"] * one.is_element
+            checks.append(f"oa_factor_for({facts})")
         elif isinstance(one, Elements):
             label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
             count = to_c(one.extent.arguments[0], constants)

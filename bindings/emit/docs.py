@@ -148,8 +148,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case Array():
                 lines.append(_array(one, library, function))
             case Factor():
-                kind = "a number" if one.exact else "a number, float64 if the elements are and else float32"
-                lines.append(f"{one.name}: {kind}, as {one.by} says.")
+                held = " that its elements can hold" if one.is_element else ""
+                lines.append(f"{one.name}: a number{held}, float64 if the elements of {one.by} are and else float32.")
             case Scalar():
                 number = "a number" if one.count == 1 else f"{one.count} numbers"
                 lines.append(f"{one.name}: {number}{there}.")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import library_or_skip
+from helpers.gradients import differences
 from offload_args import In, cudnn, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryVersionError
 
@@ -275,25 +276,6 @@ def attended(case: Case, mask: Array | None, nodes: Array, *others: Array | None
     np.add.at(by_head, TARGET_OF, coefficients.T[:, :, None] * nodes[SOURCES].reshape(EDGES, HEADS, -1))
     output = by_head.reshape(TARGETS, FEATURES) if case.concatenated else by_head.mean(1)
     return output, placed(case, coefficients, 1)
-
-
-def differences(loss: Callable[..., float], operands: list[Array | None]) -> list[Array | None]:
-    """Return the gradient of a function by each of its arrays."""
-    found: list[Array | None] = []
-    for at, array in enumerate(operands):
-        if array is None:
-            found.append(None)
-            continue
-        gradient, step = np.zeros_like(array), 1e-6
-        for place in np.ndindex(array.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = array.copy()
-                moved[place] += sign * step
-                ends.append(loss(*operands[:at], moved, *operands[at + 1 :]))
-            gradient[place] = (ends[0] - ends[1]) / (2 * step)
-        found.append(gradient)
-    return found
 
 
 def compiled() -> list[Any]:
