@@ -103,6 +103,8 @@ def _dtype(one: Parameter) -> str:
     if not one.of:
         if isinstance(one, Array) and one.by:
             return f"{one.by}'s dtype"
+        if isinstance(one, Array) and one.typed_by:
+            return f"{one.typed_by}'s dtype"
         if isinstance(one, Array) and one.noted_by:
             return f"the dtype that {one.noted_by} notes"
         return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")

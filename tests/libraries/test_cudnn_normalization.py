@@ -12,7 +12,7 @@ from helpers.gradients import differences
 from offload_args import In, Out, Scratch, cudnn, offload_args
 
 HALF, SINGLE, DOUBLE = (np.dtype(one) for one in (np.float16, np.float32, np.float64))
-CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-9}
+CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
 EPSILON = 1e-3
 
 
@@ -43,9 +43,10 @@ def normalized(x: Any, scale: Any, bias: Any, axes: tuple[int, ...]) -> Any:
 MODES = {"each element": cudnn.BATCHNORM_PER_ACTIVATION, "each channel": cudnn.BATCHNORM_SPATIAL}
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", [HALF, SINGLE, DOUBLE], ids=str)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "layout"), [("each element", "NCHW"), ("each channel", "NCHW"), ("each channel", "NHWC")]
+)
 def test_a_batch_is_normalized_in_training_and_inference_with_its_gradients(
     gpu: str, mode: str, dtype: Any, layout: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_a_batch_is_normalized_in_training_and_inference_with_its_gradients(
     x, dy = drawn(dtype, *shape), drawn(dtype, *shape, seed=2)
     scale, bias, running_mean, running_variance = (drawn(numbers, *of_one, seed=seed) for seed in (3, 4, 5, 6))
     running_variance = np.abs(running_variance) + numbers.type(1)
-    before = exact(running_mean), exact(running_variance)
+    before = running_mean.astype(np.float64), running_variance.astype(np.float64)
     outputs = y, inferred, dx = [np.zeros(shape, dtype) for _ in range(3)]
     small = dscale, dbias, mean, inverse = [np.zeros(of_one, numbers) for _ in range(4)]
     lent = (In(x), In(dy), In(scale), In(bias), running_mean, running_variance, *map(Out, outputs), *map(Out, small))

@@ -74,7 +74,7 @@ def test_arrays_need_the_dtype_and_the_extent_that_the_settings_say(gpu: str) ->
             with pytest.raises(error, match=rf"^cusolver\.irs_xgesv: {words}"):
                 cusolver.irs_xgesv(params, infos, n, n, A, n, B, n, X, n, di)
 
-        refused(ArgumentError, "params says no dtype yet; set its main precision first")
+        refused(ArgumentError, "params says no dtype yet; set it first")
         cusolver.irs_params_set_solver_main_precision(params, cusolver.R_64F)
         refused(DTypeError, "A needs float64, got .*float32", A=ds)
         refused(DTypeError, "B needs float64, got .*float32", B=ds)
