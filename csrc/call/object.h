@@ -18,7 +18,7 @@ enum { OA_MOST_HELD = 2 };
 #define OA_NOTED ((uint64_t)1 << 63)
 
 enum { OA_MOST_NOTED = 4 };
-/* What an object was set to, if its library can't be asked for it: a dtype, and a shape. */
+/* A dtype and a shape that an object was set to, if its library does not tell them. */
 typedef struct oa_note {
   int dtype; /* OA_ANY: nothing yet */
   int rank, shape[OA_MOST_NOTED];

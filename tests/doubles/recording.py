@@ -200,7 +200,7 @@ def version_function(library: roles.Library) -> dict[str, str]:
 
 
 # Each descriptor of a double describes so many elements of float. Queries say so many bytes.
-# What has six numbers is no array, but the padding, strides and dilation of a convolution.
+# Six numbers are the padding, strides and dilation of a convolution.
 SHAPES = {4: (2, 3, 4, 5), 3: (2, 3, 20), 6: (1, 1, 1, 1, 1, 1)}
 ELEMENTS, NEEDED = 120, 64
 # Each layout says so: 30 matrices of 2 by 2.
