@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import Device, In, InOut, Out, Scratch, cublaslt, offload_args
 from offload_args.errors import (
     AliasError,
@@ -21,14 +20,10 @@ from offload_args.errors import (
     StalePointerError,
 )
 
+LIBRARY = "cublaslt"
+
 BFLOAT16, E4M3, E5M2 = (np.dtype(getattr(ml_dtypes, one)) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
 FLOATS = [np.dtype(one) for one in (np.float64, np.float32, np.float16, np.complex64, np.complex128)] + [BFLOAT16]
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cublaslt", cuda)
-    return cuda
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:

@@ -15,10 +15,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from helpers.gradients import differences
 from offload_args import In, cudnn, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryVersionError
+
+LIBRARY = "cudnn"
 
 Array = Any
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -30,12 +31,6 @@ OFFSETS, SOURCES = np.array([0, 2, 2, 6, 7]), np.array([0, 3, 1, 0, 4, 1, 2])
 NODES, TARGETS, EDGES = 5, 4, len(SOURCES)
 TARGET_OF = np.repeat(np.arange(TARGETS), np.diff(OFFSETS))
 PLACES = np.array([3, 0, 6, 1, 5, 2, 4])  # of the edges in arrays that have them in another order
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def drawn(dtype: Any, *shape: int, seed: int = 1) -> Array:

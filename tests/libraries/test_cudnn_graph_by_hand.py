@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import In, Out, Scratch, cudnn, offload_args
 from offload_args.errors import DTypeError, ExtentError, LibraryError, StalePointerError
 
+LIBRARY = "cudnn"
+
 M, N, K = 24, 40, 16
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def made(kind: int, **attributes: tuple[int, Any]) -> Any:
@@ -129,9 +124,8 @@ def test_attributes_of_wrong_types_sizes_and_states_are_refused(gpu: str) -> Non
     with pytest.raises(DTypeError, match="arrayOfElements needs an array of int64, as attributeType"):
         put(descriptor, "TENSOR_DIMENSIONS", cudnn.TYPE_INT64, np.zeros(3, np.int32))
     with pytest.raises(ExtentError, match="arrayOfElements needs 4 elements"):
-        cudnn.backend_set_attribute(
-            descriptor, cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, 4, np.zeros(3, np.int64)
-        )
+        kind = cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64
+        cudnn.backend_set_attribute(descriptor, *kind, 4, np.zeros(3, np.int64))
     with pytest.raises(LibraryError, match="BAD_PARAM"):
         cudnn.backend_finalize(descriptor)
     cudnn.backend_destroy_descriptor(descriptor)

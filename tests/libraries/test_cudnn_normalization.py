@@ -7,19 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from helpers.gradients import differences
 from offload_args import In, Out, Scratch, cudnn, offload_args
+
+LIBRARY = "cudnn"
 
 HALF, SINGLE, DOUBLE = (np.dtype(one) for one in (np.float16, np.float32, np.float64))
 CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
 EPSILON = 1e-3
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def drawn(dtype: Any, *shape: int, seed: int = 1) -> Any:

@@ -8,18 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from helpers.gradients import differences
 from offload_args import In, Out, Scratch, cudnn, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, SizeOverflowError
 
+LIBRARY = "cudnn"
+
 FLOAT = cudnn.DATA_FLOAT
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def drawn(*shape: int) -> Any:
@@ -113,7 +108,7 @@ def test_a_ctc_loss_is_the_sum_over_all_paths(gpu: str) -> None:
     costs, gradients = np.zeros(batch, np.float32), np.zeros_like(probabilities)
     loss = cudnn.create_ctc_loss_descriptor()
     cudnn.set_ctc_loss_descriptor(loss, FLOAT)
-    with offload_args(In(probabilities), Out(costs), Out(gradients), device=gpu) as (pp, pc, pg):
+    with offload_args(In(probabilities), Out(costs), gradients, device=gpu) as (pp, pc, pg):
         t = cudnn.create_tensor_descriptor()
         strides = (batch * letters, letters, 1)
         cudnn.set_tensor_nd_descriptor(t, FLOAT, 3, (steps, batch, letters), strides)

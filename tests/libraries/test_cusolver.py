@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from helpers.processes import python
 from offload_args import Device, In, Out, cusolver, offload_args
 from offload_args.errors import (
@@ -20,12 +19,6 @@ from offload_args.errors import (
 )
 
 LOWER, UPPER = cusolver.CUBLAS_FILL_MODE_LOWER, cusolver.CUBLAS_FILL_MODE_UPPER
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cusolver", cuda)
-    return cuda
 
 
 def definite(n: int, dtype: Any = np.float64) -> Any:
@@ -143,6 +136,8 @@ LIMITED = """
 import numpy as np
 from offload_args import Out, cusolver, offload_args
 from offload_args.errors import DeviceMemoryError
+
+LIBRARY = "cusolver"
 A, info = np.eye({n}), np.zeros(1, np.int32)
 with offload_args(A, info, device="{device}") as (dA, dinfo):
     try:

@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import In, Out, cusolver, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, OffloadError
 
+LIBRARY = "cusolver"
+
 LOWER_OF = {"f4": cusolver.R_16F, "f8": cusolver.R_32F, "c8": cusolver.C_32F, "c16": cusolver.C_32F}
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cusolver", cuda)
-    return cuda
 
 
 def drawn(rows: int, columns: int, dtype: str, seed: int) -> Any:
