@@ -18,6 +18,8 @@ from offload_args.errors import (
     StalePointerError,
 )
 
+LIBRARY = "cusolver"
+
 LOWER, UPPER = cusolver.CUBLAS_FILL_MODE_LOWER, cusolver.CUBLAS_FILL_MODE_UPPER
 
 
@@ -136,8 +138,6 @@ LIMITED = """
 import numpy as np
 from offload_args import Out, cusolver, offload_args
 from offload_args.errors import DeviceMemoryError
-
-LIBRARY = "cusolver"
 A, info = np.eye({n}), np.zeros(1, np.int32)
 with offload_args(A, info, device="{device}") as (dA, dinfo):
     try:

@@ -195,7 +195,7 @@ def test_eigenvalues_of_a_pencil(gpu: str, letter: str, itype: int) -> None:
             np.zeros(n, real(letter)),
             np.zeros(1, np.int32),
         )
-        with offload_args(V, F, Out(w), Out(info), device=gpu) as (dV, dF, dw, dinfo):
+        with offload_args(V, F, w, Out(info), device=gpu) as (dV, dF, dw, dinfo):
             beside = (cusolver.EIG_RANGE_I, lower) if name == "gvdx" else (lower,)
             given = code, VECTOR, *beside, n, dV, ld(V), dF, ld(F)
             rest = (settings,) if name == "gvj" else ()
@@ -249,6 +249,7 @@ def test_singular_values_of_each_matrix_of_a_batch(gpu: str, letter: str) -> Non
 @fills
 def test_triangles_are_multiplied_and_symmetric_matrices_inverted(gpu: str, letter: str, fill: str) -> None:
     A, n = some(letter, 6, 6), 6
+    A[np.diag_indices(n)] = A.diagonal().real
     T = np.tril(A) if fill == "lower" else np.triu(A)
     F = one_triangle(A, fill)
     called(gpu, f"{letter}lauum", FILLS[fill], n, F, ld(F))
@@ -359,7 +360,7 @@ def test_the_64_bit_interface_finds_singular_values(gpu: str, letter: str, m: in
     close(s, values, letter)
     close(U[:, :n] * s @ VT, A, letter)
     V, F = spaced(np.zeros((n, n), t)), spaced(A)
-    called(gpu, "xgesvdp", params, VECTOR, 1, m, n, *types(F), r, Out(s), t, Out(U), ld(U), t, Out(V), ld(V), t)
+    called(gpu, "xgesvdp", params, VECTOR, 1, m, n, *types(F), r, Out(s), t, U, ld(U), t, Out(V), ld(V), t)
     close(s, values, letter)
     close(U[:, :n] * s @ V.conj().T, A, letter)
 
