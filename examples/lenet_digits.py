@@ -1,9 +1,8 @@
 """A convolution net
 =================
 
-It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. Both read 94 % of them right
-(cuDNN on an H200); to take the label of the nearest learnt digit reads 95 %. The picture has those misread first, in
-red. The digits come with the package: E. Alpaydin and
+It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others: both read 94 % of them right
+(cuDNN on an H200), a nearest neighbour 95 %. The picture has those misread first, in red. The digits: E. Alpaydin and
 C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
 
