@@ -37,8 +37,7 @@ def read(w: Any, b: Any, v: Any) -> Any:
     return forward(X[1497:], w, b, v)[-1].argmax(axis=1)
 
 
-labels = T[1497:, :, 0, 0].argmax(axis=1)
-w, b, v = (one.copy() for one in start)
+labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (one.copy() for one in start)
 for i in batches:
     seen, a, p, s = forward(X[i : i + n], w, b, v)
     g = (np.exp(s) / np.exp(s).sum(axis=1, keepdims=True) - T[i : i + n, :, 0, 0]) / n
