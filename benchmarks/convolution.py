@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from timeit import Timer
 from typing import Any, NamedTuple
 
 import cffi
@@ -49,14 +50,14 @@ int bare_convolution(long count, void **a, int algorithm, size_t bytes) {
 }
 static int described_loop(described call, long count, void **a) {
   int failed = 0;
-  for (long i = 0; i < count; i++) failed |= call(a[0], a[1], &one, a[2], a[3], &zero, a[2], a[4]);
+  for (long i = 0; i < count; i++) failed |= call(a[0], a[1], &one, a[2], a[3], &zero, a[4], a[5]);
   return failed;
 }
 int bare_activation(long count, void **a) { return described_loop(activate, count, a); }
 int bare_pooling(long count, void **a) { return described_loop(pool, count, a); }
 int bare_softmax(long count, void **a, int algorithm, int mode) {
   int failed = 0;
-  for (long i = 0; i < count; i++) failed |= normalize(a[0], algorithm, mode, &one, a[1], a[2], &zero, a[1], a[3]);
+  for (long i = 0; i < count; i++) failed |= normalize(a[0], algorithm, mode, &one, a[1], a[2], &zero, a[3], a[4]);
   return failed;
 }
 """
@@ -177,20 +178,15 @@ def compare(channels: int, side: int, rounds: int) -> None:
     assert wrong <= 2e-2, wrong
 
 
-def above(name: str, ours: Callable[[], Any], loop: Callable[[int], int], rounds: int) -> None:
-    """Print the time to issue a call, beside the same in C and by one bare call of cffi."""
-    assert loop(1) == 0
-    sides = {"C": lambda: loop(10), "cffi": lambda: loop(1), "ours": ours}
-    times: dict[str, list[float]] = {one: [] for one in sides}
-    for _ in range(rounds):
-        for side, function in sides.items():
-            calls = 1 if side == "C" else 10
+def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
+    """Print the time to issue a call, beside one bare call of cffi and a loop of ten in C (bare[1], bare[10])."""
+    sides = (bare[10], 1), (bare[1], 10), (ours, 10)
+    times: list[list[float]] = [[] for _ in sides]
+    for _ in range(rounds + 2):
+        for spent, (timer, count) in zip(times, sides, strict=True):
             torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(calls):
-                function()
-            times[side].append(1e6 * (time.perf_counter() - start) / 10)
-    in_c, by_cffi, here = (np.array(one[2:]) for one in times.values())
+            spent.append(1e6 * timer.timeit(count) / 10)
+    in_c, by_cffi, here = (np.array(one[2:]) for one in times)
     print(
         f"{name}: C {np.median(in_c):.2f} us, cffi {np.median(by_cffi - in_c):.2f} more, "
         f"cudnn.{name} {np.median(here - in_c):.2f} more (at most 2), {np.median(here - by_cffi):.2f} more than cffi",
@@ -226,29 +222,21 @@ def call_cost(rounds: int) -> None:
         def places(*given: Any) -> Any:
             return library.ffi.new("void *[]", [library.ffi.cast("void *", one.address) for one in (handle, *given)])
 
-        at, room = places(tx, t.x, tw, t.w, tconv, t.room, ty, t.y), o.room.nbytes
-        activation, pooling = (places(one[1], tx, t.x, t.y) for one in (relu, most))
-        softmax, bare_calls = places(tx, t.x, t.y), library.lib
-        calls: dict[str, tuple[Callable[[], Any], Callable[[int], int]]] = {
-            "convolution_forward": (
-                lambda: cudnn.convolution_forward(1, ox, o.x, ow, o.w, oconv, algorithm, o.room, room, 0, oy, o.y),
-                lambda count: bare_calls.bare_convolution(count, at, algorithm, room),
-            ),
-            "activation_forward": (
-                lambda: cudnn.activation_forward(relu[0], 1, ox, o.x, 0, oy, o.y),
-                lambda count: bare_calls.bare_activation(count, activation),
-            ),
-            "pooling_forward": (
-                lambda: cudnn.pooling_forward(most[0], 1, ox, o.x, 0, oy, o.y),
-                lambda count: bare_calls.bare_pooling(count, pooling),
-            ),
-            "softmax_forward": (
-                lambda: cudnn.softmax_forward(*kind, 1, ox, o.x, 0, oy, o.y),
-                lambda count: bare_calls.bare_softmax(count, softmax, *kind),
-            ),
-        }
-        for name, (ours, loop) in calls.items():
-            above(name, ours, loop, rounds)
+        names = o._asdict() | {"tx": ox, "fw": ow, "conv": oconv, "ty": oy, "relu": relu[0], "window": most[0]}
+        names |= {"algorithm": algorithm, "nbytes": o.room.nbytes, "softmax": kind[0], "mode": kind[1]}
+        names |= {"c": places(tx, t.x, tw, t.w, tconv, t.room, ty, t.y), "s": places(tx, t.x, ty, t.y)}
+        names |= {"a": places(relu[1], tx, t.x, ty, t.y), "p": places(most[1], tx, t.x, ty, t.y)}
+        for name, arguments, of_bare in [
+            ("convolution", "1, tx, x, fw, w, conv, algorithm, room, nbytes, 0, ty, y", "c, algorithm, nbytes"),
+            ("activation", "relu, 1, tx, x, 0, ty, y", "a"),
+            ("pooling", "window, 1, tx, x, 0, ty, y", "p"),
+            ("softmax", "softmax, mode, 1, tx, x, 0, ty, y", "s, softmax, mode"),
+        ]:
+            bare_call = getattr(library.lib, f"bare_{name}")
+            ours = Timer(f"f({arguments})", globals=names | {"f": getattr(cudnn, f"{name}_forward")})
+            in_c = {n: Timer(f"f({n}, {of_bare})", globals=names | {"f": bare_call}) for n in (1, 10)}
+            assert bare_call(1, *(names[one] for one in of_bare.split(", "))) == 0
+            above(f"{name}_forward", ours, in_c, rounds)
         found = turns({"a fused plan": lambda: plan(o.x, o.w, o.b, o.y)}, 10, rounds, issue=True)
         print("; ".join(f"{name} {value:.2f} us" for name, value in found.items()), flush=True)
 
