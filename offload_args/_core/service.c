@@ -1,4 +1,5 @@
-/* Calls of services: the functions of a library that make, set, ask, name and destroy. They are not on a hot path. */
+/* Calls of services: the functions of a library that make, set, ask, name and destroy; and of those that compute with
+ * descriptors. */
 #include "function.h"
 
 #include <stdlib.h>
@@ -35,13 +36,13 @@ static int read_text(const Parameter *parameter, PyObject *object, oa_value *val
 
 /* The memory and references that one call holds until its end. */
 typedef struct {
+  int count, allocated;
   Item items[MOST_VALUES];
   oa_array arrays[MOST_VALUES];
   oa_number_list lists[MOST_VALUES];
   void *memory[MOST_VALUES];  /* of lists */
   int64_t sizes[MOST_VALUES]; /* of those that are given, by place */
   int64_t bytes[MOST_VALUES]; /* of bytes objects, beside their items */
-  int count, allocated;
 } Room;
 
 /* Returns zeros that live until the end of the call, or NULL with an exception. */
@@ -255,6 +256,7 @@ static PyObject *given_list(const Parameter *parameter, const void *memory, int6
 /* Returns what the function gives: nothing, one value, or a tuple of several. NULL with an exception. */
 static PyObject *given_from(const Function *function, const Arguments *arguments, const oa_value *values, Object *made,
                             const Room *room) {
+  if (function->positional == function->count) Py_RETURN_NONE;
   PyObject *list = PyList_New(0);
   PyObject *first = function->positional ? arguments->positional[0] : Py_None;
   for (int i = function->positional; list != NULL && i < function->count; i++) {
@@ -319,9 +321,10 @@ static PyObject *run(const Function *function, const Arguments *arguments, oa_va
 }
 
 static PyObject *call_with(const Function *function, const Arguments *arguments) {
-  oa_value values[MOST_VALUES] = {{0}};
+  oa_value values[MOST_VALUES];
   Room room;
   int wrong = 0;
+  memset(values, 0, (size_t)function->count * sizeof *values);
   room.count = room.allocated = 0;
   for (int i = 0; i < function->positional && !wrong; i++)
     wrong = read_one(function, &arguments->parameters[i], arguments->positional[i], &values[i], &room);
@@ -335,7 +338,11 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
 
 PyObject *service_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
-  Arguments arguments = {.parameters = function->parameters};
+  Arguments arguments;
+  arguments.parameters = function->parameters;
+  arguments.result = arguments.handle = NULL;
+  arguments.own_handle = NULL;
+  arguments.strides = NULL;
   if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL && function_find_handle(function, &arguments) < 0) return NULL;
   Parameter parameters[MOST_VALUES]; /* of this call */
