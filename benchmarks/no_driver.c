@@ -186,3 +186,14 @@ NEVER(cuMemsetD32Async)
 NEVER(cuMemsetD2D8Async)
 NEVER(cuMemsetD2D16Async)
 NEVER(cuMemsetD2D32Async)
+
+/* Nothing here has kernels. */
+#define NOT_SUPPORTED(name) \
+  int name(void) { return 801; }
+NOT_SUPPORTED(cuModuleLoadDataEx)
+NOT_SUPPORTED(cuModuleUnload)
+NOT_SUPPORTED(cuModuleGetFunction)
+NOT_SUPPORTED(cuFuncGetAttribute)
+NOT_SUPPORTED(cuFuncSetAttribute)
+NOT_SUPPORTED(cuOccupancyMaxPotentialBlockSize)
+NOT_SUPPORTED(cuLaunchKernel)
