@@ -22,23 +22,50 @@ from offload_args import In, Out, Scratch, cudnn, libraries, offload_args
 
 IMAGES = 32
 SHAPES = {64: 56, 128: 28, 256: 14, 512: 7}  # channels: pixels a side, of ResNet's 3x3 convolutions
-TYPES = "void *, const void *, const void *, const void *, const void *, const void *, const void *, int, void *,"
-SOURCE = f"""
+SOURCE = """
 #include <dlfcn.h>
 #include <stddef.h>
-typedef int (*forward)({TYPES} size_t, const void *, const void *, void *);
-static forward call;
-int bare_open(const char *path) {{
-  call = (forward)dlsym(dlopen(path, RTLD_NOW), "cudnnConvolutionForward");
-  return !call;
-}}
-int bare_loop(long count, void **a, int algorithm, size_t bytes) {{
-  const float one = 1, zero = 0;
+typedef const void *in;
+typedef int (*convolution)(void *, in, in, in, in, in, in, int, void *, size_t, in, in, void *);
+typedef int (*described)(void *, in, in, in, in, in, in, void *);
+typedef int (*softmax)(void *, int, int, in, in, in, in, in, void *);
+static convolution convolve;
+static described activate, pool;
+static softmax normalize;
+static const float one = 1, zero = 0;
+int bare_open(const char *path) {
+  void *library = dlopen(path, RTLD_NOW);
+  convolve = (convolution)dlsym(library, "cudnnConvolutionForward");
+  activate = (described)dlsym(library, "cudnnActivationForward");
+  pool = (described)dlsym(library, "cudnnPoolingForward");
+  normalize = (softmax)dlsym(library, "cudnnSoftmaxForward");
+  return !convolve || !activate || !pool || !normalize;
+}
+int bare_convolution(long count, void **a, int algorithm, size_t bytes) {
   int failed = 0;
   for (long i = 0; i < count; i++)
-    failed |= call(a[0], &one, a[1], a[2], a[3], a[4], a[5], algorithm, a[6], bytes, &zero, a[7], a[8]);
+    failed |= convolve(a[0], &one, a[1], a[2], a[3], a[4], a[5], algorithm, a[6], bytes, &zero, a[7], a[8]);
   return failed;
-}}
+}
+static int described_loop(described call, long count, void **a) {
+  int failed = 0;
+  for (long i = 0; i < count; i++) failed |= call(a[0], a[1], &one, a[2], a[3], &zero, a[2], a[4]);
+  return failed;
+}
+int bare_activation(long count, void **a) { return described_loop(activate, count, a); }
+int bare_pooling(long count, void **a) { return described_loop(pool, count, a); }
+int bare_softmax(long count, void **a, int algorithm, int mode) {
+  int failed = 0;
+  for (long i = 0; i < count; i++) failed |= normalize(a[0], algorithm, mode, &one, a[1], a[2], &zero, a[1], a[3]);
+  return failed;
+}
+"""
+LOOPS = """
+int bare_open(const char *path);
+int bare_convolution(long count, void **a, int algorithm, size_t bytes);
+int bare_activation(long count, void **a);
+int bare_pooling(long count, void **a);
+int bare_softmax(long count, void **a, int algorithm, int mode);
 """
 
 
@@ -62,9 +89,9 @@ class Operands(NamedTuple):
 
 
 def bare(folder: str) -> Any:
-    """Return the loop in C, compiled on the spot."""
+    """Return the loops in C, compiled on the spot."""
     ffi = cffi.FFI()
-    ffi.cdef("int bare_open(const char *path); int bare_loop(long count, void **a, int algorithm, size_t bytes);")
+    ffi.cdef(LOOPS)
     ffi.set_source("bare", SOURCE, libraries=["dl"])
     loader = ExtensionFileLoader("bare", ffi.compile(tmpdir=folder))
     spec = spec_from_loader("bare", loader)
@@ -150,44 +177,80 @@ def compare(channels: int, side: int, rounds: int) -> None:
     assert wrong <= 2e-2, wrong
 
 
+def above(name: str, ours: Callable[[], Any], loop: Callable[[int], int], rounds: int) -> None:
+    """Print the time to issue a call, beside the same in C and by one bare call of cffi."""
+    assert loop(1) == 0
+    sides = {"C": lambda: loop(10), "cffi": lambda: loop(1), "ours": ours}
+    times: dict[str, list[float]] = {one: [] for one in sides}
+    for _ in range(rounds):
+        for side, function in sides.items():
+            calls = 1 if side == "C" else 10
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(calls):
+                function()
+            times[side].append(1e6 * (time.perf_counter() - start) / 10)
+    in_c, by_cffi, here = (np.array(one[2:]) for one in times.values())
+    print(
+        f"{name}: C {np.median(in_c):.2f} us, cffi {np.median(by_cffi - in_c):.2f} more, "
+        f"cudnn.{name} {np.median(here - in_c):.2f} more (at most 2), {np.median(here - by_cffi):.2f} more than cffi",
+        flush=True,
+    )
+
+
 def call_cost(rounds: int) -> None:
-    """Print the cost of issuing a small convolution, beside the same in C."""
+    """Print the cost of issuing small calls, beside the same in C. Each side has arrays and descriptors of its own."""
     images, filters = np.zeros((1, 8, 8, 8), np.float16), np.zeros((8, 3, 3, 8), np.float16)
     given = In(images), In(filters), Scratch((8,), np.float16), Out(images.copy()), Scratch((1 << 20,), np.uint8)
     with (
         tempfile.TemporaryDirectory() as folder,
-        offload_args(*given, device="cuda:0") as pointers,
+        offload_args(*given, device="cuda:0") as mine,
+        offload_args(*(Scratch(one.shape, one.dtype) for one in mine), device="cuda:0") as theirs,
         cudnn.create(device="cuda:0") as handle,
     ):
-        o = Operands(*pointers)
-        tx, fw, conv, ty = o.descriptors
+        o, t = Operands(*mine), Operands(*theirs)
+        (ox, ow, oconv, oy), (tx, tw, tconv, ty) = o.descriptors, t.descriptors
+        relu, most = (
+            [make() for _ in range(2)]
+            for make in (
+                lambda: cudnn.activation(cudnn.ACTIVATION_RELU),
+                lambda: cudnn.pooling(cudnn.POOLING_MAX, 3, padding=1, stride=1),
+            )
+        )
         algorithm = cudnn.CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-        relu = cudnn.activation(cudnn.ACTIVATION_RELU)
+        kind = cudnn.SOFTMAX_FAST, cudnn.SOFTMAX_MODE_CHANNEL
         plan = plan_of(o, fused=True)
         library = bare(folder)
-        x, w, kernel, y = o.descriptors  # of its own: what is given away is asked again at each call
-        addresses = [one.address for one in (handle, x, o.x, w, o.w, kernel, o.room, y, o.y)]
-        places = library.ffi.new("void *[]", [library.ffi.cast("void *", one) for one in addresses])
         assert library.lib.bare_open(libraries.load("cudnn").path.encode()) == 0
-        sides: dict[str, Callable[[], Any]] = {
-            "C, 10 calls": lambda: library.lib.bare_loop(10, places, algorithm, o.room.nbytes),
-            "cffi": lambda: library.lib.bare_loop(1, places, algorithm, o.room.nbytes),
-            "cudnn.convolution_forward": lambda: cudnn.convolution_forward(
-                1, tx, o.x, fw, o.w, conv, algorithm, o.room, o.room.nbytes, 0, ty, o.y
+
+        def places(*given: Any) -> Any:
+            return library.ffi.new("void *[]", [library.ffi.cast("void *", one.address) for one in (handle, *given)])
+
+        at, room = places(tx, t.x, tw, t.w, tconv, t.room, ty, t.y), o.room.nbytes
+        activation, pooling = (places(one[1], tx, t.x, t.y) for one in (relu, most))
+        softmax, bare_calls = places(tx, t.x, t.y), library.lib
+        calls: dict[str, tuple[Callable[[], Any], Callable[[int], int]]] = {
+            "convolution_forward": (
+                lambda: cudnn.convolution_forward(1, ox, o.x, ow, o.w, oconv, algorithm, o.room, room, 0, oy, o.y),
+                lambda count: bare_calls.bare_convolution(count, at, algorithm, room),
             ),
-            "without a workspace": lambda: cudnn.convolution_forward(
-                1, tx, o.x, fw, o.w, conv, algorithm, None, 0, 0, ty, o.y
+            "activation_forward": (
+                lambda: cudnn.activation_forward(relu[0], 1, ox, o.x, 0, oy, o.y),
+                lambda count: bare_calls.bare_activation(count, activation),
             ),
-            "cudnn.activation_forward": lambda: cudnn.activation_forward(relu, 1, tx, o.x, 0, ty, o.y),
-            "a fused plan": lambda: plan(o.x, o.w, o.b, o.y),
+            "pooling_forward": (
+                lambda: cudnn.pooling_forward(most[0], 1, ox, o.x, 0, oy, o.y),
+                lambda count: bare_calls.bare_pooling(count, pooling),
+            ),
+            "softmax_forward": (
+                lambda: cudnn.softmax_forward(*kind, 1, ox, o.x, 0, oy, o.y),
+                lambda count: bare_calls.bare_softmax(count, softmax, *kind),
+            ),
         }
-        assert sides["C, 10 calls"]() == 0
-        found = turns(sides, 10, rounds, issue=True)
-        found["C"] = found.pop("C, 10 calls") / 10
+        for name, (ours, loop) in calls.items():
+            above(name, ours, loop, rounds)
+        found = turns({"a fused plan": lambda: plan(o.x, o.w, o.b, o.y)}, 10, rounds, issue=True)
         print("; ".join(f"{name} {value:.2f} us" for name, value in found.items()), flush=True)
-        ours = found["cudnn.convolution_forward"]
-        print(f"convolution_forward is {ours - found['C']:.2f} us above C (at most 2)")
-        print(f"and {ours - found['cffi']:.2f} us above one bare call by cffi")
 
 
 if __name__ == "__main__":
@@ -196,6 +259,6 @@ if __name__ == "__main__":
     rounds = parser.parse_args().rounds
     torch.backends.cudnn.benchmark = True
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {cudnn.get_version()}", flush=True)
-    call_cost(rounds)
+    call_cost(10 * rounds)
     for channels, side in SHAPES.items():
         compare(channels, side, rounds)

@@ -66,10 +66,10 @@ class Room(Array):
 
 @dataclass(frozen=True, kw_only=True)
 class Factor(Scalar):
-    """A number on the host, whose dtype a descriptor says: that of its elements, or for factors float or double."""
+    """A number on the host: a double if the elements that a descriptor describes are doubles, else a float."""
 
     by: str  # the descriptor
-    exact: bool  # the dtype of its elements
+    is_element: bool  # it becomes an element, whose dtype has to hold it
 
     def initializer(self, device: bool) -> str:
         return f"{{.real = {self.name}}}"
@@ -141,7 +141,7 @@ class NumberOf(Real):
     type_of: str
 
     def vendor(self, at: int) -> tuple[str, str]:
-        return "const void *", f"&{self.name}_bytes"
+        return "const void *", f"&{self.name}_number"
 
     def described(self) -> str:
         return f"{self.name}: a number, which becomes one of {self.type_of}."

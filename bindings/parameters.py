@@ -240,6 +240,7 @@ class Array(Parameter):
     optional: bool = False  # there may be none
     optional_if: ast.expr | None = None  # there may be none if this holds
     noted_by: str = ""  # the object whose note says the dtype, which is "any" then
+    typed_by: str = ""  # the descriptor that says the dtype, which is "any" then, and not the extent
 
     @property
     def kind(self) -> str:

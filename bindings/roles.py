@@ -95,7 +95,8 @@ Of libraries whose objects describe memory:
     x = "in described(xDesc)"                                    its dtype and extent are those that xDesc describes
     alpha = "factor of yDesc"                                    a number of the host: a double if yDesc describes
                                                                  doubles, else a float; "number of yDesc": of its dtype
-    labels = "in elements(xDesc[1])"                             the size of a dimension that it describes
+    labels = "in elements(xDesc[1])"                             the size of a dimension that it describes; "in
+                                                                 elements(xDesc[1]) typed by xDesc": of its dtype
     reserve = "inout bytes(size); at least xGetReserveSize(xDesc)"   so many bytes of any dtype; not fewer than that
                                                                  function says: its handle, what is in the brackets,
                                                                  and an output, such as xGetSizes(xDesc).reserveSize
@@ -137,9 +138,11 @@ Functions whose body is written by hand, in csrc/call/, since their descriptors 
 Objects whose settings say the dtypes of later calls, and can't be asked: the core notes it at the first object.
 
     [family.set_precision]
-    notes = "precision"                                          of a service: an enum that stands for a dtype
+    notes = "precision"                                          of a service: an enum that stands for a dtype, and a
+                                                                 list of at most 4 sizes: "precision sizes"
     A = "in matrix(n, n, lda) noted by params"                   its dtype is the one that `params` notes; a call with
                                                                  an object that notes none is refused
+    grid = "in elements(2 * params[0]) noted by params"          a size that `params` notes
 
 A family may have `requires = ["m >= n"]`, comparisons of sizes by ==, <= or >= that its functions need: a call in
 which one does not hold is refused. It may have `also = { A = "AP" }`, for functions whose header names a parameter
@@ -588,6 +591,7 @@ class _Reader:
         head, *clauses = (part.strip() for part in label.split(";"))
         direction, _, extent_text = head.partition(" ")
         extent_text, _, noted_by = extent_text.partition(" noted by ")
+        extent_text, _, typed_by = extent_text.partition(" typed by ")
         extent_text, _, of = extent_text.partition(" of ")
         extent = self.extent(extent_text, where)
         if extent is None:
@@ -620,7 +624,7 @@ class _Reader:
         if pointers and of and not pointee:  # of one library void * means void **, too
             pointee, const = _pointee(c_type)
         dtype = self.dtype(pointee, letter)
-        if of or noted_by or extent.kind in ("described", "bytes"):
+        if of or noted_by or typed_by or extent.kind in ("described", "bytes"):
             dtype = "any" if pointee == "void" else ""
         if not pointee or not dtype:
             kind_of = "pointers" if pointers else "an array"
@@ -653,6 +657,7 @@ class _Reader:
             optional=optional,
             optional_if=optional_if,
             noted_by=noted_by,
+            typed_by=typed_by,
         )
 
     def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
@@ -716,7 +721,7 @@ class _Reader:
             return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
         found = re.fullmatch(r"(factor|number) of (\w+)", label)
         if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
-            made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], exact=found[1] == "number")
+            made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], is_element=found[1] == "number")
             return made
         found = re.fullmatch(r"workspace\((\w+)\) by (.+)", label)
         if found and c_type == "void *":
@@ -887,8 +892,9 @@ class _Reader:
                 self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
             if one.of and one.of not in types:
                 self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
-            if isinstance(one, Array) and one.noted_by and one.noted_by not in objects:
-                self.faults.append(f"{where}: {one.name}: {one.noted_by} is not an object")
+            said_by = (one.noted_by or one.typed_by) if isinstance(one, Array) else ""
+            if said_by and said_by not in objects:
+                self.faults.append(f"{where}: {one.name}: {said_by} is not an object")
             if one.complex_as and one.complex_as not in arrays:
                 self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
             wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""

@@ -1,8 +1,8 @@
 """A convolution net
 =================
 
-It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. Both read 91 % of them right
-(cuDNN on an H200). The picture has those misread first, in red. The digits come with the package: E. Alpaydin and
+It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others: both read 94 % of them right
+(cuDNN on an H200), a nearest neighbour 95 %. The picture has those misread first, in red. The digits: E. Alpaydin and
 C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
 
@@ -18,9 +18,10 @@ parser.add_argument("--device", help="such as cuda:0; the first GPU unless given
 parser.add_argument("--plot", metavar="FILE", help="draw some digits as they were read (needs matplotlib)")
 options = parser.parse_args()
 device = Device(options.device or Device.default().name)
-X = (demo.load_digits() / 8).astype(np.float32).reshape(-1, 1, 8, 8)
-T = np.eye(10, dtype=np.float32)[np.load(demo.DIGITS)["labels"]].reshape(-1, 10, 1, 1)
-batches, n, rate, random = 20 * list(range(0, 1465, 32)), 32, 0.1, np.random.default_rng(0)
+batches, n, rate, random = 30 * list(range(0, 1465, 32)), 32, 0.2, np.random.default_rng(0)
+order = np.r_[random.permutation(1497), 1497:1797]
+X = (demo.load_digits()[order] / 8).astype(np.float32).reshape(-1, 1, 8, 8)
+T = np.eye(10, dtype=np.float32)[np.load(demo.DIGITS)["labels"][order]].reshape(-1, 10, 1, 1)
 start = [(random.standard_normal(shape) / 5).astype(np.float32) for shape in ((16, 1, 3, 3), 16, (10, 16, 4, 4))]
 
 
@@ -36,8 +37,7 @@ def read(w: Any, b: Any, v: Any) -> Any:
     return forward(X[1497:], w, b, v)[-1].argmax(axis=1)
 
 
-labels = T[1497:, :, 0, 0].argmax(axis=1)
-w, b, v = (one.copy() for one in start)
+labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (one.copy() for one in start)
 for i in batches:
     seen, a, p, s = forward(X[i : i + n], w, b, v)
     g = (np.exp(s) / np.exp(s).sum(axis=1, keepdims=True) - T[i : i + n, :, 0, 0]) / n
@@ -72,7 +72,7 @@ if device.backend == "cuda":
     assert abs(W - start[0]).max() > 0.01
     found = read(W, B, V)
     print(f"by cuDNN {(found == labels).mean():.1%}")
-assert (found == labels).mean() > 0.85
+assert (found == labels).mean() > 0.9
 
 if options.plot:
     from matplotlib import pyplot

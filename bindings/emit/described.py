@@ -28,7 +28,7 @@ def is_described(library: Library, function: Function) -> bool:
     lists = [one for one in function.parameters if isinstance(one, Integers)]
     plain = all(one.extent.kind not in ("described", "bytes", "all") for one in arrays)
     factors = any(isinstance(one, Factor) for one in function.numbers)
-    return bool(arrays) and (not plain or bool(lists) or factors)
+    return bool(arrays) and (not plain or bool(lists) or factors or bool(_subscripted(function)))
 
 
 def dtype_enum(library: Library, c_type: str) -> Enum:
@@ -160,7 +160,7 @@ def _descriptors(library: Library, function: Function) -> dict[str, str]:
     """Returns the descriptors that a body asks: the parameter, and the key of its kind."""
     if not is_described(library, function):
         return {}
-    names = {one.by for one in function.arrays if one.by} | _subscripted(function)
+    names = {one.by or one.typed_by for one in function.arrays} | _subscripted(function)
     names |= {one.by for one in function.numbers if isinstance(one, Factor)}
     objects = [one for one in function.parameters if isinstance(one, Object)]
     return {one.name: one.object_kind.key for one in objects if one.name in names}
@@ -194,10 +194,15 @@ def list_checks(body: Body) -> None:
             facts = f'"{one.name}", values[{at}].pointer, {needed}, "{ast.unparse(one.length)}"'
             checks.append(f"oa_check_list(routine, {facts})")
         elif isinstance(one, NumberOf):
-            body.add(f"  unsigned char {one.name}_bytes[16];")
+            body.add(f"  oa_value {one.name}_number;")
             label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
             code = f'"{one.type_of}", types_{label}, {one.type_of}'
-            checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, {one.name}_bytes)')
+            checks.append(f'oa_number_as(routine, "{one.name}", values[{at}].real, {code}, &{one.name}_number)')
+        elif isinstance(one, Factor):
+            body.add(f"  oa_value {one.name};")
+            facts = f'routine, "{one.name}", values[{at}].real, {one.by}_says.dtype, "{one.by}", &{one.name}'
+            checks += [f"oa_number_for({facts})"] * one.is_element
+            checks.append(f"oa_factor_for({facts})")
         elif isinstance(one, Elements):
             label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
             count = to_c(one.extent.arguments[0], constants)
@@ -246,7 +251,8 @@ class DescribedBody(Body):
             self.add(f"  oa_described {name}_says = {{.rank = 0}};")
             arrays = [one for one in self.function.arrays if one.by == name]
             there = " || ".join(f"values[{self.at[one.name]}].pointer" for one in arrays)
-            asked = f'describe_{key}(routine, "{name}", &values[{at}], &{name}_says)'
+            asks = f"describe_{key}" if object_.object_kind.describes[0] else "oa_noted_says"
+            asked = f'{asks}(routine, "{name}", &values[{at}], &{name}_says)'
             if optional:
                 asked = f"values[{at}].pointer{f' || {there}' if there else ''} ? {asked} : OA_OK"
             self.add(f"  const int {name}_unknown = {asked};")
@@ -283,6 +289,9 @@ class DescribedBody(Body):
             if one.by:
                 facts = f'&{one.by}_says, "the size of {one.by}"'
                 made = f'oa_operand_described("{one.name}", {pointer}, {access}, {facts})'
+            elif one.typed_by:
+                facts = f"{access}, {one.typed_by}_says.dtype, {self.extent_text(one)}"
+                made = f'oa_operand_of("{one.name}", {pointer}, {facts})'
             else:
                 made = self.operand(one, access, self.extent_text(one))
             self.add(f"{guard}operands[{self.place(one)}] = {made};")
@@ -389,11 +398,7 @@ class DescribedBody(Body):
         self.rooms()
         for one in self.function.numbers:
             at = self.at[one.name]
-            if isinstance(one, Factor):
-                self.add(f"  oa_value {one.name};")
-                convert = "oa_number_of" if one.exact else "oa_factor_of"
-                self.add(f"  {convert}(&{one.name}, values[{at}].real, &{one.by}_says);")
-            elif one.is_pointer:
+            if one.is_pointer and not isinstance(one, Factor):
                 self.add(f"  const void *{one.name} = &values[{at}];")
         self.structs()
         self.add(f"  const int status = {self.vendor_call(False)};")

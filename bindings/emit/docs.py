@@ -103,6 +103,8 @@ def _dtype(one: Parameter) -> str:
     if not one.of:
         if isinstance(one, Array) and one.by:
             return f"{one.by}'s dtype"
+        if isinstance(one, Array) and one.typed_by:
+            return f"{one.typed_by}'s dtype"
         if isinstance(one, Array) and one.noted_by:
             return f"the dtype that {one.noted_by} notes"
         return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")
@@ -148,8 +150,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case Array():
                 lines.append(_array(one, library, function))
             case Factor():
-                kind = "a number" if one.exact else "a number, float64 if the elements are and else float32"
-                lines.append(f"{one.name}: {kind}, as {one.by} says.")
+                held = " that its elements can hold" if one.is_element else ""
+                lines.append(f"{one.name}: a number{held}, float64 if the elements of {one.by} are and else float32.")
             case Scalar():
                 number = "a number" if one.count == 1 else f"{one.count} numbers"
                 lines.append(f"{one.name}: {number}{there}.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..described import Integers
 from ..expressions import names_in
-from ..parameters import EnumValue, Handle, Size
+from ..parameters import DataType, EnumValue, Handle, Size
 from ..roles import Function, Library
 from ..services import Ended, Given, Integer, Kept, ServiceParameter
 from .bodies import Body
 from .c_text import to_c
-from .described import DescribedBody, is_described, list_checks, list_locals, number_afterwards
+from .described import DescribedBody, dtype_enum, is_described, list_checks, list_locals, number_afterwards
 from .grouped import GroupedBody
 
 
@@ -88,7 +89,13 @@ class ServiceBody(Body):
         """Calls the vendor's function, and ends the service."""
         self.keep()
         if self.function.notes:
-            self.add(f"  service.note = OA_NOTED | dtypes[{self.at[self.function.notes]}];")
+            dtype, *shape = self.function.notes.split()
+            lists = [one for one in self.function.parameters if isinstance(one, Integers) and one.name in shape]
+            facts = [f"values[{self.at[one.name]}].pointer, {to_c(one.length, {})}" for one in lists if one.length]
+            one = next(one for one in self.function.parameters if one.name == dtype)
+            coded = f"oa_dtype_of_code(types_{dtype_enum(self.library, one.c_type).label}, {dtype})"
+            noted = f"dtypes[{self.at[dtype]}]" if isinstance(one, DataType) else coded
+            self.add(f"  service.note = oa_note_of({noted}, {(facts or ['NULL, 0'])[0]});")
         given = next((one for one in self.function.parameters if isinstance(one, Given) and one.returned), None)
         called = self.vendor_call(False)
         if given:

@@ -5,6 +5,7 @@
 #include "device/stream.h"
 #include "region/slot.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* -- descriptors -- */
@@ -301,50 +302,70 @@ int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *
                            enum_name ? codes : any, enum_name ? code : 0, writes);
 }
 
-/* Writes a number of a dtype; returns false if there are none on the host. */
-static bool write_number(int dtype, double number, void *to) {
-  oa_value value = {0};
+/* Writes a number in a dtype, and zeros behind it. Returns OA_OK; OA_ERROR_OVERFLOW: it holds none as large;
+ * OA_ERROR_TYPE: an integer is needed, or the dtype has no numbers on the host. */
+static int write_number(int dtype, double number, oa_value *to) {
+  bool is_infinite = false;
+  *to = (oa_value){0};
   switch (dtype) {
     case OA_F64:
-      value.real = number;
+      to->real = number;
       break;
     case OA_F32:
-      value.single = (float)number;
+      to->single = (float)number;
+      is_infinite = isinf(to->single);
       break;
     case OA_F16:
-      value.half = oa_f16_from(number);
+      to->half = oa_f16_from(number);
+      is_infinite = (to->half & 0x7fff) == 0x7c00;
       break;
     case OA_BF16:
-      value.half = oa_bf16_from(number);
+      to->half = oa_bf16_from(number);
+      is_infinite = (to->half & 0x7fff) == 0x7f80;
       break;
-    default:
-      if (dtype < OA_BOOL || dtype > OA_U64) return false;
-      value.integer = number >= 9e18 ? INT64_MAX : number <= -9e18 ? INT64_MIN : (int64_t)number;
+    default: {
+      if (dtype < OA_BOOL || dtype > OA_U64 || number != rint(number)) return OA_ERROR_TYPE;
+      const bool is_signed = dtype >= OA_I8 && dtype <= OA_I64;
+      const int bits = dtype == OA_BOOL ? 1 : 8 * (int)oa_itemsize(dtype);
+      if (number < (is_signed ? -ldexp(1, bits - 1) : 0) || number >= ldexp(1, bits - is_signed))
+        return OA_ERROR_OVERFLOW;
+      to->integer = number < 0 ? (int64_t)number : (int64_t)(uint64_t)number;
+    }
   }
-  memcpy(to, &value, sizeof value);
-  return true;
+  return is_infinite && !isinf(number) ? OA_ERROR_OVERFLOW : OA_OK;
 }
 
-bool oa_weight_from(oa_value *to, const double parts[2], int dtype) {
-  const double real = parts[0], imaginary = parts[1];
-  if (dtype == OA_C64) {
-    to->single_parts[0] = (float)real;
-    to->single_parts[1] = (float)imaginary;
-    return true;
-  }
-  if (dtype == OA_C128) {
-    to->parts[0] = real;
-    to->parts[1] = imaginary;
-    return true;
-  }
-  return imaginary == 0 && write_number(dtype, real, to);
+int oa_fail_number(const oa_routine *routine, const char *name, double number, const char *dtype, const char *by,
+                   int status) {
+  return oa_fail(status, "%s: %s needs a number of %s, as %s says, got %.15g%s", routine->function, name, dtype, by,
+                 number, status == OA_ERROR_OVERFLOW ? "; it holds none as large" : "");
 }
 
-int oa_number_as(const oa_routine *routine, const char *name, double number, const char *enum_name,
-                 const oa_code_dtype *codes, int64_t code, void *to) {
-  if (write_number(oa_dtype_of_code(codes, code), number, to)) return OA_OK;
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s can't be a number of %s (%s)", routine->function, name, enum_name,
-                 oa_name_of_code(codes, code));
+int oa_number_for(const oa_routine *routine, const char *name, double number, int dtype, const char *by, oa_value *to) {
+  const int status = write_number(dtype, number, to);
+  return status ? oa_fail_number(routine, name, number, oa_dtype_name(dtype), by, status) : OA_OK;
+}
+
+int oa_number_as(const oa_routine *routine, const char *name, double number, const char *by, const oa_code_dtype *codes,
+                 int64_t code, oa_value *to) {
+  const int status = write_number(oa_dtype_of_code(codes, code), number, to);
+  return status ? oa_fail_number(routine, name, number, oa_name_of_code(codes, code), by, status) : OA_OK;
+}
+
+int oa_weight_for(const oa_routine *routine, const char *name, const double parts[2], int dtype, const char *by,
+                  oa_value *to) {
+  const int part = dtype == OA_C64 ? OA_F32 : dtype == OA_C128 ? OA_F64 : dtype;
+  oa_value imaginary;
+  int status = write_number(part, parts[0], to);
+  if (!status) status = write_number(part, parts[1], &imaginary);
+  if (!status && part == dtype && parts[1] != 0) status = OA_ERROR_TYPE;
+  if (status && parts[1] == 0) return oa_fail_number(routine, name, parts[0], oa_dtype_name(dtype), by, status);
+  if (status)
+    return oa_fail(status, "%s: %s needs a number of %s, as %s says, got %.15g%+.15gj", routine->function, name,
+                   oa_dtype_name(dtype), by, parts[0], parts[1]);
+  if (dtype == OA_C64) to->single_parts[1] = imaginary.single;
+  if (dtype == OA_C128) to->parts[1] = imaginary.real;
+  return OA_OK;
 }
 
 void oa_number_from(oa_value *value, const oa_code_dtype *codes, int code) {
@@ -366,10 +387,6 @@ void oa_number_from(oa_value *value, const oa_code_dtype *codes, int code) {
     default:
       value->real = 0;
   }
-}
-
-void oa_number_of(oa_value *to, double number, const oa_described *says) {
-  if (!write_number(says->dtype, number, to)) memset(to, 0, sizeof *to);
 }
 
 void oa_place_inside(oa_value *value, const void *start) {

@@ -4,6 +4,7 @@
 
 #include "call/routine.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 enum { OA_MOST_DIMENSIONS = 8 };
@@ -108,24 +109,32 @@ int oa_check_elements(const oa_routine *routine, const char *name, const oa_valu
  * size; NULL: of any dtype. */
 int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
                    const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
-/* Writes a number with a real and an imaginary part in a dtype; returns false if that has no such number. */
-bool oa_weight_from(oa_value *to, const double parts[2], int dtype);
-/* Writes a number in the dtype that an enum says. */
-int oa_number_as(const oa_routine *routine, const char *name, double number, const char *enum_name,
-                 const oa_code_dtype *codes, int64_t code, void *to);
+/* Fails for a number that a dtype does not hold. by: the name of the argument that says the dtype. */
+__attribute__((cold)) int oa_fail_number(const oa_routine *routine, const char *name, double number, const char *dtype,
+                                         const char *by, int status);
+/* Writes a number in a dtype, which an argument says. Refuses one that the dtype does not hold. */
+int oa_number_for(const oa_routine *routine, const char *name, double number, int dtype, const char *by, oa_value *to);
+/* Does so in the dtype that a constant stands for. */
+int oa_number_as(const oa_routine *routine, const char *name, double number, const char *by, const oa_code_dtype *codes,
+                 int64_t code, oa_value *to);
+/* Does so with a number that has a real and an imaginary part. */
+int oa_weight_for(const oa_routine *routine, const char *name, const double parts[2], int dtype, const char *by,
+                  oa_value *to);
 /* Makes a double of a number that lies in the value in the dtype that an enum says. */
 void oa_number_from(oa_value *value, const oa_code_dtype *codes, int code);
-/* Writes a number as elements of the descriptor are. */
-void oa_number_of(oa_value *to, double number, const oa_described *says);
 /* Makes a number of an address inside an array: the bytes from its start; -1: there is none. */
 void oa_place_inside(oa_value *value, const void *start);
 
 /* Writes a factor such as alpha: a double if the elements are doubles, else a float. */
-static inline void oa_factor_of(oa_value *to, double number, const oa_described *says) {
-  if (says->dtype == OA_F64)
+static inline int oa_factor_for(const oa_routine *routine, const char *name, double number, int dtype, const char *by,
+                                oa_value *to) {
+  if (dtype == OA_F64) {
     to->real = number;
-  else
-    to->single = (float)number;
+    return OA_OK;
+  }
+  to->single = (float)number;
+  return isinf(to->single) && !isinf(number) ? oa_fail_number(routine, name, number, "float32", by, OA_ERROR_OVERFLOW)
+                                             : OA_OK;
 }
 
 #endif

@@ -308,10 +308,7 @@ static int read_descriptor(product *p, const char *name, int scale, int mode, in
 
 /* Writes alpha or beta as the descriptor says. */
 static int weight(const product *p, const char *name, const char *by, const oa_value *number, oa_value *to) {
-  *to = (oa_value){0};
-  if (oa_weight_from(to, number->parts, p->scale)) return OA_OK;
-  return oa_fail(OA_ERROR_TYPE, "%s: %s is not a number of %s, which %s scales by", p->routine->function, name,
-                 oa_dtype_name(p->scale), by);
+  return oa_weight_for(p->routine, name, number->parts, p->scale, by, to);
 }
 
 static int check_size(const product *p, const layout *l, const char *what, int64_t size, const layout *other,

@@ -14,8 +14,15 @@ typedef struct oa_object_memory {
 } oa_object_memory;
 
 enum { OA_MOST_HELD = 2 };
-/* The highest bit of a note, which no stamp has. */
+/* The highest bit beside the address of a note, which no stamp has. */
 #define OA_NOTED ((uint64_t)1 << 63)
+
+enum { OA_MOST_NOTED = 4 };
+/* A dtype and a shape that an object was set to, if its library does not tell them. */
+typedef struct oa_note {
+  int dtype; /* OA_ANY: nothing yet */
+  int rank, shape[OA_MOST_NOTED];
+} oa_note;
 
 /* An object that another one's library part uses, since a parameter that "holds" it. NULL: none. */
 typedef struct oa_object_held {
@@ -41,7 +48,7 @@ typedef struct oa_object_state {
   bool ended;  /* it is stale, and its last holder destroys it */
   /* A number that no object had before; it has a new one whenever a function may have changed it. */
   uint64_t stamp;
-  uint64_t note;       /* OA_NOTED and the dtype that its settings say; 0: none yet */
+  oa_note note;
   atomic_bool escaped; /* its native part was given away, so that code outside may change it */
 } oa_object_state;
 

@@ -101,7 +101,8 @@ static void unwrap(const oa_service *service, oa_value *values) {
 
 /* Puts the vendor's own part of an object, and its note or its stamp, in a value. */
 static void put_object(oa_value *value, const oa_object_state *state) {
-  const uint64_t stamp = !state ? 1 : state->note ? state->note : oa_object_stamp(state);
+  const uint64_t note = state && state->note.dtype ? OA_NOTED | (uint64_t)(uintptr_t)&state->note : 0;
+  const uint64_t stamp = !state ? 1 : note ? note : oa_object_stamp(state);
   value->pointer = state ? state->native : NULL;
   memcpy(value->bytes + sizeof(uint64_t), &stamp, sizeof stamp);
 }
@@ -130,13 +131,33 @@ int oa_with_objects(const oa_routine *routine, oa_value *values, int device, con
   return status;
 }
 
-int oa_noted_dtype(const oa_routine *routine, const char *name, const oa_value *object, unsigned char *dtype) {
+oa_note oa_note_of(int dtype, const oa_number_list *shape, int64_t rank) {
+  oa_note note = {.dtype = dtype};
+  for (; note.rank < OA_MOST_NOTED && note.rank < rank; note.rank++)
+    note.shape[note.rank] = ((const int *)shape->at)[note.rank];
+  return note;
+}
+
+/* Returns the note of an object among the values; NULL with the error set if there is none. */
+static const oa_note *noted(const oa_routine *routine, const char *name, const oa_value *object) {
   uint64_t note;
   memcpy(&note, object->bytes + sizeof(uint64_t), sizeof note);
-  if (!(note & OA_NOTED))
-    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s says no dtype yet; set its main precision first", routine->function,
-                   name);
-  *dtype = (unsigned char)note;
+  if (note & OA_NOTED) return (const oa_note *)(uintptr_t)(note & ~OA_NOTED);
+  oa_fail(OA_ERROR_ARGUMENT, "%s: %s says no dtype yet; set it first", routine->function, name);
+  return NULL;
+}
+
+int oa_noted_dtype(const oa_routine *routine, const char *name, const oa_value *object, unsigned char *dtype) {
+  const oa_note *note = noted(routine, name, object);
+  if (note) *dtype = (unsigned char)note->dtype;
+  return note ? OA_OK : OA_ERROR_ARGUMENT;
+}
+
+int oa_noted_says(const oa_routine *routine, const char *name, const oa_value *object, oa_described *says) {
+  const oa_note *note = noted(routine, name, object);
+  if (!note) return OA_ERROR_ARGUMENT;
+  *says = (oa_described){.dtype = note->dtype, .rank = note->rank};
+  for (int i = 0; i < note->rank; i++) says->shape[i] = note->shape[i] > 0 ? note->shape[i] : 0;
   return OA_OK;
 }
 
@@ -317,7 +338,7 @@ int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
   }
   if (!status && service->makes) status = make(service, values);
   if (!status) give_kept(service, values);
-  if (!status && service->note) service->uses[0].state->note = service->note;
+  if (!status && service->note.dtype) service->uses[0].state->note = service->note;
   oa_object_state *ended[OA_MOST_HELD];
   const int ended_count = status ? 0 : hold(service, ended);
   if (!status && service->memory) status = wait_for_memory(service);

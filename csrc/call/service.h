@@ -2,6 +2,7 @@
 #ifndef OA_SERVICE_H
 #define OA_SERVICE_H
 
+#include "call/described.h"
 #include "call/object.h"
 #include "call/routine.h"
 
@@ -23,7 +24,7 @@ typedef struct oa_service {
   oa_object_held holds[OA_MOST_HELD]; /* that the first object holds from now on */
   int held_at[OA_MOST_HELD];          /* their places among the uses; -1: none */
   int hold_count;
-  uint64_t note; /* that the first object has from now on; 0: the one that it has */
+  oa_note note; /* that the first object has from now on; of OA_ANY: the one that it has */
 } oa_service;
 
 /* Takes the objects among the values, puts the vendor's own in their places, and makes their device current. Sets the
@@ -45,8 +46,12 @@ typedef struct oa_object_place {
 /* Runs the body of a routine that has arrays, with the vendor's own objects in the places of the core's: so many. */
 int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int));
+/* The note of a dtype, and of a shape of so many dimensions. */
+oa_note oa_note_of(int dtype, const oa_number_list *shape, int64_t rank);
 /* Sets *dtype to the one that an object among the values notes. Fails if it notes none. */
 int oa_noted_dtype(const oa_routine *routine, const char *name, const oa_value *object, unsigned char *dtype);
+/* Sets *says to the dtype and the shape that it notes. */
+int oa_noted_says(const oa_routine *routine, const char *name, const oa_value *object, oa_described *says);
 /* Runs a routine that destroys its only value. */
 int oa_service_destroy(const oa_routine *routine, oa_value *values, int device);
 

@@ -1,9 +1,12 @@
-/* 16-bit floats: every one of them comes back, and what lies between two of them goes to the nearer, or to the even. */
+/* 16-bit floats: every one of them comes back, and what lies between two of them goes to the nearer, or to the even.
+ * Numbers of the dtype that an argument says: what it does not hold is refused. */
 #include "base/number.h"
+#include "call/described.h"
 #include "check.h"
 #include "offload_args/routine.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct format {
   uint16_t (*from)(double);
@@ -59,6 +62,65 @@ static void zeros(void) {
   CHECK(oa_number_is_zero(eighth, OA_F8E4M3) && !oa_number_is_zero(eighth, OA_I8));
 }
 
+static void written_as(int dtype, double number, int expected) {
+  static const oa_routine routine = {.function = "scale"};
+  oa_value value;
+  const int status = oa_number_for(&routine, "by", number, dtype, "y", &value);
+  CHECK(status == expected);
+  CHECK(!status || strstr(oa_last_error(), "scale: by needs a number of "));
+  if (status || dtype < OA_BOOL || dtype > OA_U64) return;
+  CHECK(dtype == OA_U64 ? (double)(uint64_t)value.integer == number : (double)value.integer == number);
+}
+
+static void integers(void) {
+  static const struct {
+    int dtype;
+    double least, most;
+  } ranges[] = {{OA_BOOL, 0, 1},           {OA_I8, -128, 127},
+                {OA_U8, 0, 255},           {OA_I16, -32768, 32767},
+                {OA_U16, 0, 65535},        {OA_I32, INT32_MIN, INT32_MAX},
+                {OA_U32, 0, UINT32_MAX},   {OA_I64, -0x1p63, 0x1p63 - 1024},
+                {OA_U64, 0, 0x1p64 - 2048}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    const int dtype = ranges[i].dtype;
+    const double step = dtype == OA_I64 ? 1024 : dtype == OA_U64 ? 2048 : 1;
+    const double below = dtype == OA_I64 ? -0x1p63 - 2048 : ranges[i].least - 1;
+    written_as(dtype, ranges[i].least, OA_OK);
+    written_as(dtype, ranges[i].most, OA_OK);
+    written_as(dtype, below, OA_ERROR_OVERFLOW);
+    written_as(dtype, ranges[i].most + step, OA_ERROR_OVERFLOW);
+    written_as(dtype, (double)INFINITY, OA_ERROR_OVERFLOW);
+    written_as(dtype, 0.5, OA_ERROR_TYPE);
+    written_as(dtype, (double)NAN, OA_ERROR_TYPE);
+  }
+}
+
+static void floats(void) {
+  static const double largest[] = {[OA_F16] = 65504, [OA_BF16] = 0x1.fep127, [OA_F32] = 0x1.fffffep127};
+  for (int dtype = OA_F16; dtype <= OA_F32; dtype++) {
+    written_as(dtype, largest[dtype], OA_OK);
+    written_as(dtype, -2 * largest[dtype], OA_ERROR_OVERFLOW);
+    written_as(dtype, -(double)INFINITY, OA_OK);
+    written_as(dtype, (double)NAN, OA_OK);
+    written_as(dtype, 1e-300, OA_OK);
+  }
+  written_as(OA_F64, 1e300, OA_OK);
+  written_as(OA_F8E4M3, 1, OA_ERROR_TYPE);
+  written_as(OA_ANY, 1, OA_ERROR_TYPE);
+}
+
+static void with_two_parts(void) {
+  static const oa_routine routine = {.function = "scale"};
+  const double both[] = {1, -2}, real[] = {3, 0}, large[] = {0, 1e300};
+  oa_value value;
+  CHECK(!oa_weight_for(&routine, "by", both, OA_C64, "y", &value) && value.single_parts[1] == -2);
+  CHECK(!oa_weight_for(&routine, "by", both, OA_C128, "y", &value) && value.parts[0] == 1 && value.parts[1] == -2);
+  CHECK(oa_weight_for(&routine, "by", both, OA_F64, "y", &value) == OA_ERROR_TYPE);
+  CHECK(!oa_weight_for(&routine, "by", real, OA_I32, "y", &value) && value.integer == 3);
+  CHECK(oa_weight_for(&routine, "by", large, OA_C64, "y", &value) == OA_ERROR_OVERFLOW);
+  CHECK(!oa_weight_for(&routine, "by", large, OA_C128, "y", &value) && value.parts[1] == 1e300);
+}
+
 int main(void) {
   for (int i = 0; i < 2; i++) {
     every_one(&formats[i], 0);
@@ -67,5 +129,8 @@ int main(void) {
   }
   known_values();
   zeros();
+  integers();
+  floats();
+  with_two_parts();
   return failures();
 }

@@ -27,7 +27,7 @@ sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its
 
 from bindings import roles  # noqa: E402
 from bindings.parameters import WorkspaceSize  # noqa: E402
-from bindings.services import struct_fields  # noqa: E402
+from bindings.services import ObjectKind, struct_fields  # noqa: E402
 
 MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
 
@@ -200,10 +200,16 @@ def version_function(library: roles.Library) -> dict[str, str]:
 
 
 # Each descriptor of a double describes so many elements of float. Queries say so many bytes.
-SHAPES = {4: (2, 3, 4, 5), 3: (2, 3, 20)}
+# Six numbers are the padding, strides and dilation of a convolution.
+SHAPES = {4: (2, 3, 4, 5), 3: (2, 3, 20), 6: (1, 1, 1, 1, 1, 1)}
 ELEMENTS, NEEDED = 120, 64
 # Each layout says so: 30 matrices of 2 by 2.
 LAYOUT = (0, 0, 2, 2, 2, 30, 4)
+
+
+def shape_of(kind: ObjectKind) -> tuple[int, ...]:
+    """Return the shape that an object of a kind has."""
+    return SHAPES[len(re.findall(r"shape\[\d\]", kind.describes[1])) or 4]
 
 
 def asked_functions(library: roles.Library) -> dict[str, str]:
@@ -217,8 +223,7 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
             bodies[called] = f"{facts} {copied} if ({{4}}) *{{4}} = {{3}};"
             continue
         lines = []
-        scalars = re.findall(r"shape\[(\d)\]", words)
-        shape = SHAPES[len(scalars) or 4]
+        shape = shape_of(kind)
         strides = [ELEMENTS // int(np.prod(shape[: at + 1])) for at in range(len(shape))]
         for at, word in enumerate(words.split(), 1):
             place = re.fullmatch(r"shape\[(\d)\]", word)

@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import Device, In, InOut, Out, Scratch, cublaslt, offload_args
 from offload_args.errors import (
     AliasError,
@@ -17,17 +16,14 @@ from offload_args.errors import (
     DirectionError,
     DTypeError,
     ExtentError,
+    SizeOverflowError,
     StalePointerError,
 )
 
+LIBRARY = "cublaslt"
+
 BFLOAT16, E4M3, E5M2 = (np.dtype(getattr(ml_dtypes, one)) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
 FLOATS = [np.dtype(one) for one in (np.float64, np.float32, np.float16, np.complex64, np.complex128)] + [BFLOAT16]
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cublaslt", cuda)
-    return cuda
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
@@ -297,7 +293,8 @@ def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -
             (lambda: product(df, db, dd), ArgumentError, "A needs the shape .* as the product was made for"),
             (lambda: product(db, da, dd), ArgumentError, "A needs the shape"),
             (lambda: product(da, db, dd, beta=1), ArgumentError, "C needs a DevicePtr, as beta is not 0"),
-            (lambda: product(da, db, dd, alpha=1j), DTypeError, "alpha is not a number of float32"),
+            (lambda: product(da, db, dd, alpha=1j), DTypeError, "alpha needs a number of float32, as computeDesc says"),
+            (lambda: product(da, db, dd, alpha=1e300), SizeOverflowError, "got 1e.300; it holds none as large"),
             (lambda: biased(da, db, dd), ArgumentError, "the epilogue needs bias, got none"),
             (lambda: biased(da, db, dd, bias=dh), DTypeError, "bias_pointer needs float16, as computeDesc says"),
             (lambda: biased(da, db, dd, bias=da[0]), ExtentError, "bias_pointer needs 48 elements"),

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
 from offload_args.errors import (
     ArgumentError,
@@ -19,15 +18,11 @@ from offload_args.errors import (
     LibraryVersionError,
 )
 
+LIBRARY = "cudnn"
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}  # of tensor cores, too
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def close(found: Any, expected: Any, dtype: Any) -> None:
@@ -126,6 +121,81 @@ def gradients(x: Any, w: Any, dy: Any, pad: int, step: int, gap: int, groups: in
                 of_filter = np.asarray(w[of_w, :, i, j], np.float64)
                 padded[:, of_x, at, across] += np.einsum("kc,nkhw->nchw", of_filter, dy[:, of_w])
     return padded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], dw
+
+
+FINDS = {
+    "forward": ("find_convolution_forward_algorithm", "get_convolution_forward_algorithm"),
+    "data": ("find_convolution_backward_data_algorithm", "get_convolution_backward_data_algorithm"),
+    "filter": ("find_convolution_backward_filter_algorithm", "get_convolution_backward_filter_algorithm"),
+}
+
+
+@pytest.mark.parametrize("way", FINDS)
+def test_every_algorithm_that_cudnn_finds_computes_the_same(gpu: str, way: str) -> None:
+    x, w = drawn((2, 8, 9, 8), np.float32), drawn((4, 8, 3, 3), np.float32, 2)
+    y = convolved(x, w, 1, 1, 1, 1)
+    dy = drawn(y.shape, np.float32, 3)
+    dx, dw = gradients(x, w, dy, 1, 1, 1, 1)
+    out = np.zeros({"forward": y, "data": dx, "filter": dw}[way].shape, np.float32)
+    conv, find, get = cudnn.convolution(padding=1), *FINDS[way]
+    with offload_args(In(x), In(w), In(dy), out, device=gpu) as (px, pw, pdy, pout), cudnn.create(gpu) as handle:
+        tx, fw, ty = cudnn.tensor(px), cudnn.filter(pw), cudnn.tensor(pdy)
+        order = {"forward": (tx, fw, conv, ty), "data": (fw, ty, conv, tx), "filter": (tx, ty, conv, fw)}[way]
+        kinds = {"forward": (px, pw, pout), "data": (pw, pdy, pout), "filter": (px, pdy, pout)}[way]
+        most = getattr(cudnn, f"{get}_max_count")(handle)
+        counts, names = [], [f"{find}_ex", find, f"{get}_v7"]
+        given = order[0], kinds[0], order[1], kinds[1], conv, order[3], kinds[2]
+        lists = [
+            getattr(cudnn, names[0])(*given, most, None, 0, handle=handle),
+            getattr(cudnn, names[1])(handle, *order, most),
+            getattr(cudnn, names[2])(handle, *order, most),
+        ]
+        for count, found in lists:
+            usable = [one for one in found[:count] if one[1] == 0]
+            counts.append(len(usable))
+            times = [one[2] for one in usable if one[2] >= 0]
+            assert times == sorted(times)
+            for algorithm, _, _, memory, *_ in usable:
+                pout.fill(7)
+                run_one(way, order, kinds, algorithm)
+                close(pout.to_host(), {"forward": y, "data": dx, "filter": dw}[way], np.float32)
+                assert memory >= 0
+    assert all(counts[1:]), counts  # the first had no workspace
+
+
+def run_one(way: str, order: Any, pointers: Any, algorithm: int) -> None:
+    a, b, conv, c = order
+    name = "convolution_forward" if way == "forward" else f"convolution_backward_{way}"
+    getattr(cudnn, name)(1, a, pointers[0], b, pointers[1], conv, algorithm, None, 0, 0, c, pointers[2])
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_volumes_are_convolved_and_pooled(gpu: str, layout: str) -> None:
+    x, w = drawn((2, 4, 5, 6, 7), np.float32), drawn((3, 4, 2, 3, 3), np.float32, 2)
+    padded = np.pad(np.asarray(x, np.float64), ((0, 0), (0, 0), (0, 0), (1, 1), (1, 1)))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (2, 3, 3), axis=(2, 3, 4))[:, :, :, ::2]
+    expected = np.einsum("ncdhwijk,ocijk->nodhw", seen, np.asarray(w, np.float64))
+    blocks = np.asarray(x, np.float64)[:, :, :4, :, :6].reshape(2, 4, 2, 2, 3, 2, 3, 2)
+    largest = blocks.max(axis=(3, 5, 7))
+    hx, hy, hm = (
+        np.ascontiguousarray(one.transpose(["NCDHW".index(letter) for letter in layout]), np.float32)
+        for one in (x, np.zeros(expected.shape), np.zeros(largest.shape))
+    )
+    filters = "K" + layout[1:]
+    hw = np.ascontiguousarray(w.transpose(["KCDHW".index(letter) for letter in filters]))
+    conv = cudnn.convolution(padding=(0, 1, 1), stride=(1, 2, 1), axes=3)
+    window = cudnn.pooling(cudnn.POOLING_MAX, 2, axes=3)
+    with offload_args(In(hx), In(hw), Out(hy), Out(hm), device=gpu) as (px, pw, py, pm):
+        tx, fw, ty, tm = cudnn.tensor(px, layout), cudnn.filter(pw, filters), cudnn.tensor(py, layout), None
+        assert cudnn.get_convolution_nd_forward_output_dim(conv, tx, fw, 5) == expected.shape
+        algorithm = cudnn.CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+        cudnn.convolution_forward(1, tx, px, fw, pw, conv, algorithm, None, 0, 0, ty, py)
+        tm = cudnn.tensor(pm, layout)
+        assert cudnn.get_pooling_nd_forward_output_dim(window, tx, 5) == largest.shape
+        cudnn.pooling_forward(window, 1, tx, px, 0, tm, pm)
+    back = ["N" + layout[1:] == layout and layout.index(letter) for letter in "NCDHW"]
+    close(hy.transpose(back), expected, np.float32)
+    close(hm.transpose(back), largest, np.float32)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from helpers.attention import softmax
-from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, Scratch, cudnn, offload_args
 from offload_args.errors import ArgumentError, ExtentError
 
+LIBRARY = "cudnn"
+
 HEADS, PROJECTED, SIZE, STEPS, KEYS, BATCH = 2, 8, 16, 5, 7, 3
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 class MultiHead:
@@ -28,8 +23,9 @@ class MultiHead:
     def __init__(self, device: str) -> None:
         self.attn = cudnn.create_attn_descriptor()
         cudnn.set_attn_descriptor(
-            self.attn, 0, HEADS, 0.5, cudnn.DATA_FLOAT, cudnn.DATA_FLOAT, cudnn.DEFAULT_MATH, None, None,
-            SIZE, SIZE, SIZE, PROJECTED, PROJECTED, PROJECTED, SIZE, STEPS, KEYS, BATCH, 1,
+            self.attn, cudnn.ATTN_QUERYMAP_ALL_TO_ONE, HEADS, 0.5, cudnn.DATA_FLOAT, cudnn.DATA_FLOAT,
+            cudnn.DEFAULT_MATH, None, None, SIZE, SIZE, SIZE, PROJECTED, PROJECTED, PROJECTED, SIZE, STEPS, KEYS,
+            BATCH, 1,
         )  # fmt: skip
         self.of_q, self.of_k = self.sequences(STEPS), self.sequences(KEYS)
         with cudnn.create(device) as handle:

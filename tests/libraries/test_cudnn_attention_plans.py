@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from helpers.attention import softmax
-from helpers.devices import library_or_skip
 from offload_args import In, InOut, Out, cudnn, offload_args
 from offload_args.errors import ArgumentError, ArgumentTypeError
 
+LIBRARY = "cudnn"
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def drawn(*shape: int) -> Any:

@@ -15,9 +15,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
+from helpers.gradients import differences
 from offload_args import In, cudnn, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryVersionError
+
+LIBRARY = "cudnn"
 
 Array = Any
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -29,12 +31,6 @@ OFFSETS, SOURCES = np.array([0, 2, 2, 6, 7]), np.array([0, 3, 1, 0, 4, 1, 2])
 NODES, TARGETS, EDGES = 5, 4, len(SOURCES)
 TARGET_OF = np.repeat(np.arange(TARGETS), np.diff(OFFSETS))
 PLACES = np.array([3, 0, 6, 1, 5, 2, 4])  # of the edges in arrays that have them in another order
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cudnn", cuda)
-    return cuda
 
 
 def drawn(dtype: Any, *shape: int, seed: int = 1) -> Array:
@@ -275,25 +271,6 @@ def attended(case: Case, mask: Array | None, nodes: Array, *others: Array | None
     np.add.at(by_head, TARGET_OF, coefficients.T[:, :, None] * nodes[SOURCES].reshape(EDGES, HEADS, -1))
     output = by_head.reshape(TARGETS, FEATURES) if case.concatenated else by_head.mean(1)
     return output, placed(case, coefficients, 1)
-
-
-def differences(loss: Callable[..., float], operands: list[Array | None]) -> list[Array | None]:
-    """Return the gradient of a function by each of its arrays."""
-    found: list[Array | None] = []
-    for at, array in enumerate(operands):
-        if array is None:
-            found.append(None)
-            continue
-        gradient, step = np.zeros_like(array), 1e-6
-        for place in np.ndindex(array.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = array.copy()
-                moved[place] += sign * step
-                ends.append(loss(*operands[:at], moved, *operands[at + 1 :]))
-            gradient[place] = (ends[0] - ends[1]) / (2 * step)
-        found.append(gradient)
-    return found
 
 
 def compiled() -> list[Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import InOut, Out, cublas, curand, offload_args
 from offload_args.errors import (
     ArgumentError,
@@ -18,13 +17,9 @@ from offload_args.errors import (
     StalePointerError,
 )
 
+LIBRARY = "curand"
+
 N = 20_000
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("curand", cuda)
-    return cuda
 
 
 def made(gpu: str, seed: int = 7, kind: int = curand.RNG_PSEUDO_PHILOX4_32_10) -> Any:

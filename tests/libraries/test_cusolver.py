@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from helpers.processes import python
 from offload_args import Device, In, Out, cusolver, offload_args
 from offload_args.errors import (
@@ -19,13 +18,9 @@ from offload_args.errors import (
     StalePointerError,
 )
 
+LIBRARY = "cusolver"
+
 LOWER, UPPER = cusolver.CUBLAS_FILL_MODE_LOWER, cusolver.CUBLAS_FILL_MODE_UPPER
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cusolver", cuda)
-    return cuda
 
 
 def definite(n: int, dtype: Any = np.float64) -> Any:

@@ -9,18 +9,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from helpers.devices import library_or_skip
 from offload_args import In, Out, cusolver, offload_args
 from offload_args.errors import ArgumentError, ExtentError, HostPointerError, LibraryVersionError
 
+LIBRARY = "cusolver"
+
 LOWER, UPPER = cusolver.CUBLAS_FILL_MODE_LOWER, cusolver.CUBLAS_FILL_MODE_UPPER
 NONE, VECTOR = cusolver.EIG_MODE_NOVECTOR, cusolver.EIG_MODE_VECTOR
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cusolver", cuda)
-    return cuda
 
 
 def lacks(name: str, call: Callable[[], Any]) -> bool:

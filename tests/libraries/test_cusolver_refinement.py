@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.devices import library_or_skip
 from offload_args import In, Out, cusolver, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, OffloadError
 
+LIBRARY = "cusolver"
+
 LOWER_OF = {"f4": cusolver.R_16F, "f8": cusolver.R_32F, "c8": cusolver.C_32F, "c16": cusolver.C_32F}
-
-
-@pytest.fixture
-def gpu(cuda: str) -> str:
-    library_or_skip("cusolver", cuda)
-    return cuda
 
 
 def drawn(rows: int, columns: int, dtype: str, seed: int) -> Any:
@@ -74,7 +69,7 @@ def test_arrays_need_the_dtype_and_the_extent_that_the_settings_say(gpu: str) ->
             with pytest.raises(error, match=rf"^cusolver\.irs_xgesv: {words}"):
                 cusolver.irs_xgesv(params, infos, n, n, A, n, B, n, X, n, di)
 
-        refused(ArgumentError, "params says no dtype yet; set its main precision first")
+        refused(ArgumentError, "params says no dtype yet; set it first")
         cusolver.irs_params_set_solver_main_precision(params, cusolver.R_64F)
         refused(DTypeError, "A needs float64, got .*float32", A=ds)
         refused(DTypeError, "B needs float64, got .*float32", B=ds)

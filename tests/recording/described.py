@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from bindings.described import Factor, GivenPlace, Integers, Nothing, OptionalObject, Real, Room
+from bindings.expressions import names_in
 from bindings.parameters import Array, DataType, EnumValue, Handle, Number, Parameter, Size, Stream
 from bindings.services import Given, Integer, Object
-from doubles.recording import ELEMENTS, NEEDED
+from doubles.recording import ELEMENTS, NEEDED, shape_of
 from offload_args.errors import DTypeError, ExtentError
 from recording import legal
 from recording.arrival import width
@@ -47,9 +48,13 @@ def value_of(bench: DoubleBench, one: Parameter, at: int) -> Any:
     raise NotImplementedError(one.name)
 
 
-def array_of(one: Array) -> Any:
-    """Return an array exactly as large as a call needs it."""
-    return np.zeros(ELEMENTS, legal.numpy_dtype("f32" if one.of or one.dtype == "any" else one.dtype))
+def array_of(function: roles.Function, one: Array) -> Any:
+    """Return an array as large as a call needs it."""
+    objects = {other.name: shape_of(other.object_kind) for other in function.parameters if isinstance(other, Object)}
+    size, needed = ELEMENTS, one.extent.arguments[0] if one.extent.kind == "elements" else None
+    if needed and names_in(needed) <= set(objects):
+        size = max(size, eval(ast.unparse(needed), {}, objects))  # noqa: S307  of the project's own roles
+    return np.zeros(size, legal.numpy_dtype("f32" if one.of or one.dtype == "any" else one.dtype))
 
 
 def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -> None:
@@ -83,7 +88,7 @@ def legal_values(bench: DoubleBench, function: roles.Function, full: bool) -> tu
         if isinstance(one, Given):
             continue
         if isinstance(one, Array) and (full or not may_lack):
-            arrays[one.name] = array_of(one)
+            arrays[one.name] = array_of(function, one)
         elif isinstance(one, Array) or (isinstance(one, OptionalObject) and not full):
             values[one.name] = None
         else:

@@ -467,7 +467,7 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
 ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by", "field_of"}
+ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by", "typed_by", "field_of"}
 KNOWN = (EnumValue, Size, HostList, Array, Number, Real, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 

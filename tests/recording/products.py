@@ -153,7 +153,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         if type(one) is Object:
             refused(bench, function, {one.name: None}, ArgumentTypeError, where + f"{one.name} needs a")
         elif isinstance(one, Weight):
-            refused(bench, function, {one.name: 1j}, DTypeError, where + f"{one.name} is not a number of float32")
+            refused(bench, function, {one.name: 1j}, DTypeError, where + f"{one.name} needs a number of float32, as")
             refused(bench, function, {one.name: "1"}, ArgumentTypeError, where + f"{one.name} needs a")
         elif isinstance(one, Size):
             refused(bench, function, {one.name: -1}, ValueError, where + f"{one.name}")

@@ -26,7 +26,7 @@ from bindings.emit.described import dtype_enum
 from bindings.expressions import names_in
 from bindings.parameters import EnumValue, Parameter, Size
 from bindings.services import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream, Text
-from doubles.recording import working
+from doubles.recording import SHAPES, working
 from recording import legal
 from recording.arrival import width
 from recording.bench import DoubleBench
@@ -76,10 +76,16 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     made = getattr(bench.module, function.name)(**given, **({"device": bench.device} if placed else {}))
     for one in legal.services(bench.library.name).values():
         if one.notes and one.parameters[0].object_kind == kind:  # later calls need what it notes
-            codes = (other.enum.dtypes[0][1] for other in one.parameters[1:])
-            getattr(bench.module, one.name)(made, *codes)
+            getattr(bench.module, one.name)(made, *(setting_of(other) for other in one.parameters[1:]))
             break
     return made
+
+
+def setting_of(one: Parameter) -> Any:
+    """Return a value for a parameter of a function that sets what an object notes."""
+    if isinstance(one, EnumValue):
+        return (one.enum.dtypes or one.enum.values)[0][1]
+    return SHAPES[4] if isinstance(one, Integers) else len(SHAPES[4])
 
 
 def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) -> Any:
