@@ -1,4 +1,4 @@
-"""cuBLASLt by value on a GPU: scales of blocks, imaginary parts apart, masks."""
+"""cuBLASLt by value on a GPU: scales of blocks, imaginary parts apart, orders, preferences, algorithms, masks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from helpers.devices import library_or_skip
 from offload_args import Device, In, InOut, Out, Scratch, cublaslt, offload_args
-from offload_args.errors import ArgumentError, DTypeError, ExtentError
+from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryError
 
 BFLOAT16, E4M3 = (np.dtype(getattr(ml_dtypes, one)) for one in ("bfloat16", "float8_e4m3fn"))
 SCALES = {
@@ -27,6 +27,14 @@ SCALES = {
 def gpu(cuda: str) -> str:
     library_or_skip("cublaslt", cuda)
     return cuda
+
+
+@pytest.fixture
+def searched(gpu: str) -> str:
+    """A GPU whose cuBLASLt searches among algorithms: a double has one."""
+    if "double" in str(Device(gpu).model).lower():
+        pytest.skip("device unavailable: no GPU with the real cuBLASLt")
+    return gpu
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
@@ -178,6 +186,130 @@ def test_wrong_planes_are_refused_by_name(gpu: str) -> None:
                 cublaslt.matmul(desc, 1, pointer, layout, dw, good, 0, None, None, dd, good, None, None, 0)
 
 
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["ROW", "COL", "COL32", "COL4_4R2_8C", "COL32_2R_4R4"])
+@pytest.mark.parametrize("shape", [(64, 96), (40, 33)], ids=str)
+def test_every_order_is_made_and_unmade(searched: str, order: str, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    a = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    to = {"COL32": 1, "COL4_4R2_8C": 8, "COL32_2R_4R4": 32}.get(order, 1)
+    groups, ld = -(-columns // 32), 32 * (-(-rows // to) * to)
+    ld = {"ROW": columns, "COL": rows}.get(order, ld)
+    tiled = np.zeros(rows * columns if order in ("ROW", "COL") else groups * ld, np.int8)
+    back = np.zeros_like(a)
+    of_a = cublaslt.layout(a)
+    of_tiled = cublaslt.matrix_layout_create(cublaslt.CUDA_R_8I, rows, columns, ld)
+    of_tiled.order = getattr(cublaslt, f"ORDER_{order}")
+    desc = cublaslt.matrix_transform_desc_create(cublaslt.CUDA_R_32F)
+    with offload_args(In(a), InOut(tiled), Out(back), device=searched) as (da, dt, db):
+        cublaslt.matrix_transform(desc, 1, da, of_a, 0, None, None, dt, of_tiled)
+        cublaslt.matrix_transform(desc, 1, dt, of_tiled, 0, None, None, db, of_a)
+        with pytest.raises(ExtentError, match=r"A needs \d+ elements"):
+            cublaslt.matrix_transform(desc, 1, dt[1:], of_tiled, 0, None, None, db, of_a)
+    np.testing.assert_array_equal(back, a)
+    if order in ("ROW", "COL"):
+        np.testing.assert_array_equal(tiled, a.ravel("C" if order == "ROW" else "F"))
+    if order == "COL32":
+        wide = np.zeros((rows, groups * 32), np.int8)
+        wide[:, :columns] = a
+        made = tiled.reshape(groups, rows, 32).transpose(1, 0, 2).reshape(rows, -1)
+        np.testing.assert_array_equal(made[:, :columns], wide[:, :columns])
+
+
+# -- preferences and algorithms ----------------------------------------------------------------------------------------
+
+
+def product(gpu: str, **preferences: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return the descriptor, layouts and algorithms of a product of 256 x 1024 by 1024 x 128 in half."""
+    desc = cublaslt.matmul_desc_create(cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F)
+    layouts = [
+        cublaslt.matrix_layout_create(cublaslt.CUDA_R_16F, rows, columns, rows)
+        for rows, columns in ((256, 1024), (1024, 128), (256, 128), (256, 128))
+    ]
+    wanted = cublaslt.preference()
+    for name, value in preferences.items():
+        setattr(wanted, name, value)
+    return desc, layouts, cublaslt.heuristics(desc, *layouts, preference=wanted, count=32, device=gpu)
+
+
+def check_product(gpu: str, desc: Any, layouts: list[Any], algos: list[Any]) -> None:
+    a, b, d = drawn((1024, 256), np.float16), drawn((128, 1024), np.float16, 2), np.zeros((128, 256), np.float16)
+    expected = a.astype(np.float64).T @ b.astype(np.float64).T
+    for algo in algos:
+        with offload_args(In(a), In(b), Out(d), device=gpu) as (da, db, dd):
+            la, lb, lc, ld = layouts
+            cublaslt.matmul(desc, 1, da, la, db, lb, 0, None, lc, dd, ld, algo, None, 32 << 20)
+        assert (np.abs(d.T - expected) <= 2**-9 * np.abs(expected) + 2**-2).all()
+
+
+def aligned(algo: Any, name: str) -> Any:
+    return algo.capability(getattr(cublaslt, f"ALGO_CAP_MIN_ALIGNMENT_{name.upper()}_BYTES"))
+
+
+@pytest.mark.parametrize(
+    ("preferences", "holds"),
+    [
+        ({"max_workspace_bytes": 0}, lambda one: one.workspace == 0),
+        ({"max_workspace_bytes": 1 << 16}, lambda one: one.workspace <= 1 << 16),
+        ({"search_mode": cublaslt.SEARCH_BEST_FIT}, lambda one: one.status == 0),
+        ({"reduction_scheme_mask": 0}, lambda one: one.setting(cublaslt.ALGO_CONFIG_REDUCTION_SCHEME) == 0),
+        ({"max_waves_count": 1.0}, lambda one: one.waves <= 1),
+        *(
+            (
+                {f"min_alignment_{one}_bytes": 2},
+                lambda algo, name=one: aligned(algo, name) <= 2,
+            )
+            for one in "abcd"
+        ),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_a_search_keeps_to_its_preferences(searched: str, preferences: dict[str, Any], holds: Any) -> None:
+    desc, layouts, found = product(searched, **preferences)
+    assert found
+    assert all(holds(one) for one in found)
+    check_product(searched, desc, layouts, [one.algo for one in found[:4]])
+
+
+def test_algorithms_are_made_from_their_numbers(searched: str) -> None:
+    """Their numbers, a new algorithm, its capabilities, settings, and the check that says its workspace."""
+    desc, layouts, found = product(searched)
+    half = cublaslt.CUDA_R_16F
+    with offload_args(np.zeros(1), device=searched):
+        types = (cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F, half, half, half, half)
+        handle = cublaslt.create(device=searched)
+        listed = cublaslt.matmul_algo_get_ids(handle, *types, 64)
+    numbers = [int(one) for one in np.ravel(listed[0])[: listed[1]]]
+    assert found[0].setting(cublaslt.ALGO_CONFIG_ID) in numbers
+    taken = 0
+    for number in numbers:
+        algo, result = np.zeros(8, np.uint64), np.zeros(96, np.uint8)
+        cublaslt.matmul_algo_init(handle, *types, number, algo)
+        one = cublaslt.Algo(algo, 0, 0.0, 0)
+        assert one.setting(cublaslt.ALGO_CONFIG_ID) == number
+        tiles = one.capability(cublaslt.ALGO_CAP_TILE_IDS)
+        assert isinstance(tiles, tuple)
+        stages = one.capability(cublaslt.ALGO_CAP_STAGES_IDS)
+        assert isinstance(stages, tuple)
+        for tile in tiles[:3]:
+            value = np.array([tile], np.uint32)
+            cublaslt.matmul_algo_config_set_attribute(algo, cublaslt.ALGO_CONFIG_TILE_ID, value, 4)
+            assert one.setting(cublaslt.ALGO_CONFIG_TILE_ID) == tile
+            if stages:
+                value = np.array([stages[0]], np.uint32)
+                cublaslt.matmul_algo_config_set_attribute(algo, cublaslt.ALGO_CONFIG_STAGES_ID, value, 4)
+                assert one.setting(cublaslt.ALGO_CONFIG_STAGES_ID) == stages[0]
+            try:
+                cublaslt.matmul_algo_check(handle, desc, *layouts, algo, result)
+            except LibraryError:
+                continue
+            check_product(searched, desc, layouts, [algo])
+            taken += 1
+    assert taken
+
+
 # -- epilogues ---------------------------------------------------------------------------------------------------------
 
 
@@ -199,3 +331,15 @@ def test_relu_leaves_its_mask_for_its_gradient_in_a_batch(gpu: str, dtype: Any, 
     assert (np.abs(np.asarray(y, np.float64) - np.maximum(before, 0)) <= near * np.abs(before) + 2**-10).all()
     wrong = np.abs(np.asarray(dy, np.float64) - expected * (before > 0))
     assert (wrong <= near * np.abs(expected) + 2**-10)[before != 0].all()  # at 0 ReLU has no slope
+
+
+def test_the_largest_magnitude_of_numbers_of_8_bits_is_told(searched: str) -> None:
+    if Device(searched).compute_capability < (8, 9):
+        pytest.skip("device unavailable: no GPU with products of 8 bits")
+    a, b = drawn((64, 128), E4M3), np.asfortranarray(drawn((128, 32), E4M3, 2))
+    d, amax, scale = np.zeros((64, 32), E4M3), np.zeros(1, np.float32), np.array([0.5], np.float32)
+    with offload_args(In(a), In(b), Out(d), InOut(amax), In(scale), device=searched) as (da, db, dd, dm, ds):
+        cublaslt.Matmul(da, db, dd)(da, db, dd, d_scale=ds, d_amax=dm)
+    expected = np.asarray(a, np.float64) @ np.asarray(b, np.float64)
+    np.testing.assert_allclose(amax, np.abs(expected).max(), rtol=2**-9)
+    np.testing.assert_allclose(np.asarray(d, np.float64), expected / 2, rtol=2**-3, atol=2**-6)
