@@ -189,33 +189,47 @@ def test_wrong_planes_are_refused_by_name(gpu: str) -> None:
 # -- orders ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["ROW", "COL", "COL32", "COL4_4R2_8C", "COL32_2R_4R4"])
-@pytest.mark.parametrize("shape", [(64, 96), (40, 33)], ids=str)
-def test_every_order_is_made_and_unmade(searched: str, order: str, shape: tuple[int, int]) -> None:
-    rows, columns = shape
-    a = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+def tiled_layout(order: str, rows: int, columns: int) -> tuple[Any, int]:
+    """Return the layout of int8 in an order, and how many elements it has."""
     to = {"COL32": 1, "COL4_4R2_8C": 8, "COL32_2R_4R4": 32}.get(order, 1)
-    groups, ld = -(-columns // 32), 32 * (-(-rows // to) * to)
-    ld = {"ROW": columns, "COL": rows}.get(order, ld)
-    tiled = np.zeros(rows * columns if order in ("ROW", "COL") else groups * ld, np.int8)
-    back = np.zeros_like(a)
-    of_a = cublaslt.layout(a)
-    of_tiled = cublaslt.matrix_layout_create(cublaslt.CUDA_R_8I, rows, columns, ld)
-    of_tiled.order = getattr(cublaslt, f"ORDER_{order}")
+    ld = {"ROW": columns, "COL": rows}.get(order, 32 * (-(-rows // to) * to))
+    layout = cublaslt.matrix_layout_create(cublaslt.CUDA_R_8I, rows, columns, ld)
+    layout.order = getattr(cublaslt, f"ORDER_{order}")
+    return layout, rows * columns if order in ("ROW", "COL") else -(-columns // 32) * ld
+
+
+@pytest.mark.parametrize("order", ["ROW", "COL", "COL32"])
+@pytest.mark.parametrize("shape", [(64, 96), (40, 33)], ids=str)
+def test_an_order_is_made_and_unmade(searched: str, order: str, shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    of_tiled, size = tiled_layout(order, *shape)
+    tiled, back, of_a = np.zeros(size, np.int8), np.zeros_like(a), cublaslt.layout(a)
     desc = cublaslt.matrix_transform_desc_create(cublaslt.CUDA_R_32F)
     with offload_args(In(a), InOut(tiled), Out(back), device=searched) as (da, dt, db):
         cublaslt.matrix_transform(desc, 1, da, of_a, 0, None, None, dt, of_tiled)
         cublaslt.matrix_transform(desc, 1, dt, of_tiled, 0, None, None, db, of_a)
-        with pytest.raises(ExtentError, match=r"A needs \d+ elements"):
+        with pytest.raises(ExtentError, match=rf"A needs {size} elements"):
             cublaslt.matrix_transform(desc, 1, dt[1:], of_tiled, 0, None, None, db, of_a)
     np.testing.assert_array_equal(back, a)
-    if order in ("ROW", "COL"):
-        np.testing.assert_array_equal(tiled, a.ravel("C" if order == "ROW" else "F"))
     if order == "COL32":
-        wide = np.zeros((rows, groups * 32), np.int8)
-        wide[:, :columns] = a
-        made = tiled.reshape(groups, rows, 32).transpose(1, 0, 2).reshape(rows, -1)
-        np.testing.assert_array_equal(made[:, :columns], wide[:, :columns])
+        tiled = tiled.reshape(-1, shape[0], 32).transpose(1, 0, 2).reshape(shape[0], -1)[:, : shape[1]].ravel()
+    np.testing.assert_array_equal(tiled, a.ravel("F" if order == "COL" else "C"))
+
+
+@pytest.mark.parametrize("order", ["COL4_4R2_8C", "COL32_2R_4R4"])
+def test_an_order_of_tiles_has_every_element_once(searched: str, order: str) -> None:
+    """The library makes these orders, and does not unmake them."""
+    a = np.random.default_rng(1).integers(-128, 128, (64, 96)).astype(np.int8)
+    of_tiled, size = tiled_layout(order, 64, 96)
+    tiled = np.zeros(size, np.int8)
+    desc = cublaslt.matrix_transform_desc_create(cublaslt.CUDA_R_32F)
+    with offload_args(In(a), InOut(tiled), device=searched) as (da, dt):
+        with pytest.raises(ExtentError, match=rf"C needs {size} elements"):
+            cublaslt.matrix_transform(desc, 1, da, cublaslt.layout(a), 0, None, None, dt[1:], of_tiled)
+        cublaslt.matrix_transform(desc, 1, da, cublaslt.layout(a), 0, None, None, dt, of_tiled)
+    np.testing.assert_array_equal(np.sort(tiled), np.sort(a.ravel()))
+    assert not np.array_equal(tiled, a.ravel())
+    assert not np.array_equal(tiled, a.ravel("F"))
 
 
 # -- preferences and algorithms ----------------------------------------------------------------------------------------
