@@ -144,8 +144,8 @@ def _facts(function: str, like: Any, layout: str) -> _Facts:
     """Return the facts of a pointer, or of an array with its layout, in the order N, C, D, H, W."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
-    is_lent = isinstance(like, DevicePtr)
-    name = _known(function, DTYPE_NAMES[like._dtype_code]) if is_lent else _dtype_name(function, like.dtype)
+    lent = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else None
+    name = _known(function, lent) if lent else _dtype_name(function, like.dtype)
     letters = _layout(function, layout, len(like.shape))
     if 0 in like.shape:
         raise ArgumentError(f"{function}: needs at least one element, got the shape {like.shape}")
