@@ -255,7 +255,7 @@ class Kept(ServiceParameter):
 
     def described(self) -> str:
         size = f"{ast.unparse(self.size)} {'bytes' if self.dtype == 'any' else 'elements'}"
-        return f"{self.name}: a DevicePtr of {size}, whose memory lives as long as the handle has it, or None."
+        return f"{self.name}: a DevicePtr of {size}, whose memory lives as long as the object has it, or None."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,14 +112,19 @@ class _Facts:
         return _Facts(self.dtype, shape, strides)
 
 
+def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
+    """Return the name of a dtype by its number, -1 if devices can't hold it; refuse those that cuBLASLt lacks."""
+    dtype = DTYPE_NAMES[code] if code >= 0 else str(getattr(like, "dtype", like))
+    if dtype not in _CODES:
+        raise ArgumentError(f"{function}: {name} is of {dtype}, and cuBLASLt has {', '.join(_CODES)}")
+    return dtype
+
+
 def _facts(function: str, name: str, like: Any) -> _Facts:
     """Return the facts of a pointer or an array; refuse what no layout describes."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: {name} needs a DevicePtr or a NumPy array, got {shown(like)}")
-    code = like._dtype_code if isinstance(like, DevicePtr) else code_of(like.dtype)
-    dtype = DTYPE_NAMES[code] if code >= 0 else str(like.dtype)
-    if dtype not in _CODES:
-        raise ArgumentError(f"{function}: {name} is of {dtype}, and cuBLASLt has {', '.join(_CODES)}")
+    dtype = _dtype_name(function, name, like._dtype_code if isinstance(like, DevicePtr) else code_of(like.dtype), like)
     if len(like.shape) not in (2, 3):
         raise ArgumentError(f"{function}: {name} needs 2 axes, or 3 of a batch, has {len(like.shape)}")
     itemsize = like.dtype.itemsize
@@ -352,7 +357,9 @@ class Matmul:
         if epilogue & (_BIAS | _GRADIENT | _OF_A | _OF_B):
             self.desc.bias_pointer = 256
             if bias_dtype is not None:
-                self.desc.bias_data_type = _CODES[DTYPE_NAMES[code_of(np.dtype(bias_dtype))]]
+                given = np.dtype(bias_dtype)
+                name = _dtype_name("cublaslt.Matmul", "bias_dtype", code_of(given), given)
+                self.desc.bias_data_type = _CODES[name]
         if epilogue & _AUX:
             is_mask = bool(epilogue & _MASKS)
             ld = _rounded(line, 128 if is_mask else 8)

@@ -106,7 +106,12 @@ class _Facts:
 
 
 def _dtype_name(function: str, dtype: Any) -> str:
-    name = DTYPE_NAMES[code_of(np.dtype(dtype))] if not isinstance(dtype, str) or dtype != "bfloat16" else dtype
+    code = code_of(np.dtype(dtype)) if not isinstance(dtype, str) or dtype != "bfloat16" else None
+    name = dtype if code is None else DTYPE_NAMES[code] if code >= 0 else repr(np.dtype(dtype))
+    return _known(function, name)
+
+
+def _known(function: str, name: str) -> str:
     if name not in _CODES:
         raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
     return name
@@ -139,10 +144,11 @@ def _facts(function: str, like: Any, layout: str) -> _Facts:
     """Return the facts of a pointer, or of an array with its layout, in the order N, C, D, H, W."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
-    name = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else _dtype_name(function, like.dtype)
-    if name not in _CODES:
-        raise ArgumentError(f"{function}: cuDNN has no data type for {name}; there are {', '.join(_CODES)}")
+    lent = DTYPE_NAMES[like._dtype_code] if isinstance(like, DevicePtr) else None
+    name = _known(function, lent) if lent else _dtype_name(function, like.dtype)
     letters = _layout(function, layout, len(like.shape))
+    if 0 in like.shape:
+        raise ArgumentError(f"{function}: needs at least one element, got the shape {like.shape}")
     itemsize = like.dtype.itemsize
     _check_strides(function, like)
     axes = _VOLUMES if "D" in letters else _IMAGES
@@ -193,13 +199,16 @@ def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
 
 
 def _each(function: str, name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """Return a number for each of the axes."""
+    """Return a number for each of the axes: of padding at least 0, of all else 1."""
+    least = int(name != "padding")
     try:
         values = (value,) * count if isinstance(value, int) else tuple(value)
     except TypeError:
         values = ()
     if len(values) != count or not all(isinstance(one, (int, np.integer)) for one in values):
         raise ArgumentError(f"{function}: {name} needs a number, or {count} of them, got {value!r}")
+    if min(values, default=least) < least:
+        raise ArgumentError(f"{function}: {name} needs to be at least {least}, got {value!r}")
     return values
 
 
@@ -377,7 +386,7 @@ class Graph:
             _each(where, name, value, axes)
             for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
         )
-        if len(w.facts.shape) != axes + 2 or not all(w.facts.shape) or min(steps) < 1:
+        if len(w.facts.shape) != axes + 2 or not all(w.facts.shape):
             raise ArgumentError(
                 f"{where}: w of shape {w.facts.shape} and stride {steps} do not fit x of shape {x.facts.shape}"
             )

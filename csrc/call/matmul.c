@@ -29,7 +29,11 @@ enum product_attribute {
   BIAS_DATA_TYPE = 26,
   A_SCALE_MODE = 31,
   B_SCALE_MODE = 32,
-  D_OUT_SCALE_POINTER = 36
+  C_SCALE_MODE = 33,
+  D_SCALE_MODE = 34,
+  EPILOGUE_AUX_SCALE_MODE = 35,
+  D_OUT_SCALE_POINTER = 36,
+  D_OUT_SCALE_MODE = 37
 };
 enum transform_attribute { TRANSFORM_SCALE_TYPE, TRANSFORM_POINTER_MODE, TRANSFORM_TRANSA, TRANSFORM_TRANSB };
 enum epilogue {
@@ -43,26 +47,38 @@ enum epilogue {
   BGRADA = 256,
   BGRADB = 512
 };
-enum scale_mode { SCALE_SCALAR = 0, SCALE_OUTER_VECTOR = 3 };
+enum scale_mode {
+  SCALE_SCALAR_32F = 0,
+  SCALE_VEC16_UE4M3 = 1,
+  SCALE_VEC32_UE8M0 = 2,
+  SCALE_OUTER_VEC_32F = 3,
+  SCALE_VEC128_32F = 4,
+  SCALE_BLK128x128_32F = 5,
+  SCALE_PER_BATCH_SCALAR_32F = 6,
+  SCALE_VEC128_MN_K4_UE8M0 = 12,
+  SCALE_VEC32_MN_K4_UE8M0 = 13
+};
 enum { MIN_ALIGNMENT_A = 16, FILL_FULL = 2, ALGO_BYTES = 64, RESULT_BYTES = 96, MOST_ALIGNMENT = 256 };
 
 typedef int get_attribute(const void *object, int attribute, void *value, size_t nbytes, size_t *written);
 typedef int set_attribute(void *object, int attribute, const void *value, size_t nbytes);
 
-/* The attributes that are arrays of the device, by their names in Python. */
+/* The attributes that are arrays of the device, by their names in Python; mode: the attribute that says how the scales
+ * lie, 0 of others. */
 static const struct {
   int attribute;
   const char *name;
-} pointers[OA_LT_POINTERS] = {{BIAS_POINTER, "bias_pointer"},
-                              {EPILOGUE_AUX_POINTER, "epilogue_aux_pointer"},
-                              {A_SCALE_POINTER, "a_scale_pointer"},
-                              {B_SCALE_POINTER, "b_scale_pointer"},
-                              {C_SCALE_POINTER, "c_scale_pointer"},
-                              {D_SCALE_POINTER, "d_scale_pointer"},
-                              {AMAX_D_POINTER, "amax_d_pointer"},
-                              {EPILOGUE_AUX_SCALE_POINTER, "epilogue_aux_scale_pointer"},
-                              {EPILOGUE_AUX_AMAX_POINTER, "epilogue_aux_amax_pointer"},
-                              {D_OUT_SCALE_POINTER, "d_out_scale_pointer"}};
+  int mode;
+} pointers[OA_LT_POINTERS] = {{BIAS_POINTER, "bias_pointer", 0},
+                              {EPILOGUE_AUX_POINTER, "epilogue_aux_pointer", 0},
+                              {A_SCALE_POINTER, "a_scale_pointer", A_SCALE_MODE},
+                              {B_SCALE_POINTER, "b_scale_pointer", B_SCALE_MODE},
+                              {C_SCALE_POINTER, "c_scale_pointer", C_SCALE_MODE},
+                              {D_SCALE_POINTER, "d_scale_pointer", D_SCALE_MODE},
+                              {AMAX_D_POINTER, "amax_d_pointer", 0},
+                              {EPILOGUE_AUX_SCALE_POINTER, "epilogue_aux_scale_pointer", EPILOGUE_AUX_SCALE_MODE},
+                              {EPILOGUE_AUX_AMAX_POINTER, "epilogue_aux_amax_pointer", 0},
+                              {D_OUT_SCALE_POINTER, "d_out_scale_pointer", D_OUT_SCALE_MODE}};
 
 /* -- handles that are not shown to the library -- */
 
@@ -94,14 +110,14 @@ typedef struct layout {
   const char *name, *matrix;
   const void *object;
   int dtype, type, order, batches;
-  int64_t rows, columns, ld, stride;
+  int64_t rows, columns, ld, stride, plane; /* plane: elements to the imaginary parts, if these lie apart */
 } layout;
 
 /* The attributes that the descriptor of a product or transformation told so far: those whose bits are set, by their
  * numbers in the library's header. */
 typedef struct told {
   uint64_t attributes;
-  int64_t values[D_OUT_SCALE_POINTER + 1];
+  int64_t values[D_OUT_SCALE_MODE + 1];
 } told;
 _Static_assert(sizeof(told) <= OA_MOST_SAID && sizeof(layout) <= OA_MOST_SAID, "they are remembered by stamps");
 
@@ -135,6 +151,29 @@ static int fail_layout(const product *p, const layout *l, const char *what) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s %s; cublaslt.raw takes it", p->routine->function, l->name, what);
 }
 
+/* Returns the data type of the real numbers that a complex one has two of; -1 of others. */
+static int real_of(int type) {
+  if (type >= 4 && type <= 7) return type - 4; /* CUDA_C_32F to CUDA_C_8I */
+  return type > 8 && type < 28 && type % 2 ? type - 1 : -1;
+}
+
+/* Asks for the plane of imaginary parts: the layout is then of two matrices of real numbers. */
+static int ask_plane(const product *p, layout *l, int64_t bytes) {
+  const int real = real_of(l->type);
+  if (real < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s has a plane_offset, and its type is not complex (%s)",
+                   p->routine->function, l->name, oa_name_of_code(p->codes, l->type));
+  if (l->batches != 1) return fail_layout(p, l, "has both a plane_offset and a batch_count");
+  l->dtype = oa_dtype_of_code(p->codes, real);
+  const int size = l->dtype == OA_ANY ? 0 : oa_itemsize(l->dtype);
+  if (!size) return fail_layout(p, l, "has a plane_offset for numbers that NumPy lacks");
+  if (bytes < 0 || bytes % size)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a plane_offset of 0 or more bytes, in multiples of %d, got %lld",
+                   p->routine->function, l->name, size, (long long)bytes);
+  l->plane = bytes / size;
+  return OA_OK;
+}
+
 /* Asks the library for a layout. */
 static int ask_layout(const product *p, layout *l) {
   int status = 0;
@@ -146,13 +185,13 @@ static int ask_layout(const product *p, layout *l) {
   l->batches = (int)layout_value(p, l, BATCH_COUNT, 4, &status);
   l->stride = layout_value(p, l, BATCH_STRIDE, 8, &status);
   if (status) return oa_fail_described(p->routine, l->name, "cublasLtMatrixLayoutGetAttribute", l->object, status);
+  const int64_t plane = layout_value(p, l, PLANE_OFFSET, 8, &status);
   l->dtype = oa_dtype_of_code(p->codes, l->type);
+  if (plane && (status = ask_plane(p, l, plane))) return status;
   if (l->dtype == OA_ANY)
     return oa_fail(OA_ERROR_TYPE, "%s: %s is of %s, which no array of NumPy has; cublaslt.raw takes it",
                    p->routine->function, l->name, oa_name_of_code(p->codes, l->type));
   if (l->order < ORDER_COL || l->order > ORDER_COL32_2R_4R4) return fail_layout(p, l, "has an unknown order");
-  if (layout_value(p, l, PLANE_OFFSET, 8, &status))
-    return fail_layout(p, l, "has its imaginary parts apart (plane_offset)");
   if (layout_value(p, l, BATCH_MODE, 4, &status))
     return fail_layout(p, l, "has its matrices behind an array of pointers (batch_mode)");
   return OA_OK;
@@ -188,6 +227,7 @@ static oa_extent extent_of(const layout *l) {
   oa_extent one = tiles(l);
   if (l->order == ORDER_COL) one = OA_MATRIX(l->rows, l->columns, l->ld, "rows", "cols", "ld");
   if (l->order == ORDER_ROW) one = OA_MATRIX(l->columns, l->rows, l->ld, "cols", "rows", "ld");
+  if (l->plane) return oa_strided(one, 2, l->plane, "planes", "plane_offset");
   return l->batches == 1 ? one : oa_strided(one, l->batches, l->stride, "batch_count", "strided_batch_offset");
 }
 
@@ -353,22 +393,62 @@ static int add_aux(product *p, const char *name, const void *pointer) {
   return OA_OK;
 }
 
-/* A scale: a number, one for each row or column, or for blocks. Of blocks nothing is known but that they are there. */
-static void add_scale(product *p, int attribute, const char *name, const void *pointer) {
-  const int mode_attribute = attribute == A_SCALE_POINTER   ? A_SCALE_MODE
-                             : attribute == B_SCALE_POINTER ? B_SCALE_MODE
-                                                            : B_SCALE_MODE + attribute - B_SCALE_POINTER;
-  const int mode = attribute > D_SCALE_POINTER ? 0 : (int)product_value(p, mode_attribute, 4);
-  const bool is_vector = mode == SCALE_OUTER_VECTOR;
-  const int64_t size = !is_vector ? 1 : attribute == B_SCALE_POINTER ? p->d.columns : p->d.rows;
-  const bool writes = attribute == AMAX_D_POINTER || attribute == EPILOGUE_AUX_AMAX_POINTER;
-  if (attribute == D_OUT_SCALE_POINTER || (mode != SCALE_SCALAR && !is_vector)) {
-    const int access = attribute == D_OUT_SCALE_POINTER ? OA_READ_WRITE : OA_READ;
-    add(p, name, pointer, access, OA_ANY, oa_extent_of_all(), NULL);
-    return;
+static int64_t over_up(int64_t size, int64_t by) { return size / by + (size % by != 0); }
+
+/* Returns how many scales a mode has for a matrix of `outer` lines of `inner` elements, as the manual says: those of 8
+ * bits lie in tiles of 128 lines and 4 blocks. -1: the mode is unknown. */
+static int64_t count_scales(int mode, int64_t inner, int64_t outer) {
+  switch (mode) {
+    case SCALE_SCALAR_32F:
+    case SCALE_PER_BATCH_SCALAR_32F:
+      return 1;
+    case SCALE_OUTER_VEC_32F:
+      return outer;
+    case SCALE_VEC16_UE4M3:
+      return oa_times(rounded(outer, 128), rounded(over_up(inner, 16), 4));
+    case SCALE_VEC32_UE8M0:
+      return oa_times(rounded(outer, 128), rounded(over_up(inner, 32), 4));
+    case SCALE_VEC128_32F:
+      return oa_times(outer, over_up(inner, 128));
+    case SCALE_BLK128x128_32F:
+      return oa_times(over_up(outer, 128), rounded(over_up(inner, 128), 4));
+    case SCALE_VEC128_MN_K4_UE8M0:
+      return oa_times(rounded(outer, 4), oa_times(4, over_up(inner, 512)));
+    case SCALE_VEC32_MN_K4_UE8M0:
+      return oa_times(rounded(outer, 4), oa_times(4, over_up(inner, 128)));
+    default:
+      return -1;
   }
-  add(p, name, pointer, writes ? OA_OVERWRITE : OA_READ, OA_F32,
-      OA_EXTENT(OA_EXTENT_VECTOR, 0, size, 1, 1, is_vector ? "a scale each" : "size", "", ""), "computeDesc");
+}
+
+static bool is_of_bytes(int mode) {
+  return mode == SCALE_VEC16_UE4M3 || mode == SCALE_VEC32_UE8M0 || mode >= SCALE_VEC128_MN_K4_UE8M0;
+}
+
+/* A scale: a number, one for each line, or one for each block of these. Those of 8 bits are bytes of any dtype. Only a
+ * single number or a vector is the same for a whole batch. */
+static int add_scale(product *p, int index, const void *pointer) {
+  const int attribute = pointers[index].attribute;
+  const char *name = pointers[index].name;
+  const int mode = pointers[index].mode ? (int)product_value(p, pointers[index].mode, 4) : SCALE_SCALAR_32F;
+  const bool of_a = attribute == A_SCALE_POINTER, of_b = attribute == B_SCALE_POINTER;
+  const int64_t inner = !(of_a || of_b) ? p->d.rows : p->transa ? p->a.rows : p->a.columns;
+  const int64_t one = count_scales(mode, inner, of_a ? p->d.rows : p->d.columns);
+  const bool shared = mode == SCALE_SCALAR_32F || mode == SCALE_OUTER_VEC_32F;
+  const int64_t count = oa_times(one, shared ? 1 : p->d.batches);
+  const bool writes =
+      attribute == AMAX_D_POINTER || attribute == EPILOGUE_AUX_AMAX_POINTER || attribute == D_OUT_SCALE_POINTER;
+  /* The library may leave the padding of scales that it writes alone. */
+  const int access = !writes ? OA_READ : mode == SCALE_SCALAR_32F ? OA_OVERWRITE : OA_READ_WRITE;
+  if (one < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: computeDesc has the mode %d for %s, which is unknown; cublaslt.raw takes it",
+                   p->routine->function, mode, name);
+  const bool bytes = is_of_bytes(mode);
+  add(p, name, pointer, access, bytes ? OA_ANY : OA_F32,
+      bytes ? oa_extent_of_bytes(pointer, count, "its scale mode")
+            : OA_EXTENT(OA_EXTENT_VECTOR, 0, count, 1, 1, mode ? "the scales of its mode" : "size", "", ""),
+      bytes ? NULL : "computeDesc");
+  return OA_OK;
 }
 
 static int fail_no_pointer(const product *p, const char *name) {
@@ -394,7 +474,7 @@ static int add_attributes(product *p) {
       else
         status = add_aux(p, name, pointer);
     } else if (pointer) {
-      add_scale(p, attribute, name, pointer);
+      status = add_scale(p, i, pointer);
     }
     if (p->count > before) p->attributes[before - p->first_attribute] = attribute;
   }
@@ -416,7 +496,7 @@ static void show_addresses(const product *p, bool addresses) {
 enum matmul_value { DESC, ALPHA, A, A_DESC, B, B_DESC, BETA, C, C_DESC, D, D_DESC, ALGO, WORKSPACE, WORKSPACE_SIZE };
 
 static bool is_same(const layout *c, const layout *d) {
-  return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride;
+  return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride && c->plane == d->plane;
 }
 
 /* Whether C is an operand of its own, the fourth. */

@@ -157,7 +157,12 @@ int oa_noted_says(const oa_routine *routine, const char *name, const oa_value *o
   const oa_note *note = noted(routine, name, object);
   if (!note) return OA_ERROR_ARGUMENT;
   *says = (oa_described){.dtype = note->dtype, .rank = note->rank};
-  for (int i = 0; i < note->rank; i++) says->shape[i] = note->shape[i] > 0 ? note->shape[i] : 0;
+  for (int i = 0; i < note->rank; i++) {
+    says->shape[i] = note->shape[i];
+    if (note->shape[i] < 1)
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s was set to the size %d; set sizes of at least 1", routine->function,
+                     name, note->shape[i]);
+  }
   return OA_OK;
 }
 

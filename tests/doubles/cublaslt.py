@@ -196,8 +196,25 @@ static int64_t place(const object *l, int64_t batch, int64_t i, int64_t j) {
   return batch * l->at[6] + (l->at[1] ? i * l->at[4] + j : i + j * l->at[4]);
 }
 static number element(const void *from, const object *l, int transposed, int64_t batch, int64_t i, int64_t j) {
-  const number value = get(from, (int)l->at[0], transposed ? place(l, batch, j, i) : place(l, batch, i, j));
+  const int64_t at = transposed ? place(l, batch, j, i) : place(l, batch, i, j);
+  const number value = l->at[7] ? get(from, (int)l->at[0] - 4, at) +
+                                      _Complex_I * get((const char *)from + l->at[7], (int)l->at[0] - 4, at)
+                                : get(from, (int)l->at[0], at);
   return transposed == 2 ? conj(value) : value;
+}
+/* Puts an element of a result, of which the imaginary parts may lie apart. */
+static void leave(void *to, const object *l, int64_t at, number value) {
+  put(to, (int)l->at[0] - (l->at[7] ? 4 : 0), at, l->at[7] ? creal(value) : value);
+  if (l->at[7]) put((char *)to + l->at[7], (int)l->at[0] - 4, at, cimag(value));
+}
+/* The scale of an element of A or B: one for all, for its line, for 128 elements of that, or for 128 lines of these. */
+static double scale_at(const object *desc, int attribute, int64_t line, int64_t lines, int64_t p, int64_t k) {
+  const float *at = (const float *)(uintptr_t)desc->at[attribute];
+  const int64_t mode = desc->at[attribute + 14], blocks = ((k + 127) / 128 + 3) / 4 * 4;
+  if (!at) return 1;
+  if (mode == 3) return at[line];
+  if (mode == 4) return at[p / 128 * lines + line];
+  return mode == 5 ? at[line / 128 * blocks + p / 128] : at[0];
 }
 static double scale(const object *desc, int attribute) {
   const float *at = (const float *)(uintptr_t)desc->at[attribute];
@@ -249,13 +266,14 @@ static void multiply(const object *desc, number alpha, const void *a, const obje
     for (int64_t i = 0; i < m; i++) {
       number sum = 0;
       for (int64_t p = 0; p < k; p++)
-        sum += element(a, la, (int)desc->at[3], batch, i, p) * element(b, lb, (int)desc->at[4], batch, p, j);
-      sum *= alpha * scale(desc, 17) * scale(desc, 18);
+        sum += element(a, la, (int)desc->at[3], batch, i, p) * scale_at(desc, 17, i, m, p, k) *
+               element(b, lb, (int)desc->at[4], batch, p, j) * scale_at(desc, 18, j, n, p, k);
+      sum *= alpha;
       if (beta != 0) sum += beta * element(c, lc, 0, batch, i, j);
       if (e & 4) sum += get((void *)(uintptr_t)desc->at[8], bias_type(desc, ld), batch * desc->at[10] + i);
       sum = pass(desc, ld, sum, batch, i, j);
       gradient[i] += creal(sum);
-      put(d, (int)ld->at[0], place(ld, batch, i, j), sum * scale(desc, 20));
+      leave(d, ld, place(ld, batch, i, j), sum * scale(desc, 20));
     }
   sums(desc, ld, batch, a, la, b, lb, gradient);
   free(gradient);
@@ -289,7 +307,7 @@ int cublasLtMatrixTransform(void *handle, const object *desc, const void *alpha,
       for (int64_t j = 0; j < lc->at[3]; j++) {
         number sum = a ? first * element(a, la, (int)desc->at[2], batch, i, j) : 0;
         if (b) sum += second * element(b, lb, (int)desc->at[3], batch, i, j);
-        put(c, (int)lc->at[0], place(lc, batch, i, j), sum);
+        leave(c, lc, place(lc, batch, i, j), sum);
       }
   return SUCCESS;
 }

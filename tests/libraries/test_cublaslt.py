@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -288,6 +289,7 @@ def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -
     with offload_args(*arrays, device=gpu) as (da, db, dd, de, df, ds, dh):
         product = cublaslt.Matmul(da, db, dd)
         biased = cublaslt.Matmul(da, db, dd, epilogue=cublaslt.EPILOGUE_BIAS)
+        kept = partial(cublaslt.Matmul, epilogue=cublaslt.EPILOGUE_BIAS)
         for call, error, words in (
             (lambda: product(de, db, dd), DTypeError, "A needs float16, as Adesc says, got a pointer to int16"),
             (lambda: product(df, db, dd), ArgumentError, "A needs the shape .* as the product was made for"),
@@ -300,6 +302,8 @@ def test_wrong_arrays_descriptors_and_workspaces_are_refused_by_name(gpu: str) -
             (lambda: biased(da, db, dd, bias=da[0]), ExtentError, "bias_pointer needs 48 elements"),
             (lambda: biased(da, db, dd, bias=dd[0]), AliasError, "D .*overlaps bias_pointer"),
             (lambda: product(da, db, dd, dummy=ds), TypeError, "there is no argument dummy"),
+            (lambda: kept(da, db, dd, bias_dtype=">f4"), ArgumentError, "bias_dtype is of >f4, and cuBLASLt has"),
+            (lambda: kept(da, db, dd, bias_dtype=object), ArgumentError, "bias_dtype is of object, and cuBLASLt has"),
             (lambda: cublaslt.Matmul(da, da, dd), ArgumentError, "B needs 32 rows, as many as A has columns, has 64"),
             (lambda: cublaslt.Matmul(da, db, db), ArgumentError, r"D needs the shape \(64, 48\) of A B"),
         ):

@@ -370,6 +370,9 @@ def test_a_spatial_transformer_that_was_not_set_is_refused(gpu: str) -> None:
     with offload_args(In(theta), grid, device=gpu) as (pt, pg):
         with pytest.raises(ArgumentError, match=r"stDesc says no dtype yet; set it first"):
             cudnn.spatial_tf_grid_generator_forward(sampler, pt, pg)
+        cudnn.set_spatial_transformer_nd_descriptor(sampler, cudnn.SAMPLER_BILINEAR, FLOAT, 4, (1, 1, -3, 4))
+        with pytest.raises(ArgumentError, match=r"stDesc was set to the size -3; set sizes of at least 1"):
+            cudnn.spatial_tf_grid_generator_forward(sampler, pt, pg)
         cudnn.set_spatial_transformer_nd_descriptor(sampler, cudnn.SAMPLER_BILINEAR, cudnn.DATA_DOUBLE, 4, (1, 1, 3, 4))
         with pytest.raises(DTypeError, match=r"theta needs float64, got a pointer to float32"):
             cudnn.spatial_tf_grid_generator_forward(sampler, pt, pg)
