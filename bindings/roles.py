@@ -279,6 +279,7 @@ from .parameters import (
 from .services import DeviceNumber, Given, Labels, ObjectKind, ServiceParameter, struct_fields
 
 HERE = Path(__file__).parent
+BODIES = HERE.parent / "csrc" / "call" / "matmul.h"  # which generated code includes
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 # The keys of [find] with their defaults: how a library is found and asked for its version.
@@ -292,7 +293,12 @@ SCALARS = ("pointer mode", "host", "by value")
 MOST_PARAMETERS = 36  # OA_MOST_VALUES of csrc/call/routine.h
 MOST_HELD = 2  # OA_MOST_HELD of csrc/call/object.h
 MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
-HANDLE_FUNCTIONS = ("create", "destroy", "set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode")
+# The functions of [handle]: whether they take a pointer to the handle's type, and how many parameters follow.
+HANDLE_FUNCTIONS = {
+    "create": (True, 0),
+    "destroy": (False, 0),
+    **dict.fromkeys(("set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode"), (False, 1)),
+}
 HANDLE_MODES = ("host_mode", "device_mode")
 
 
@@ -942,7 +948,7 @@ class _Reader:
             query=query,
             asked=self.asked(query, parameters, where) if query else (),
             requires=requires,
-            written=str(family.get("written", "")),
+            written=self.body(family, where),
             asks=self.called(family, where),
             hides=str(family.get("hides", "")),
             notes=str(family.get("notes", "")),
@@ -982,6 +988,13 @@ class _Reader:
         asks = tuple(family.get("asks", "").split())
         self.faults += [f"{where}: the header has no {one}" for one in asks if one not in self.api["functions"]]
         return asks
+
+    def body(self, family: dict[str, Any], where: str) -> str:
+        """Returns the C function that a family says is its body, once csrc/call/ is known to have it; "" if none."""
+        written = str(family.get("written", ""))
+        if written and not re.search(rf"\bint {re.escape(written)}\(const oa_routine \*", BODIES.read_text()):
+            self.faults.append(f"{where}: written: csrc/call/{BODIES.name} has no {written}")
+        return written
 
     def wide(self, symbol: str, where: str) -> str | None:
         """Returns the name of the form with 64-bit sizes, once it is known to be the same function."""
@@ -1116,13 +1129,26 @@ class _Reader:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key in HANDLE_FUNCTIONS and value not in self.api["functions"]:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
-            elif key not in ("type", *HANDLE_MODES, *HANDLE_FUNCTIONS):
+            elif key in HANDLE_FUNCTIONS:
+                self.faults += self.wrong_handle_function(key, value)
+            elif key not in ("type", *HANDLE_MODES):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
         if "type" not in handle:
             self.faults.append(f"{self.name}.toml: [handle] has no type")
         if "create" not in handle and not any(one.is_handle for one in self.object_kinds.values()):
             self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
+
+    def wrong_handle_function(self, key: str, symbol: str) -> list[str]:
+        """Returns what is wrong with the types of a function of [handle]: the core calls it with those it expects."""
+        makes, more = HANDLE_FUNCTIONS[key]
+        first = f"{self.roles['handle'].get('type', '')}{' *' * makes}"
+        types = [c_type for _, c_type in self.api["functions"][symbol]["parameters"]]
+        others = [one for one in types[1:] if one.endswith("*") or not key.startswith("get_")]
+        if types[:1] == [first] and len(types) - 1 == len(others) == more:
+            return []
+        needed = f"{first}{(' and a pointer' if key.startswith('get_') else ' and one more') * more}"
+        return [f"{self.name}.toml: [handle] {key}: {symbol} takes {', '.join(types)}, and needs to take {needed}"]
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
         """Returns how the stream is passed and where scalars are taken, once they agree with the handle's functions."""
@@ -1159,6 +1185,8 @@ class _Reader:
             if name not in self.all_constants:
                 self.faults.append(f"{self.name}.toml: [library] {key}: the header has no {name}")
         row_major = settings.get("row_major")
+        if row_major and row_major["value"] not in self.all_constants:
+            self.faults.append(f"{self.name}.toml: [library] row_major: the header has no {row_major['value']}")
         not_bound, only_raw = self.left_over(functions)
         find = self.find()
         if settings.get("name", self.name) != self.name:

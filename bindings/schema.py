@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .parameters import NUMPY
 
+PACKAGE = Path(__file__).parents[1] / "offload_args"
 # Those that libraries may ask for, of this build or not.
 BACKENDS = ("cuda", "hip", "sim")
+MOST_OPERATORS = 100  # of one label
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
 NUMBER = "a whole number"
 
@@ -199,6 +202,17 @@ def _of_form(where: str, given: str | list[str], form: tuple[str, str]) -> list[
     return [f"{where}: {one!r} is not {form[1]}" for one in values if not re.fullmatch(form[0], one)]
 
 
+def _of_labels(where: str, family: dict[str, Any]) -> list[str]:
+    """Returns which labels nest too deeply to be read."""
+    labels = [*family.get("parameters", {}).items(), *(("requires", one) for one in family.get("requires", []))]
+    found = [(key, len(re.findall(r"[-+*/%(]|\b(?:if|not)\b", text))) for key, text in labels]
+    return [
+        f"{where} {key}: has {count} operators and brackets; at most {MOST_OPERATORS} are read"
+        for key, count in found
+        if count > MOST_OPERATORS
+    ]
+
+
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
     """Returns what is wrong with the structure of roles/<name>.toml; only if nothing is, may the rest be read."""
     found = _of_table(f"{name}.toml:", "", roles, FILE)
@@ -207,6 +221,7 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for key, family in roles.get("family", {}).items():
         for template, bound in family.get("bind", {}).items():
             found += _of_template(f"{name}.toml: [family.{key}]", template, bound)
+        found += _of_labels(f"{name}.toml: [family.{key}]", family)
         if "since" in family:
             found += _of_form(f"{name}.toml: [family.{key}.since] version", family["since"]["version"], VERSION)
     for one in roles.get("library", {}).get("symbols", []):
@@ -234,6 +249,35 @@ def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
     families = roles.get("family", {}).items()
     wrong = [(key, one) for key, family in families for one in ("bind", "parameters") if one not in family]
     return [f"{name}.toml: [family.{key}] has no {one}" for key, one in wrong]
+
+
+def _defined(module: str) -> set[str]:
+    """Returns the classes and functions of a module of offload_args; none if there is no such module."""
+    path = PACKAGE / f"{module}.py"
+    found = re.findall(r"^(?:class|def) (\w+)", path.read_text(), re.MULTILINE) if path.exists() else []
+    return set(found)
+
+
+def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: set[str]) -> list[str]:
+    """Returns which names under [library] and [also] stand for nothing; given: the names of all parameters."""
+    found = [
+        f"{name}.toml: [also] {one}: no function has it" for one in roles.get("also", {}) if one.casefold() not in given
+    ]
+    library = roles.get("library", {})
+    order = library.get("row_major", {}).get("parameter", "")
+    if order.casefold() not in {*given, ""}:
+        found.append(f"{name}.toml: [library] row_major: no function has a parameter {order}")
+    ending = library.get("workspace", "")
+    if ending and not any(one.endswith(ending) for one in api["functions"]):
+        found.append(f"{name}.toml: [library] workspace: no function's name ends with {ending!r}")
+    for module, names in library.get("adds", {}).items():
+        found += [
+            f"{name}.toml: [library] adds: {module}.py has no {one}" for one in names if one not in _defined(module)
+        ]
+    backend = library.get("backend", "cuda")
+    if backend not in BACKENDS:
+        found.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")
+    return found
 
 
 def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list[str]:
@@ -282,9 +326,11 @@ def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list
         found += [
             f"{where} also {one}: no function has it" for one in family.get("also", {}) if one.casefold() not in given
         ]
+        found += [
+            f"{where} older {one}: bind has no such name"
+            for one in family.get("older", {})
+            if one not in family["bind"]
+        ]
         if family.get("pointer_mode", "device") != "device":
             found.append(f'{where} pointer_mode: {family["pointer_mode"]!r} is not "device"')
-    backend = roles.get("library", {}).get("backend", "cuda")
-    if backend not in BACKENDS:
-        found.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")
-    return found
+    return found + _of_library(name, api, roles, given)

@@ -307,6 +307,17 @@ WRONG = [
         "'x.y' is not a version, such as 6.4",
     ),
     ('functions = "', 'functions = "(', "is not a pattern"),
+    ("[family.sum]\n", '[family.sum]\nwritten = "oa_nothing"\n', "written: csrc/call/matmul.h has no oa_nothing"),
+    ("[family.sum]\n", '[family.sum]\nolder = { summ = "add" }\n', "older summ: bind has no such name"),
+    ("[find]", '[also]\nincc = "inc"\n[find]', "[also] incc: no function has it"),
+    ("[find]", 'workspace = "_size"\n[find]', "workspace: no function's name ends with '_size'"),
+    ("[find]", 'adds = { _cudnn = ["Graf"] }\n[find]', "adds: _cudnn.py has no Graf"),
+    ("[find]", 'adds = { _nothing = ["Graph"] }\n[find]', "adds: _nothing.py has no Graph"),
+    ("[find]", 'row_major = { parameter = "q", value = "V_N" }\n[find]', "no function has a parameter q"),
+    ("[find]", 'row_major = { parameter = "op", value = "V_R" }\n[find]', "row_major: the header has no V_R"),
+    ('create = "v_create"', 'create = "v_version"', "v_version takes int *, and needs to take v_handle_t *"),
+    ('set_stream = "v_set', 'set_stream = "v_sum" # "', "and needs to take v_handle_t and one more"),
+    ('x = "in vector(n, inc)"', f'x = "in elements({" + ".join(["n"] * 3000)})"', "x: has 3000 operators and brackets"),
     ('v_desc_t = "struct desc *"', 'v_desc_t = "desc desc"', "[raw] v_desc_t: cannot parse"),
     ('op = "operation"\nm = "size"', 'op = "operation"\nm = "integer"', "m: an extent depends on it, so it has to be"),
     ('type = "v_op_t"', 'type = "v_opp_t"', "op: labelled operation (v_opp_t), but its type is v_op_t"),
@@ -319,7 +330,13 @@ WRONG = [
 ]
 # Faults of what is not there name the table, and these the place where it is missed.
 ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
-ELSEWHERE += ("is neither bound", "parameter is not", "no function has a parameter of", "labelled operation (v_opp_t)")
+ELSEWHERE += (
+    "[also] incc",
+    "is neither bound",
+    "parameter is not",
+    "no function has a parameter of",
+    "labelled operation (v_opp_t)",
+)
 ELSEWHERE += ("'f31'", "but its type is const", "the name of this field", "the role weights")
 
 
