@@ -35,6 +35,7 @@ lint: $(VENV)/dev
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/pre-commit validate-config
 	$(BIN)/python -m bindings --check
+	$(BIN)/mypy --cache-dir build/mypy bindings
 	rm -rf build/types && mkdir -p build/types
 	$(BIN)/python -m bindings emit --out build/types/generated
 	cp -r offload_args examples tests/package/static_types.py build/types

@@ -201,7 +201,6 @@ class GivenList(Given):
     length: str  # that argument
     at: int  # its place in the record
     format: str = ""  # of a struct's fields
-    typedef: str = ""
 
     @property
     def token(self) -> str:
@@ -411,11 +410,11 @@ class Reader:
         count = ast.parse(length, mode="eval").body if length else None
         return Integers(name=name, c_type=c_type, dtype=dtype, length=count) if dtype else None
 
-    def _list(self, name: str, c_type: str, length: str, **more: str) -> Parameter | str:
+    def _list(self, name: str, c_type: str, length: str, dtype: str = "", form: str = "") -> Parameter | str:
         at = self.place(length)
         if at < 0:
             return f"{length} is not a parameter that comes before it"
-        return GivenList(name=name, c_type=c_type, what="list", length=length, at=at, **more)
+        return GivenList(name=name, c_type=c_type, what="list", dtype=dtype, length=length, at=at, format=form)
 
     def _given_integers(self, name: str, c_type: str, length: str) -> Parameter | str | None:
         dtype = self._pointed_to(c_type)
@@ -423,7 +422,7 @@ class Reader:
 
     def _given_structs(self, name: str, c_type: str, length: str) -> Parameter | str | None:
         fields = struct_format(self.labels.named.get(c_type.removesuffix("*").strip(), ""))
-        return self._list(name, c_type, length, format=fields) if fields else None
+        return self._list(name, c_type, length, form=fields) if fields else None
 
     def _given_text(self, name: str, c_type: str, length: str) -> Parameter | str | None:
         return self._list(name, c_type, length) if c_type == "char *" else None

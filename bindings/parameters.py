@@ -483,7 +483,13 @@ class WorkspaceSize(Parameter):
     on_host: bool = False
 
 
-NUMBERS = {"scalar": Scalar, "result": Result, "returned": Result, "update": Update, "output": Output}
+NUMBERS: dict[str, type[Number]] = {
+    "scalar": Scalar,
+    "result": Result,
+    "returned": Result,
+    "update": Update,
+    "output": Output,
+}
 # Names that generated C uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
 _TAKEN |= {"dtypes", "typed", "taken", "refused"}

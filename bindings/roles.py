@@ -551,7 +551,7 @@ class _Reader:
         if "dtypes" not in entry:
             return Enum(entry["type"], values, key, flags=flags)
         dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
-        of_header = next((one for one in self.api["enums"].values() if names[0] in one), {})
+        of_header: dict[str, int] = next((one for one in self.api["enums"].values() if names[0] in one), {})
         others = {value: (self.stripped(one), value, "") for one, value in reversed(of_header.items())}
         others = {value: one for value, one in others.items() if value not in dtypes}
         known = tuple((name, value, dtypes[value]) for name, value in values)
@@ -576,15 +576,16 @@ class _Reader:
             self.faults.append(f"{where}: {text!r} is not an extent")
             return None
         batch, pointers, groups = None, None, ""
-        if call.func.id == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
+        outer = call.func.id
+        if outer == "pointers" and len(call.args) == 2 and isinstance(call.args[0], ast.Call):
             pointers = call.args[1]
             call = call.args[0]
-        elif call.func.id == "grouped" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+        elif outer == "grouped" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             groups, pointers = ast.unparse(call.args[1]), call.args[2]
             call = call.args[0]
         elif shared.is_listed(self.form):
             pointers = ast.Name("batch count")  # in_form says which
-        elif call.func.id == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
+        elif outer == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]
         kind = call.func.id if isinstance(call.func, ast.Name) else ""
@@ -917,8 +918,8 @@ class _Reader:
             if isinstance(one, Workspace) and not one.on_host:
                 continue  # some functions know how much they need
             if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
-                lacking = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
-                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{lacking}")
+                missed = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{missed}")
         changed = described.unnoticed_change(symbol, parameters)
         self.faults += [f"{where}: {changed}"] if changed else []
         passed = sum(one.in_record for one in parameters)

@@ -160,23 +160,25 @@ class Body:
         for one in self.noted:
             facts = f'"{one.noted_by}", &values[{self.at[one.noted_by]}], &dtypes[{self.at[one.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
-        for one in self.function.parameters:
-            if isinstance(one, EnumValue) and not isinstance(one, DataType):
-                plain = f"({one.name} & ~{one.enum.mask})" if one.enum.mask else one.name
-                test = " && ".join(f"{plain} != {value}" for _, value in one.enum.values)
-                failure = f'oa_fail_enum(routine->function, "{one.name}", {one.name}, "{one.enum.names_and_values}")'
+        for given in self.function.parameters:
+            if isinstance(given, EnumValue) and not isinstance(given, DataType):
+                plain = f"({given.name} & ~{given.enum.mask})" if given.enum.mask else given.name
+                test = " && ".join(f"{plain} != {value}" for _, value in given.enum.values)
+                failure = (
+                    f'oa_fail_enum(routine->function, "{given.name}", {given.name}, "{given.enum.names_and_values}")'
+                )
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
-        for one in self.function.sizes:
-            if one.is_short:
-                failure = f'oa_fail_too_large(routine->function, "{one.name}", {one.name})'
-                self.add(f"  if (oa_is_wide({one.name})) return {failure};")
-            if one.label != "size":
+        for size in self.function.sizes:
+            if size.is_short:
+                failure = f'oa_fail_too_large(routine->function, "{size.name}", {size.name})'
+                self.add(f"  if (oa_is_wide({size.name})) return {failure};")
+            if size.label != "size":
                 continue
-            if one.may_be_negative:
-                self.add(f"  if ({one.name} < 0) {one.name} = values[{self.at[one.name]}].integer = 0;")
-            elif one.name not in checked_by_core:
-                self.add(f'  if ({one.name} < 0) return oa_fail_negative(routine, "{one.name}", {one.name});')
+            if size.may_be_negative:
+                self.add(f"  if ({size.name} < 0) {size.name} = values[{self.at[size.name]}].integer = 0;")
+            elif size.name not in checked_by_core:
+                self.add(f'  if ({size.name} < 0) return oa_fail_negative(routine, "{size.name}", {size.name});')
         for requirement in self.function.requires:
             names = [one.name for one in self.function.sizes if one.name in names_in(requirement)]
             failure = f'oa_fail_requirement(routine, "{ast.unparse(requirement)}", "{" ".join(names)}", '
@@ -416,7 +418,7 @@ class Body:
 
     def position(self, one: Parameter) -> int:
         """Returns an operand's place among the operands."""
-        return [*self.operands, *self.numbers].index(one)  # type: ignore[list-item]
+        return [*self.operands, *self.numbers].index(one)
 
     # -- on a GPU: called at once
 

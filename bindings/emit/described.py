@@ -245,7 +245,7 @@ class DescribedBody(Body):
     def symbol(self) -> None:
         super().symbol()
         for name, key in _descriptors(self.library, self.function).items():
-            object_ = next(one for one in self.function.parameters if one.name == name)
+            object_ = next(one for one in self.function.parameters if isinstance(one, Object) and one.name == name)
             optional = object_.kind == "object?"
             at = self.at[name]
             self.add(f"  oa_described {name}_says = {{.rank = 0}};")
@@ -402,10 +402,10 @@ class DescribedBody(Body):
                 self.add(f"  const void *{one.name} = &values[{at}];")
         self.structs()
         self.add(f"  const int status = {self.vendor_call(False)};")
-        for one in self.function.parameters:
-            if isinstance(one, GivenPlace):
-                inside = next(other for other in self.function.arrays if other.name == one.inside)
-                self.add(f"  oa_place_inside(&values[{self.at[one.name]}], operands[{self.place(inside)}].address);")
+        for given in self.function.parameters:
+            if isinstance(given, GivenPlace):
+                inside = next(other for other in self.function.arrays if other.name == given.inside)
+                self.add(f"  oa_place_inside(&values[{self.at[given.name]}], operands[{self.place(inside)}].address);")
         number_afterwards(self)
         ended = "oa_workspace_end(&call, &workspace, status)" if self.workspace else "oa_end(&call, status)"
         self.add(f"  return {ended};")

@@ -35,9 +35,9 @@ def _need_sizes(function: Function) -> None:
             raise ValueError(f"{one.name}: all() is for functions with descriptors; say how many elements it has")
     used = [expression for one in function.arrays for expression in one.expressions]
     needed = set().union(*map(names_in, [*used, *function.requires]))
-    for one in function.parameters:
-        if isinstance(one, Integer) and one.name in needed:
-            raise ValueError(f"{one.name}: an extent depends on it, so it has to be labelled size or length")
+    for given in function.parameters:
+        if isinstance(given, Integer) and given.name in needed:
+            raise ValueError(f"{given.name}: an extent depends on it, so it has to be labelled size or length")
 
 
 class ServiceBody(Body):
