@@ -603,30 +603,9 @@ class _Reader:
         extent = self.extent(extent_text, where)
         if extent is None:
             return None
-        overwrites, in_place, becomes, despite_const, repeats = None, "", None, False, False
-        pointers, optional, optional_if = extent.pointers, False, None
-        query: described.Query | None = None
-        for clause in clauses:
-            if clause.startswith("overwrites if ") and direction == "inout":
-                overwrites = self.parse(clause.removeprefix("overwrites if "), where)
-            elif clause.startswith("may be "):
-                in_place = clause.removeprefix("may be ")
-            elif clause == "despite const" and direction != "in":
-                despite_const = True
-            elif clause.startswith("becomes ") and direction == "inout":
-                becomes = self.extent(clause.removeprefix("becomes "), where)
-            elif clause == "may repeat" and extent.kind == "vector":
-                repeats = True
-            elif clause == "optional" and not pointers:
-                optional = True
-            elif clause.startswith("optional if ") and not pointers:
-                optional_if = self.parse(clause.removeprefix("optional if "), where)
-            elif clause == "reads despite no const" and direction == "in":
-                despite_const = True
-            elif clause.startswith("at least ") and extent.kind == "bytes":
-                query = described.query_from(clause.removeprefix("at least "))
-            else:
-                self.faults.append(f"{where}: {clause!r} is not understood")
+        pointers = extent.pointers
+        said = self.clauses(clauses, direction, extent, where)
+        despite_const = said.pop("despite_const", False)
         pointee, const = _listed(c_type) if pointers else _pointee(c_type)
         if pointers and of and not pointee:  # of one library void * means void **, too
             pointee, const = _pointee(c_type)
@@ -641,15 +620,7 @@ class _Reader:
         elif direction == "in" and const == despite_const:
             self.faults.append(f"{where}: labelled in, but its type is {c_type}, not const")
         if extent.kind == "bytes":
-            return described.Room(
-                name=name,
-                c_type=c_type,
-                dtype=dtype,
-                direction=direction,
-                extent=extent,
-                optional=optional,
-                query=query,
-            )
+            return described.Room(name=name, c_type=c_type, dtype=dtype, direction=direction, extent=extent, **said)
         return (PointerArray if pointers else Array)(
             name=name,
             c_type=c_type,
@@ -657,15 +628,36 @@ class _Reader:
             of=of,
             direction=direction,
             extent=extent,
-            overwrites=overwrites,
-            in_place=in_place,
-            becomes=becomes,
-            repeats=repeats,
-            optional=optional,
-            optional_if=optional_if,
             noted_by=noted_by,
             typed_by=typed_by,
+            **said,
         )
+
+    def clauses(self, clauses: list[str], direction: str, extent: Extent, where: str) -> dict[str, Any]:
+        """Returns what the clauses after an array's extent say, by the name of its field."""
+        said: dict[str, Any] = {}
+        for clause in clauses:
+            if clause == ("reads despite no const" if direction == "in" else "despite const"):
+                said["despite_const"] = True
+            elif clause == "optional" and not extent.pointers:
+                said["optional"] = True
+            elif extent.kind == "bytes":
+                said["query"] = described.query_from(clause.removeprefix("at least "))
+                if not clause.startswith("at least ") or said["query"] is None:
+                    self.faults.append(f"{where}: {clause!r} is not understood")
+            elif clause.startswith("overwrites if ") and direction == "inout":
+                said["overwrites"] = self.parse(clause.removeprefix("overwrites if "), where)
+            elif clause.startswith("may be "):
+                said["in_place"] = clause.removeprefix("may be ")
+            elif clause.startswith("becomes ") and direction == "inout":
+                said["becomes"] = self.extent(clause.removeprefix("becomes "), where)
+            elif clause == "may repeat" and extent.kind == "vector":
+                said["repeats"] = True
+            elif clause.startswith("optional if ") and not extent.pointers:
+                said["optional_if"] = self.parse(clause.removeprefix("optional if "), where)
+            else:
+                self.faults.append(f"{where}: {clause!r} is not understood")
+        return said
 
     def number(self, name: str, c_type: str, label: str, letter: str, where: str) -> Number:
         found = NUMBER.fullmatch(label)
@@ -720,12 +712,7 @@ class _Reader:
         if listed:
             return self.host_list(name, c_type, listed, letter, where)
         if label in ("host result", "returned on the host"):
-            returned = label != "host result"
-            pointee, const = (c_type, False) if returned else _pointee(c_type)
-            dtype = "i32" if pointee == "int64_t" else self.dtype(pointee, letter)  # an index, as wide as it gets
-            if const or dtype not in C_NUMBER:
-                self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
-            return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
+            return self.host_result(name, c_type, label, letter, where)
         found = re.fullmatch(r"(factor|number) of (\w+)", label)
         if found and found[2] not in self.enums_given and c_type in ("const void *", "void *"):
             made = described.Factor(name=name, c_type=c_type, dtype="f64", by=found[2], is_element=found[1] == "number")
@@ -759,6 +746,15 @@ class _Reader:
             return self.own_memory(name, c_type, label, letter, where)
         self.faults.append(f"{where}: {label!r} is not a role")
         return None
+
+    def host_result(self, name: str, c_type: str, label: str, letter: str, where: str) -> Result:
+        """Returns the parameter of a value that is on the host whatever the pointer mode is."""
+        returned = label != "host result"
+        pointee, const = (c_type, False) if returned else _pointee(c_type)
+        dtype = "i32" if pointee == "int64_t" else self.dtype(pointee, letter)  # an index, as wide as it gets
+        if const or dtype not in C_NUMBER:
+            self.faults.append(f"{where}: labelled {label}, but its type is {c_type}")
+        return Result(name=name, c_type=c_type, dtype=dtype, on_host=True, returned=returned)
 
     def own_memory(self, name: str, c_type: str, label: str, letter: str, where: str) -> Parameter:
         """Returns the parameter of a label about memory that callers don't pass."""
@@ -837,7 +833,7 @@ class _Reader:
         return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
 
     def function(self, bound: Binding, symbol: str) -> Function:
-        name, letter, key, form = bound.name, bound.letter, bound.family, bound.form
+        name, key, form = bound.name, bound.family, bound.form
         family = self.roles["family"][key]
         self.own_types, self.form = family.get("types", {}), form
         self.on_device = family.get("pointer_mode") == "device"
@@ -848,9 +844,6 @@ class _Reader:
         also = {one: ours for one, ours in also.items() if one not in labels}
         where = f"{self.name}.toml: [family.{key}] {symbol}"
         declared, structs = self.with_fields(entry["parameters"], labels, where)
-        handle = self.roles.get("handle", {}).get("type")
-        parameters: list[Parameter] = []
-        used: set[str] = set()
         self.order = [
             ours
             for given, _ in declared
@@ -859,75 +852,14 @@ class _Reader:
         ]
         self.enums_given = {ours for ours, label in labels.values() if label in self.enums}
         self.enums_given |= {ours for ours, label in labels.values() if label.startswith("gives ")}
-        for given, c_type in ((one, self.integer(c_type)) for one, c_type in declared):
-            if handle and c_type == handle and given.casefold() not in labels:
-                parameters.append(Handle(name="handle", c_type=c_type))
-                continue
-            looked_up = also.get(given.casefold(), given).casefold()
-            if looked_up not in labels:
-                looked_up = shared.plain_name(form, looked_up)
-            if looked_up not in labels:
-                labelled = shared.label_in_form(form, given)
-                ours = self.roles.get("also", {}).get(given, given)
-                if labelled and (made := self.parameter(ours, c_type, labelled, letter, f"{where}: {given}")):
-                    parameters.append(made)
-                    continue
-                self.faults.append(f"{where}: {given} ({c_type}) has no role")
-                continue
-            ours, label = labels[looked_up]
-            used.add(looked_up)
-            made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
-            if made:
-                parameters.append(replace(made, field_of=structs.get(given, "")))
-        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
-            parameters.append(DeviceNumber(name="device", c_type="int"))
-        for folded, (ours, label) in labels.items():
-            if label.split(" ")[0] == "returned":
-                made = self.parameter(ours, self.integer(entry["returns"]), label, letter, f"{where}: return value")
-                if made:
-                    parameters.append(made)
-            elif folded not in used and label != "fields":
-                self.faults.append(f"{where}: the role {ours} names no parameter")
-        plain = parameters
+        plain = self.labelled(bound, symbol, declared, structs, labels, also, where)
         parameters, lacking = shared.in_form(form, plain, self.on_device)
         self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
-        types = {one.name for one in parameters if isinstance(one, DataType)}
-        arrays = {one.name for one in parameters if isinstance(one, Array)}
-        objects = {one.name for one in parameters if one.role == "object"}
-        for one in parameters:
-            if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
-                self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
-            if one.of and one.of not in types:
-                self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
-            said_by = (one.noted_by or one.typed_by) if isinstance(one, Array) else ""
-            if said_by and said_by not in objects:
-                self.faults.append(f"{where}: {one.name}: {said_by} is not an object")
-            if one.complex_as and one.complex_as not in arrays:
-                self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
-            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
-            if wrong:
-                self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
+        self.check_names(parameters, where)
         requires = tuple(filter(None, (self.parse(one, where) for one in family.get("requires", []))))
         names = expressions.Names(parameters, self.constants)
         self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
-        if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
-            self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
-        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
-        for one in rooms:
-            if isinstance(one, Workspace) and not one.on_host:
-                continue  # some functions know how much they need
-            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
-                missed = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
-                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{missed}")
-        changed = described.unnoticed_change(symbol, parameters)
-        self.faults += [f"{where}: {changed}"] if changed else []
-        passed = sum(one.in_record for one in parameters)
-        if passed > MOST_PARAMETERS:
-            self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
-        status = self.settings.get("status")
-        if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
-            self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
+        self.check_whole(symbol, parameters, where)
         device_only = self.on_device or sum(isinstance(one, Array) for one in parameters) > sum(
             isinstance(one, Array) for one in plain
         )
@@ -956,6 +888,94 @@ class _Reader:
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
             declared=declared,
         )
+
+    def labelled(
+        self,
+        bound: Binding,
+        symbol: str,
+        declared: tuple[tuple[str, str], ...],
+        structs: dict[str, str],
+        labels: dict[str, tuple[str, str]],
+        also: dict[str, str],
+        where: str,
+    ) -> list[Parameter]:
+        """Returns the parameters of a function in the header's order, each with the role that its label says."""
+        letter, form = bound.letter, bound.form
+        handle = self.roles.get("handle", {}).get("type")
+        parameters: list[Parameter] = []
+        returned = self.integer(self.api["functions"][symbol]["returns"])
+        used: set[str] = set()
+        for given, c_type in ((one, self.integer(c_type)) for one, c_type in declared):
+            if handle and c_type == handle and given.casefold() not in labels:
+                parameters.append(Handle(name="handle", c_type=c_type))
+                continue
+            looked_up = also.get(given.casefold(), given).casefold()
+            if looked_up not in labels:
+                looked_up = shared.plain_name(form, looked_up)
+            if looked_up not in labels:
+                labelled = shared.label_in_form(form, given)
+                ours = self.roles.get("also", {}).get(given, given)
+                if labelled and (made := self.parameter(ours, c_type, labelled, letter, f"{where}: {given}")):
+                    parameters.append(made)
+                    continue
+                self.faults.append(f"{where}: {given} ({c_type}) has no role")
+                continue
+            ours, label = labels[looked_up]
+            used.add(looked_up)
+            made = self.parameter(ours, c_type, label, letter, f"{where}: {given}")
+            if made:
+                parameters.append(replace(made, field_of=structs.get(given, "")))
+        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            parameters.append(DeviceNumber(name="device", c_type="int"))
+        for folded, (ours, label) in labels.items():
+            if label.split(" ")[0] == "returned":
+                made = self.parameter(ours, returned, label, letter, f"{where}: return value")
+                if made:
+                    parameters.append(made)
+            elif folded not in used and label != "fields":
+                self.faults.append(f"{where}: the role {ours} names no parameter")
+        return parameters
+
+    def check_names(self, parameters: list[Parameter], where: str) -> None:
+        """Notes which parameters refer to others that are not there, or have names that can't be used."""
+        types = {one.name for one in parameters if isinstance(one, DataType)}
+        arrays = {one.name for one in parameters if isinstance(one, Array)}
+        objects = {one.name for one in parameters if one.role == "object"}
+        for one in parameters:
+            if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
+                self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
+            if one.of and one.of not in types:
+                self.faults.append(f"{where}: {one.name}: {one.of} is not an argument that stands for dtypes")
+            said_by = (one.noted_by or one.typed_by) if isinstance(one, Array) else ""
+            if said_by and said_by not in objects:
+                self.faults.append(f"{where}: {one.name}: {said_by} is not an object")
+            if one.complex_as and one.complex_as not in arrays:
+                self.faults.append(f"{where}: {one.name}: {one.complex_as} is not an array")
+            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
+            if wrong:
+                self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
+        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.constants)]
+
+    def check_whole(self, symbol: str, parameters: list[Parameter], where: str) -> None:
+        """Notes what is wrong with the parameters of a function together, and with its return value."""
+        if sum(isinstance(one, described.HeldObject) for one in parameters) > MOST_HELD:
+            self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
+        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
+        for one in rooms:
+            if isinstance(one, Workspace) and not one.on_host:
+                continue  # some functions know how much they need
+            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
+                missed = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{missed}")
+        changed = described.unnoticed_change(symbol, parameters)
+        self.faults += [f"{where}: {changed}"] if changed else []
+        passed = sum(one.in_record for one in parameters)
+        if passed > MOST_PARAMETERS:
+            self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
+        status = self.settings.get("status")
+        entry = self.api["functions"][symbol]
+        if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
+            self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
 
     def with_fields(
         self, parameters: list[list[str]], labels: dict[str, tuple[str, str]], where: str

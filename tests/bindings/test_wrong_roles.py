@@ -307,6 +307,8 @@ WRONG = [
         "'x.y' is not a version, such as 6.4",
     ),
     ('functions = "', 'functions = "(', "is not a pattern"),
+    ('"host in bytes(n)"', '"in bytes(n); at least v_size(("', "'at least v_size((' is not understood"),
+    ('"host in bytes(n)"', '"in bytes(n); may be states"', "'may be states' is not understood"),
     ("[family.sum]\n", '[family.sum]\nwritten = "oa_nothing"\n', "written: csrc/call/matmul.h has no oa_nothing"),
     ("[family.sum]\n", '[family.sum]\nolder = { summ = "add" }\n', "older summ: bind has no such name"),
     ("[find]", '[also]\nincc = "inc"\n[find]', "[also] incc: no function has it"),
