@@ -793,7 +793,7 @@ _READ, _OVERWRITE = 1, 2  # oa_access
 _ALIGNMENT: Final = 16  # bytes, of the arrays of plans
 _MOST_ENGINES: Final = 16
 _MOST_TEXT: Final = 4096  # bytes of what cuDNN says
-_ROUNDS, _CALLS = 3, 5  # of measuring an engine
+_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: at most so many calls, and so many seconds, a round
 
 
 def _tensor_descriptor(one: Tensor) -> Any:
@@ -839,15 +839,16 @@ def _build(graph: Graph, number: int, measured_on: Sequence[DevicePtr[Any]]) -> 
 
 def _seconds(plan: Plan, pointers: Sequence[DevicePtr[Any]]) -> float:
     """Return the time of a call of a plan."""
-    device, times = pointers[0].device, []
+    device, times, calls = pointers[0].device, [], 1
     plan(*pointers)
-    for _ in range(_ROUNDS):
+    for _ in range(1 + _ROUNDS):
         device.synchronize()
         start = time.perf_counter()
-        for _ in range(_CALLS):
+        for _ in range(calls):
             plan(*pointers)
         device.synchronize()
-        times.append((time.perf_counter() - start) / _CALLS)
+        times.append((time.perf_counter() - start) / calls)
+        calls = max(1, min(_CALLS, int(_ROUND / times[0])))
     return min(times)
 
 
