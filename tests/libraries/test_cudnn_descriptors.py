@@ -76,6 +76,62 @@ def test_settings_of_convolutions_poolings_and_activations_come_back() -> None:
     assert cudnn.get_rnn_data_descriptor(sequences, 3) == (cudnn.DATA_HALF, layout, 7, 3, 5, (7, 4, 2), 0.25)
 
 
+def test_what_each_descriptor_was_set_to_comes_back() -> None:
+    f32, propagate = cudnn.DATA_FLOAT, cudnn.PROPAGATE_NAN
+    convolution, pooling = cudnn.create_convolution_descriptor(), cudnn.create_pooling_descriptor()
+    cudnn.set_convolution2d_descriptor(convolution, 1, 2, 3, 4, 5, 6, cudnn.CROSS_CORRELATION, f32)
+    assert cudnn.get_convolution2d_descriptor(convolution) == (1, 2, 3, 4, 5, 6, cudnn.CROSS_CORRELATION, f32)
+    cudnn.set_convolution_math_type(convolution, cudnn.FMA_MATH)
+    cudnn.set_convolution_reorder_type(convolution, cudnn.NO_REORDER)
+    assert cudnn.get_convolution_math_type(convolution) == cudnn.FMA_MATH
+    assert cudnn.get_convolution_reorder_type(convolution) == cudnn.NO_REORDER
+    cudnn.set_pooling2d_descriptor(pooling, cudnn.POOLING_MAX, propagate, 2, 3, 1, 0, 4, 5)
+    assert cudnn.get_pooling2d_descriptor(pooling) == (cudnn.POOLING_MAX, propagate, 2, 3, 1, 0, 4, 5)
+    made, filters = cudnn.create_tensor_descriptor(), cudnn.filter(np.zeros((2, 4, 5, 3), np.float32), "KHWC")
+    cudnn.set_tensor4d_descriptor_ex(made, f32, 2, 3, 4, 5, 100, 30, 6, 1)
+    assert cudnn.get_tensor4d_descriptor(made) == (f32, 2, 3, 4, 5, 100, 30, 6, 1)
+    assert cudnn.get_tensor_size_in_bytes(made) == 4 * (100 + 2 * 30 + 3 * 6 + 4 + 1)
+    cudnn.set_tensor_nd_descriptor_ex(made, cudnn.TENSOR_NHWC, cudnn.DATA_HALF, 4, (2, 3, 4, 5))
+    assert shape_of(made) == (cudnn.DATA_HALF, (2, 3, 4, 5), (60, 1, 15, 3))
+    assert cudnn.get_filter4d_descriptor(filters) == (f32, cudnn.TENSOR_NHWC, 2, 3, 4, 5)
+    combination, transform = cudnn.create_op_tensor_descriptor(), cudnn.create_tensor_transform_descriptor()
+    cudnn.set_op_tensor_descriptor(combination, cudnn.OP_TENSOR_MAX, f32, propagate)
+    assert cudnn.get_op_tensor_descriptor(combination) == (cudnn.OP_TENSOR_MAX, f32, propagate)
+    folding = (1, 2, 3, 4), (5, 6, 7, 8), (2, 3), cudnn.TRANSFORM_FOLD
+    cudnn.set_tensor_transform_descriptor(transform, 4, cudnn.TENSOR_NHWC, *folding)
+    found = cudnn.get_tensor_transform_descriptor(transform, 4)
+    assert found == (cudnn.TENSOR_NHWC, folding[0], folding[1], (2, 3, 0, 0), folding[3])
+
+
+def test_what_networks_losses_and_attention_were_set_to_comes_back() -> None:
+    f32, propagate, softmax = cudnn.DATA_FLOAT, cudnn.PROPAGATE_NAN, cudnn.LOSS_NORMALIZATION_SOFTMAX
+    loss, rnn, attention = (
+        make() for make in (cudnn.create_ctc_loss_descriptor, cudnn.create_rnn_descriptor, cudnn.create_attn_descriptor)
+    )
+    cudnn.set_ctc_loss_descriptor(loss, f32)
+    assert cudnn.get_ctc_loss_descriptor(loss) == f32
+    for version, settings in (
+        ("ex", (f32, softmax, propagate)),
+        ("v8", (f32, softmax, propagate, 7)),
+        ("v9", (f32, softmax, cudnn.CTC_SKIP_OOB_GRADIENTS, 9)),
+    ):
+        getattr(cudnn, f"set_ctc_loss_descriptor_{version}")(loss, *settings)
+        assert getattr(cudnn, f"get_ctc_loss_descriptor_{version}")(loss) == settings
+    kinds = cudnn.RNN_ALGO_STANDARD, cudnn.LSTM, cudnn.RNN_DOUBLE_BIAS, cudnn.BIDIRECTIONAL, cudnn.LINEAR_INPUT
+    settings = (*kinds, f32, f32, cudnn.FMA_MATH, 3, 4, 4, 2)
+    cudnn.set_rnn_descriptor_v8(rnn, *settings, None, cudnn.RNN_PADDED_IO_ENABLED)
+    found = cudnn.get_rnn_descriptor_v8(rnn)
+    assert found[:12] == settings and found[-1] == cudnn.RNN_PADDED_IO_ENABLED
+    cudnn.rnn_set_clip_v8(rnn, cudnn.RNN_CLIP_MINMAX, cudnn.NOT_PROPAGATE_NAN, -1.5, 2.5)
+    assert cudnn.rnn_get_clip_v8(rnn) == (cudnn.RNN_CLIP_MINMAX, cudnn.NOT_PROPAGATE_NAN, -1.5, 2.5)
+    cudnn.rnn_set_clip_v9(rnn, cudnn.RNN_CLIP_MINMAX, -0.5, 0.25)
+    assert cudnn.rnn_get_clip_v9(rnn) == (cudnn.RNN_CLIP_MINMAX, -0.5, 0.25)
+    sizes, kind = (16, 17, 18, 8, 8, 9, 16, 5, 7, 3, 1), (cudnn.ATTN_ENABLE_PROJ_BIASES, 2, 0.5, f32, f32)
+    cudnn.set_attn_descriptor(attention, *kind, cudnn.DEFAULT_MATH, None, None, *sizes)
+    found = cudnn.get_attn_descriptor(attention)
+    assert found[:6] == (*kind, cudnn.DEFAULT_MATH) and found[-11:] == sizes
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
