@@ -251,11 +251,11 @@ def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
     return [f"{name}.toml: [family.{key}] has no {one}" for key, one in wrong]
 
 
-def _defined(module: str) -> set[str]:
-    """Returns the classes and functions of a module of offload_args; none if there is no such module."""
+def _lacks(module: str, name: str) -> bool:
+    """Returns whether a module of offload_args lacks a class or function; False where there are no such sources."""
     path = PACKAGE / f"{module}.py"
-    found = re.findall(r"^(?:class|def) (\w+)", path.read_text(), re.MULTILINE) if path.exists() else []
-    return set(found)
+    text = path.read_text() if path.exists() else ""
+    return PACKAGE.exists() and not re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE)
 
 
 def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: set[str]) -> list[str]:
@@ -271,9 +271,7 @@ def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: se
     if ending and not any(one.endswith(ending) for one in api["functions"]):
         found.append(f"{name}.toml: [library] workspace: no function's name ends with {ending!r}")
     for module, names in library.get("adds", {}).items():
-        found += [
-            f"{name}.toml: [library] adds: {module}.py has no {one}" for one in names if one not in _defined(module)
-        ]
+        found += [f"{name}.toml: [library] adds: {module}.py has no {one}" for one in names if _lacks(module, one)]
     backend = library.get("backend", "cuda")
     if backend not in BACKENDS:
         found.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")

@@ -35,9 +35,6 @@ class Copy:
         self.folder = folder
         for name in ("csrc", "bindings"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
-        (folder / "offload_args").mkdir()
-        for path in (ROOT / "offload_args").glob("_cu*.py"):  # what roles files name under `adds`
-            shutil.copy(path, folder / "offload_args")
 
     def workshop(self, *arguments: str, status: int = 0) -> str:
         return run(sys.executable, "-m", "bindings", *arguments, folder=self.folder, status=status)
